@@ -1,0 +1,57 @@
+# Heliograph. `make run` and `make test` do all their own set-up; they need Python 3.11+ and make.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+RULES := tests/rules
+JOBS ?= 2
+
+.PHONY: help setup run demo test test-rules check bench fmt lock clean
+
+help: ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: $(STAMP) ## Make .venv with the locked dependencies and this project
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Heliograph needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@echo "Setting up .venv (once; about a minute) …"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## Start everything on the embedded database, with two teams and lines to copy
+	@$(BIN)/heliograph demo
+
+demo: run ## The same as `make run`
+
+test: setup ## Run all tests; brings its own PostgreSQL
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-rules: setup ## Run the tests of the pure rules (seconds)
+	@$(BIN)/python -m pytest $(RULES)
+
+check: setup ## Lint, format, types, layers, docs
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py
+
+bench: setup ## Measure the accept path side by side with a floor and a baseline; writes docs/benchmarks.md
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@$(BIN)/python -m bench.accept
+
+fmt: setup ## Format and sort imports
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
+	@for set in ":requirements.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
+		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
+
+clean: ## Remove .venv and caches
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,28 @@
+"""What every accepting endpoint works with."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from heliograph.channels.carrier import Carriers
+from heliograph.clock import Clock
+from heliograph.storage.store import Store
+
+
+class State(msgspec.Struct):
+    """What changes while the process runs."""
+
+    draining: bool = False  # shutting down: nothing new is accepted
+    answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
+
+
+class Desk(msgspec.Struct, frozen=True, kw_only=True):
+    store: Store
+    clock: Clock
+    carriers: Carriers  # for Verify, which asks a carrier inside the request
+    base_url: str  # how the world reaches us
+    code_key: bytes  # the key of the codes' digests, kept outside the database
+    accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process
+    running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
+    state: State = msgspec.field(default_factory=State)

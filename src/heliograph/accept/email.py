@@ -1,0 +1,272 @@
+"""POST /v1/emails: one email to up to fifty recipients, direct or from a template (spec 4.1)."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pybase64
+
+from heliograph.accept.desk import Desk
+from heliograph.rules import lanes, pricing
+from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
+from heliograph.rules.attachments import Attachment, check_shape, read_attachments
+from heliograph.rules.content import EmailContent, File
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import BLOB_MIN, SUBJECT_MAX
+from heliograph.rules.magic import is_magic_email
+from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
+from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
+from heliograph.rules.sender import Sender, resolve_sender
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Caller, Team, Template
+from heliograph.rules.template import (
+    Rendered,
+    check_subject,
+    check_variables,
+    find_template,
+    read_variables,
+    render,
+)
+
+
+class EmailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    to: str | list[str]
+    cc: list[str] | None = None
+    bcc: list[str] | None = None
+    reply_to: str | None = None
+    attachments: list[Any] | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    from_display_id: str | None = None
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    template_id: str | None = None
+    variables: dict[str, Any] | None = None
+
+
+class EmailRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The email message of spec 2.1."""
+
+    id: str
+    to: str
+    to_addresses: list[str]
+    cc: list[str]
+    bcc: list[str]
+    reply_to: str | None
+    from_: str = msgspec.field(name="from")
+    subject: str
+    recipient_count: int
+    attachments_count: int
+    status: str
+    sandbox: bool
+    created_at: str
+
+
+class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run answers: what would be sent to whom, and what it would cost."""
+
+    dry_run: bool = True
+    from_: str = msgspec.field(name="from")  # the From header
+    to: list[str]
+    cc: list[str]
+    bcc: list[str]
+    reply_to: str | None
+    recipient_count: int
+    subject: str
+    html: str | None
+    text: str | None
+    attachments_count: int
+    template_version: int | None
+    price: str
+    sandbox: bool
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An email as far as memory can decide it."""
+
+    recipients: Recipients
+    sender: Sender
+    template: Template | None
+    content: Rendered
+    attachments: tuple[Attachment, ...]
+
+
+async def send_email(desk: Desk, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
+    draft = draft_email(caller, desk.store.setup, request)
+    files = await _keep_files(desk, draft.attachments)
+    return await desk.store.accept(_acceptance(desk, caller, draft, files, once))
+
+
+async def preview_email(desk: Desk, caller: Caller, request: EmailRequest) -> EmailPreview:
+    draft = draft_email(caller, desk.store.setup, request)
+    accepted = await desk.store.rehearse(_acceptance(desk, caller, draft, [], None))
+    record = msgspec.json.decode(accepted.response, type=EmailRecord)
+    return EmailPreview(
+        from_=draft.sender.header,
+        to=record.to_addresses,
+        cc=record.cc,
+        bcc=record.bcc,
+        reply_to=record.reply_to,
+        recipient_count=record.recipient_count,
+        subject=record.subject,
+        html=draft.content.html,
+        text=draft.content.text,
+        attachments_count=len(draft.attachments),
+        template_version=draft.template.version if draft.template else None,
+        price=pricing.format_money(accepted.price),
+        sandbox=record.sandbox,
+    )
+
+
+def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> Draft:
+    """Every check that memory can make, in the order of contract 2."""
+    check_shape(request.attachments or [])
+    variables = read_variables(request.variables)
+    _check_mode(request)
+    recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
+    _check_subject(request.subject)
+    attachments = read_attachments(request.attachments or [])
+    sender = resolve_sender(
+        team=caller.team,
+        key=caller.key,
+        platform=setup.platform,
+        from_=request.from_,
+        from_display_id=request.from_display_id,
+    )
+    template = None
+    if request.template_id is None:
+        content = Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
+    else:
+        template = find_template(caller.team, request.template_id, "email")
+        check_variables(template, variables)
+        content = render(template, variables, _brand(sender, setup))
+        check_subject(content.subject or "")
+    check_allowed(recipients, caller.team)
+    return Draft(recipients=recipients, sender=sender, template=template, content=content, attachments=attachments)
+
+
+def _check_mode(request: EmailRequest) -> None:
+    direct = (request.subject, request.html, request.text)
+    if request.template_id is not None:
+        if any(field is not None for field in direct):
+            raise MixedSendMode(param="template_id")
+        return
+    if request.subject is None:
+        raise MissingBody(f"subject is missing. {MissingBody.fix}", param="subject")
+    if request.html is None and request.text is None:
+        raise MissingBody(f"Both html and text are missing. {MissingBody.fix}", param="html")
+    if request.variables:
+        raise InvalidRequest("variables need a template_id. Add it, or remove variables.", param="variables")
+
+
+def _check_subject(subject: str | None) -> None:
+    if subject is None:
+        return
+    if len(subject) > SUBJECT_MAX:
+        raise SubjectTooLong(
+            f"The subject has {len(subject)} characters, {SUBJECT_MAX} is the most. {SubjectTooLong.fix}",
+            param="subject",
+        )
+    check_subject(subject)
+
+
+def _brand(sender: Sender, setup: Setup) -> dict[str, str]:
+    if sender.domain is None:
+        return {"name": setup.platform.brand, "domain": sender.address.domain}
+    return {"name": sender.domain.brand, "domain": sender.domain.name}
+
+
+async def _keep_files(desk: Desk, attachments: tuple[Attachment, ...]) -> list[File]:
+    """Large attachments become files, durable before the transaction that names them."""
+    files = []
+    for attachment in attachments:
+        size = len(attachment.content)
+        blob, base64 = None, None
+        if size > BLOB_MIN:
+            blob = await asyncio.to_thread(desk.store.blobs.put, attachment.content)
+        else:
+            base64 = pybase64.b64encode(attachment.content).decode()
+        files.append(
+            File(
+                filename=attachment.filename,
+                content_type=attachment.content_type,
+                size=size,
+                base64=base64,
+                blob=blob,
+            )
+        )
+    return files
+
+
+def _acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], once: Once | None) -> Acceptance:
+    team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id("eml_")
+    recipients, content, template = draft.recipients, draft.content, draft.template
+    status = "queued" if desk.store.setup.platform.paused else "sending"
+
+    def decide(found: Found) -> Accepted:
+        kept = split_suppressed(recipients, found.suppressed)
+        price = _take_money(team, template, kept, found, now)
+        record = EmailRecord(
+            id=id_,
+            to=kept.to[0].given,
+            to_addresses=[a.given for a in kept.to],
+            cc=[a.given for a in kept.cc],
+            bcc=[a.given for a in kept.bcc],
+            reply_to=kept.reply_to.given if kept.reply_to else None,
+            from_=draft.sender.address.given,
+            subject=content.subject or "",
+            recipient_count=kept.count,
+            attachments_count=len(draft.attachments),
+            status=status,
+            sandbox=team.sandbox,
+            created_at=timestamp(now),
+        )
+        return Accepted(
+            response=msgspec.json.encode(record),
+            recipients=[(address.normal, kind) for address, kind in kept.distinct()],
+            price=price,
+        )
+
+    return Acceptance(
+        id=id_,
+        team=team.record.ref,
+        channel="email",
+        lane=lanes.LANE["email"],
+        status=status,
+        sandbox=team.sandbox,
+        key_id=caller.key.id,
+        created_at=now,
+        content=msgspec.json.encode(
+            EmailContent(
+                from_name=draft.sender.name,
+                from_address=draft.sender.address.given,
+                to=[a.given for a in recipients.to],
+                cc=[a.given for a in recipients.cc],
+                reply_to=recipients.reply_to.given if recipients.reply_to else None,
+                subject=content.subject or "",
+                html=content.html,
+                text=content.text,
+                attachments=files,
+            )
+        ),
+        decide=decide,
+        template_id=template.id if template else None,
+        template_version=template.version if template else None,
+        watch=[address.normal for address, _ in recipients.distinct()],
+        blobs=sorted({file.blob for file in files if file.blob}),
+        once=once,
+    )
+
+
+def _take_money(team: Team, template: Template | None, kept: Recipients, found: Found, now: int) -> int:
+    """Count the quota, and hold the template's price when the send begins past it (contract 7)."""
+    if team.sandbox:
+        return 0
+    billed = sum(not is_magic_email(a.normal) for a in (*kept.to, *kept.cc, *kept.bcc))
+    if not billed:
+        return 0
+    if pricing.take_quota(found.account, billed, team.record.email_quota, pricing.month_of(now)):
+        return 0
+    price = pricing.price_for(template, None) if template else 0
+    pricing.hold(found.account, price)
+    return price

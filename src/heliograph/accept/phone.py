@@ -1,0 +1,128 @@
+"""What SMS and WhatsApp sends share: a template, rendered for one phone, held at a price (spec 4.2, 4.3)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.rules import lanes, magic, pricing, routing
+from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
+from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.phone import country_of, read_phone
+from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
+from heliograph.rules.sender import brand_domain
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Caller, Carrier, Channel, Team, Template
+from heliograph.rules.template import check_variables, find_template, read_variables, render
+
+
+class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    to: str
+    template_id: str | None = None
+    variables: dict[str, Any] | None = None
+    brand_domain_id: str | None = None
+
+
+class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The SMS and WhatsApp message of spec 2.3 and 2.4."""
+
+    id: str
+    to: str
+    status: str
+    sandbox: bool
+    created_at: str
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as far as memory can decide it."""
+
+    to: str
+    country: str | None
+    template: Template
+    variables: dict[str, str]
+    body: str
+
+
+def draft_message(caller: Caller, setup: Setup, channel: Channel, request: PhoneRequest) -> Draft:
+    """The checks of contract 2 up to the rendered body."""
+    variables = read_variables(request.variables)
+    to = read_phone(request.to)
+    if request.template_id is None:
+        raise TemplateIdRequired(param="template_id")
+    template = find_template(caller.team, request.template_id, channel)
+    check_variables(template, variables)
+    domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
+    brand = {"name": domain.brand, "domain": domain.name} if domain else {"name": setup.platform.brand}
+    body = render(template, variables, brand).body or ""
+    return Draft(to=to, country=country_of(to), template=template, variables=variables, body=body)
+
+
+def check_phone_allowed(team: Team, phone: str) -> None:
+    if team.sandbox and phone not in team.recipients and not magic.is_magic_phone(phone):
+        raise RecipientNotAllowed(
+            f"{phone} is not verified on this sandbox team. {RecipientNotAllowed.fix}", param="to"
+        )
+
+
+def carriers_for(setup: Setup, channel: Channel, phone: str, country: str | None) -> list[Carrier]:
+    """Who can take it now, in order; magic numbers always go to the simulator."""
+    if magic.is_magic_phone(phone):
+        no_carrier = magic.phone_behaviour(phone) == "no_carrier"
+        return [] if no_carrier else [routing.builtin_simulator(channel)]
+    return routing.candidates(channel, country, setup.carriers)
+
+
+def check_destination(caller: Caller, setup: Setup, channel: Channel, draft: Draft) -> None:
+    check_phone_allowed(caller.team, draft.to)
+    if not carriers_for(setup, channel, draft.to, draft.country):
+        raise NoCarrierAvailable(
+            f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
+            param="to",
+            retry_after=30,
+        )
+
+
+def phone_price(team: Team, phone: str, price: int) -> int:
+    return 0 if team.sandbox or magic.is_magic_phone(phone) else price
+
+
+def phone_acceptance(
+    desk: Desk,
+    caller: Caller,
+    channel: Channel,
+    draft: Draft,
+    *,
+    content: msgspec.Struct,
+    price: int,
+    once: Once | None,
+    marketing_to: str | None = None,
+    check: Callable[[Found, int], None] = lambda found, now: None,
+) -> Acceptance:
+    """`check` is the channel's own last rule, asked before the price is held."""
+    team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id(PREFIXES[channel])
+    status = "queued" if desk.store.setup.platform.paused else "sending"
+    record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
+
+    def decide(found: Found) -> Accepted:
+        check(found, now)
+        pricing.hold(found.account, price)
+        return Accepted(response=msgspec.json.encode(record), recipients=[(draft.to, "to")], price=price)
+
+    return Acceptance(
+        id=id_,
+        team=team.record.ref,
+        channel=channel,
+        lane=lanes.LANE[channel],
+        status=status,
+        sandbox=team.sandbox,
+        key_id=caller.key.id,
+        created_at=now,
+        content=msgspec.json.encode(content),
+        decide=decide,
+        template_id=draft.template.id,
+        template_version=draft.template.version,
+        country=draft.country,
+        marketing_to=marketing_to,
+        once=once,
+    )

@@ -1,0 +1,79 @@
+"""POST /v1/sms: one template message to one phone (spec 4.2)."""
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.accept.phone import (
+    Draft,
+    PhoneRequest,
+    check_destination,
+    draft_message,
+    phone_acceptance,
+    phone_price,
+)
+from heliograph.rules import pricing, routing
+from heliograph.rules.acceptance import Acceptance, Answer, Once
+from heliograph.rules.content import SmsContent
+from heliograph.rules.gsm import segment
+from heliograph.rules.limits import SMS_BODY_MAX
+from heliograph.rules.refusals import BodyTooLong
+from heliograph.rules.team import Caller
+
+
+class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run answers."""
+
+    dry_run: bool = True
+    to: str
+    country: str | None
+    sender_id: str
+    body: str
+    encoding: str
+    segments: int
+    template_version: int
+    price: str
+    sandbox: bool
+
+
+async def send_sms(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
+    return await desk.store.accept(_acceptance(desk, caller, request, once)[0])
+
+
+async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsPreview:
+    item, draft, content = _acceptance(desk, caller, request, None)
+    accepted = await desk.store.rehearse(item)
+    return SmsPreview(
+        to=draft.to,
+        country=draft.country,
+        sender_id=content.sender_id,
+        body=content.body,
+        encoding=content.encoding,
+        segments=content.segments,
+        template_version=draft.template.version,
+        price=pricing.format_money(accepted.price),
+        sandbox=caller.team.sandbox,
+    )
+
+
+def _acceptance(
+    desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
+) -> tuple[Acceptance, Draft, SmsContent]:
+    setup, team = desk.store.setup, caller.team
+    draft = draft_message(caller, setup, "sms", request)
+    if len(draft.body) > SMS_BODY_MAX:
+        raise BodyTooLong(
+            f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
+        )
+    check_destination(caller, setup, "sms", draft)
+    segments = segment(draft.body)
+    billed = segments.billed(team.record.segmenting)
+    content = SmsContent(
+        body=draft.body,
+        sender_id=routing.sender_id(team, draft.country, setup.platform.brand),
+        encoding=segments.encoding,
+        segments=billed,
+        parts=segments.udh,
+    )
+    price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, billed))
+    item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once)
+    return item, draft, content

@@ -1,0 +1,80 @@
+"""The team's suppression list: read it, add to it, take from it (spec 4.1.2, contract 12)."""
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.rules.address import Address, parse_address
+from heliograph.rules.ids import timestamp
+from heliograph.rules.refusals import InvalidEmail, SuppressionNotFound
+from heliograph.rules.team import Caller
+from heliograph.rules.text import quoted
+from heliograph.storage.store import NewSuppression
+
+
+class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    email: str
+    reason: str | None = None
+
+
+class SuppressionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    email: str
+    reason: str
+    source_message_id: str | None
+    detail: msgspec.Raw | None
+    created_at: str
+
+
+class DeletedSuppression(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "suppression"
+    email: str
+    deleted: bool = True
+
+
+REASONS = ("bounce", "complaint", "manual")
+
+
+async def find_suppression(desk: Desk, caller: Caller, email: str) -> SuppressionRecord:
+    row = await desk.store.suppression(caller.team.record.ref, _known(email).normal)
+    if row is None:
+        raise _not_found(email)
+    return to_record(row)
+
+
+async def delete_suppression(desk: Desk, caller: Caller, email: str) -> DeletedSuppression:
+    if not await desk.store.unsuppress(caller.team.record.ref, _known(email).normal):
+        raise _not_found(email)
+    return DeletedSuppression(email=email)
+
+
+async def add_suppression(desk: Desk, caller: Caller, request: SuppressionRequest) -> SuppressionRecord:
+    address = parse_address(request.email)
+    if address is None:
+        raise InvalidEmail(f"email {quoted(request.email)} is not a valid email address.", param="email")
+    team = caller.team.record.ref
+    given = NewSuppression(team, address.normal, address.given, request.reason or "manual")
+    await desk.store.suppress(given)
+    return await find_suppression(desk, caller, address.normal)
+
+
+def to_record(row: tuple[str, str, str | None, str | None, int]) -> SuppressionRecord:
+    email, reason, source, detail, created_at = row
+    return SuppressionRecord(
+        email=email,
+        reason=reason,
+        source_message_id=source,
+        detail=msgspec.Raw(detail.encode()) if detail else None,
+        created_at=timestamp(created_at),
+    )
+
+
+def _known(email: str) -> Address:
+    address = parse_address(email)
+    if address is None:
+        raise _not_found(email)
+    return address
+
+
+def _not_found(email: str) -> SuppressionNotFound:
+    return SuppressionNotFound(
+        f"{quoted(email)} is not on the suppression list. {SuppressionNotFound.fix}", param="email"
+    )

@@ -1,0 +1,36 @@
+"""POST /v1/verify/:id/check: is this the code? (spec 4.5)"""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.rules.team import Caller
+from heliograph.rules.verification import code_digest, read_code, remaining
+from heliograph.storage.store import Check
+
+
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    code: Any = None
+
+
+class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The verification check result of spec 2.6."""
+
+    id: str
+    verified: bool
+    status: str
+    remaining_attempts: int
+
+
+async def check_verification(desk: Desk, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:
+    code = read_code(request.code)
+
+    def digest(salt: str) -> str:
+        return code_digest(desk.code_key, bytes.fromhex(salt), code).hex()
+
+    item = Check(id=id_, team=caller.team.record.ref, at=desk.clock.now(), digest=digest)
+    result = await desk.store.check_verification(item)
+    return CheckRecord(
+        id=id_, verified=result.verified, status=result.status, remaining_attempts=remaining(result.wrong)
+    )

@@ -1,0 +1,193 @@
+"""POST /v1/verify: make a code, ask a carrier inside the request, answer what it said (spec 4.4, contract 8).
+
+The code exists in this request's memory only; what is stored is its keyed digest.
+"""
+
+import asyncio
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_price
+from heliograph.channels.carrier import Parcel
+from heliograph.rules import magic, pricing
+from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.content import SmsContent
+from heliograph.rules.gsm import segment
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import CODE_DIGITS, VERIFICATION_MS
+from heliograph.rules.outcome import Accepted, Outcome, Refused
+from heliograph.rules.phone import country_of, prefix_of, read_phone
+from heliograph.rules.refusals import FeatureNotOnPlan
+from heliograph.rules.team import Caller, Carrier
+from heliograph.rules.verification import check_velocity, code_digest, make_code, read_channel
+from heliograph.storage.store import Finish, Recent, Start
+
+CARRIERS_S = 8.0  # for all carriers together (contract 8)
+CARRIERS_MAX = 2
+NO_CARRIER = "No carrier serves this destination now."
+
+
+class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    to: str
+    channel: str | None = None
+
+
+class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The verification of spec 2.5."""
+
+    id: str
+    channel: str
+    to: str
+    status: str
+    sandbox: bool
+    expires_at: str
+    error_message: str | None
+
+
+class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run answers."""
+
+    dry_run: bool = True
+    to: str
+    channel: str
+    country: str | None
+    price: str
+    sandbox: bool
+
+
+async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
+    setup, team = desk.store.setup, caller.team
+    phone, country = _check(caller, request)
+    code = _code(desk, phone)
+    start = _start(desk, caller, phone, country, code, once)
+    replay = await desk.store.start_verification(start)
+    if replay is not None:
+        return replay
+    carriers = carriers_for(setup, "sms", phone, country)
+    outcome = await _dispatch(desk, carriers, start.id, phone, country, _text(caller, setup.platform.brand, code))
+    error = None
+    if isinstance(outcome, Refused):
+        error = str(outcome.detail.get("text") or "The carrier refused the message.")
+    record = VerificationRecord(
+        id=start.id,
+        channel="sms",
+        to=phone,
+        status="failed" if error else "pending",
+        sandbox=team.sandbox,
+        expires_at=timestamp(start.expires_at),
+        error_message=error,
+    )
+    response = msgspec.json.encode(record)
+    await desk.store.finish_verification(
+        Finish(
+            id=start.id,
+            team=start.team,
+            key_id=start.key_id,
+            status=record.status,
+            error_message=error,
+            response=response,
+            at=desk.clock.now(),
+            owner=start.owner,
+            once=once,
+        )
+    )
+    return Answer(202, response)
+
+
+async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
+    phone, country = _check(caller, request)
+    price = _price(desk, caller, phone)
+    pricing.hold(await desk.store.account(caller.team.record.ref), price)
+    return VerifyPreview(
+        to=phone,
+        channel="sms",
+        country=country,
+        price=pricing.format_money(price),
+        sandbox=caller.team.sandbox,
+    )
+
+
+def _check(caller: Caller, request: VerifyRequest) -> tuple[str, str | None]:
+    read_channel(request.channel)
+    phone = read_phone(request.to)
+    if "verify" not in caller.team.record.features:
+        raise FeatureNotOnPlan()
+    check_phone_allowed(caller.team, phone)
+    return phone, country_of(phone)
+
+
+def _code(desk: Desk, phone: str) -> str:
+    if magic.no_code_matches(phone):
+        return desk.clock.entropy(16).hex()  # longer than any candidate can be
+    return magic.magic_code(phone) or make_code(desk.clock.code_number(10**CODE_DIGITS))
+
+
+def _price(desk: Desk, caller: Caller, phone: str) -> int:
+    rate = pricing.verify_price(desk.store.setup.platform, caller.team.record.currency)
+    return phone_price(caller.team, phone, rate)
+
+
+def _start(desk: Desk, caller: Caller, phone: str, country: str | None, code: str, once: Once | None) -> Start:
+    record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
+
+    def check(recent: Recent) -> None:
+        check_velocity(
+            record.verify,
+            country=country,
+            phone_starts=recent.phone_starts,
+            prefix_starts=recent.prefix_starts,
+            wrong_today=recent.wrong_today,
+            now=now,
+        )
+
+    return Start(
+        id=desk.clock.new_id("vrf_"),
+        team=record.ref,
+        key_id=caller.key.id,
+        phone=phone,
+        prefix=prefix_of(phone),
+        magic=magic.is_magic_phone(phone),
+        sandbox=caller.team.sandbox,
+        salt=salt.hex(),
+        digest=code_digest(desk.code_key, salt, code).hex(),
+        price=_price(desk, caller, phone),
+        created_at=now,
+        expires_at=now + VERIFICATION_MS,
+        owner=desk.store.owner,
+        check=check,
+        once=once,
+    )
+
+
+def _text(caller: Caller, platform_brand: str, code: str) -> str:
+    domains = caller.team.approved_domains()
+    brand = domains[0].brand if domains else platform_brand
+    return f"{brand}: your code is {code}. It is valid for 10 minutes. Do not share it."
+
+
+async def _dispatch(
+    desk: Desk, carriers: list[Carrier], id_: str, phone: str, country: str | None, body: str
+) -> Outcome | None:
+    """The first carrier's word, the second's when the first deferred; None when time ran out: maybe it was sent."""
+    segments = segment(body)
+    content = SmsContent(
+        body=body, sender_id="", encoding=segments.encoding, segments=segments.spec, parts=segments.udh
+    )
+    parcel = Parcel(message_id=id_, address=phone, content=msgspec.json.encode(content), attempt=0, country=country)
+    outcome: Outcome | None = Refused(detail={"text": NO_CARRIER})
+    try:
+        async with asyncio.timeout(CARRIERS_S):
+            for carrier in carriers[:CARRIERS_MAX]:
+                outcome = None
+                try:
+                    outcome = await (await desk.carriers.get(carrier)).hand_over(parcel)
+                except Exception as error:
+                    outcome = Refused(detail={"text": f"The carrier could not be reached: {type(error).__name__}"})
+                    continue
+                if isinstance(outcome, Accepted | Refused):
+                    return outcome
+                outcome = Refused(detail=outcome.detail)  # deferred: a code cannot wait
+    except TimeoutError:
+        return None
+    return outcome

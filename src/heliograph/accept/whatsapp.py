@@ -1,0 +1,94 @@
+"""POST /v1/whatsapp: one approved template to one phone (spec 4.3)."""
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.accept.phone import (
+    Draft,
+    PhoneRequest,
+    check_destination,
+    draft_message,
+    phone_acceptance,
+    phone_price,
+)
+from heliograph.rules import pricing
+from heliograph.rules.acceptance import Acceptance, Answer, Found, Once
+from heliograph.rules.content import WhatsappContent
+from heliograph.rules.limits import DAY_MS, SECOND_MS
+from heliograph.rules.magic import is_magic_phone
+from heliograph.rules.refusals import MarketingLimitReached
+from heliograph.rules.team import Caller
+
+
+class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run answers."""
+
+    dry_run: bool = True
+    to: str
+    country: str | None
+    template: str
+    language: str
+    parameters: list[str]
+    body: str
+    template_version: int
+    price: str
+    sandbox: bool
+
+
+async def send_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
+    return await desk.store.accept(_acceptance(desk, caller, request, once)[0])
+
+
+async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
+    item, draft, content = _acceptance(desk, caller, request, None)
+    accepted = await desk.store.rehearse(item)
+    return WhatsappPreview(
+        to=draft.to,
+        country=draft.country,
+        template=content.template,
+        language=content.language,
+        parameters=content.parameters,
+        body=content.body,
+        template_version=draft.template.version,
+        price=pricing.format_money(accepted.price),
+        sandbox=caller.team.sandbox,
+    )
+
+
+def _acceptance(
+    desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
+) -> tuple[Acceptance, Draft, WhatsappContent]:
+    setup, team = desk.store.setup, caller.team
+    draft = draft_message(caller, setup, "whatsapp", request)
+    check_destination(caller, setup, "whatsapp", draft)
+    template = draft.template
+    content = WhatsappContent(
+        template=template.upstream_name or template.name,
+        language=template.language or "en",
+        parameters=[draft.variables.get(name, "") for name in template.variables],
+        body=draft.body,
+    )
+    most = team.record.marketing_per_day
+    capped = template.category == "MARKETING" and most > 0 and not is_magic_phone(draft.to)
+
+    def check_marketing(found: Found, now: int) -> None:
+        if capped and len(found.marketing) >= most:
+            free_at = found.marketing[-most] + DAY_MS
+            raise MarketingLimitReached(
+                f"This recipient has had {most} MARKETING messages in 24 hours. {MarketingLimitReached.fix}",
+                param="to",
+                retry_after=max(1, -(-(free_at - now) // SECOND_MS)),
+            )
+
+    item = phone_acceptance(
+        desk,
+        caller,
+        "whatsapp",
+        draft,
+        content=content,
+        price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
+        once=once,
+        marketing_to=draft.to if capped else None,
+        check=check_marketing,
+    )
+    return item, draft, content

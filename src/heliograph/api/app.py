@@ -1,0 +1,119 @@
+"""The ASGI application: the checks that every request passes, in the order of contract 2, then its endpoint."""
+
+import asyncio
+
+import structlog
+
+from heliograph.accept.desk import Desk
+from heliograph.api.auth import check_scope, find_caller
+from heliograph.api.bodies import parse_json
+from heliograph.api.budget import ByteBudget
+from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
+from heliograph.api.rate import FREE, RateLimits
+from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
+from heliograph.api.route import Call
+from heliograph.api.router import Router
+from heliograph.api.routes import ROUTES
+from heliograph.rules.limits import KIB
+from heliograph.rules.refusals import (
+    InternalError,
+    RateLimitExceeded,
+    Refusal,
+    ServiceUnavailable,
+    TeamSuspended,
+)
+from heliograph.storage.store import StoreUnavailable
+
+log = structlog.get_logger()
+
+IN_THREAD = 256 * KIB  # bodies above this are decoded off the event loop
+ACTIVE_MAX = 2048  # requests at once; the next ones are told to come back (P12)
+
+
+class Api:
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._router = Router(ROUTES)
+        self._rates = RateLimits()
+        self._budget = ByteBudget()
+        self._active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive, self.desk.clock.new_id("req_"))
+        extra: Headers = [(b"x-request-id", request.id.encode())]
+        self._active += 1
+        name = "none"
+        try:
+            route, params = self._router.find(request.method, request.path, scope["raw_path"])
+            name = f"{route.method} {route.path}"
+            if route.scopes is None:
+                response = await route.call(Call(self.desk, route, request, params, None))
+            else:
+                response = await self._keyed(Call(self.desk, route, request, params, None), extra)
+        except ClientGone:
+            return
+        except Refusal as refusal:
+            response = self.refused(refusal, request)
+        except StoreUnavailable as error:
+            log.error("store unavailable", request_id=request.id, error=str(error))
+            response = self.refused(ServiceUnavailable(retry_after=2), request)
+        except Exception:
+            log.exception("internal error", request_id=request.id)
+            response = self.refused(InternalError(), request)
+        finally:
+            self._active -= 1
+            self._budget.give_back(request)
+        self.desk.state.answers[name, response.status] += 1
+        headers = [
+            (b"content-type", response.content_type),
+            (b"content-length", b"%d" % len(response.body)),
+            *extra,
+            *response.headers,
+        ]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    async def _keyed(self, call: Call, extra: Headers) -> Response:
+        """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
+        route, request, clock = call.route, call.request, self.desk.clock
+        now = clock.now()
+        caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+        record = caller.team.record
+        turn = FREE
+        try:
+            if record.suspended:
+                raise TeamSuspended()
+            check_scope(caller, route.scopes or ())
+            turn = self._rates.take(caller.key.id, record.rate_limit, now)
+        except Refusal:
+            turn = self._rates.take(caller.key.id, record.rate_limit, now, cost=0)
+            raise
+        finally:
+            extra += turn.headers
+        if not turn.allowed:
+            raise RateLimitExceeded(
+                f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
+                retry_after=turn.wait_s,
+            )
+        if self.desk.state.draining or self._active > ACTIVE_MAX:
+            raise ServiceUnavailable(retry_after=1)
+        value = None
+        if route.body is not None:
+            request.check_media_type()
+            raw = await request.read_body(route.body_max, self._budget)
+            value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
+        return await route.call(Call(self.desk, route, request, call.params, caller, value))
+
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
+        """The error answer; without a request when what came in was none."""
+        id_ = request.id if request else self.desk.clock.new_id("req_")
+        problem = request is not None and PROBLEM in request.headers.get(b"accept", b"")
+        headers = error_headers(refusal)
+        if request is None:
+            headers += [(b"x-request-id", id_.encode()), (b"content-type", JSON)]
+        if self.desk.state.draining:
+            headers.append((b"connection", b"close"))
+        body = error_body(refusal, id_, self.desk.base_url, problem=problem)
+        return Response(status_of(type(refusal)), body, headers, PROBLEM if problem else JSON)

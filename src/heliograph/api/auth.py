@@ -1,0 +1,25 @@
+"""From the Authorization header to the caller, in memory."""
+
+from heliograph.rules import keys
+from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, MissingApiKey
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Caller
+
+
+def find_caller(header: bytes | None, setup: Setup, now: int) -> Caller:
+    if header is None or header[:7].lower() != b"bearer ":
+        raise MissingApiKey()
+    try:
+        token = header[7:].decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise InvalidApiKey() from None
+    return keys.find_caller(token, setup.callers, now)
+
+
+def check_scope(caller: Caller, scopes: tuple[str, ...]) -> None:
+    """The key needs one of these."""
+    if not set(scopes) & set(caller.key.scopes):
+        raise InsufficientScope(
+            f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
+            f"this key has {', '.join(caller.key.scopes) or 'none'}."
+        )

@@ -1,0 +1,105 @@
+"""Strict JSON (contract 1) and its shape: bytes → value → typed request, each with one clear error."""
+
+import json
+import re
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from heliograph.rules.limits import JSON_DEPTH_MAX
+from heliograph.rules.refusals import InvalidJson, InvalidRequest
+
+T = TypeVar("T")
+
+
+def parse_json(raw: bytes) -> Any:
+    try:
+        value = _decoder.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidJson(f"The body is not UTF-8. {InvalidJson.fix}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise InvalidJson(f"The body is not JSON: {error}. {InvalidJson.fix}") from None
+    # Few brackets cannot nest deeply and no escapes cannot hide surrogates: most bodies skip both walks.
+    if raw.count(b"{") + raw.count(b"[") > JSON_DEPTH_MAX and _depth(value) > JSON_DEPTH_MAX:
+        raise _too_deep()
+    if b"\\u" in raw:
+        _check_escapes(value)
+    return value
+
+
+def to_request(value: Any, kind: type[T]) -> T:
+    """The typed request; unknown fields are refused."""
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _shape(str(error)) from None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:80]!r} is repeated")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+
+
+def _too_deep() -> InvalidJson:
+    return InvalidJson(f"The body is nested deeper than {JSON_DEPTH_MAX}. {InvalidJson.fix}")
+
+
+def _depth(value: Any) -> int:
+    """The outermost value is 1; level by level, so that a deep value cannot exhaust the stack."""
+    level, depth = [value], 0
+    while level and depth <= JSON_DEPTH_MAX:
+        depth += 1
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        level = inner
+    return depth
+
+
+def _check_escapes(value: Any) -> None:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += item.keys()
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str):
+            if _SURROGATE.search(item):
+                raise InvalidJson(f"The body has a lone surrogate. {InvalidJson.fix}")
+            if "\0" in item:
+                raise InvalidRequest("The body has a null character. Remove it.")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$\.?(.*?)`)?")
+_FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")
+
+
+def _shape(problem: str) -> InvalidRequest:
+    """msgspec's words, with the field's name where callers look for it."""
+    found = _PATH.fullmatch(problem)
+    text, path = (found[1], found[2] or "") if found else (problem, "")
+    field = _FIELD.search(text)
+    param = ".".join(part for part in (path, field[1] if field else "") if part)
+    where = f"{param}: " if param else ""
+    return InvalidRequest(f"{where}{text}. {InvalidRequest.fix}", param=param or None)

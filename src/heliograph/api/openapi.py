@@ -1,0 +1,508 @@
+"""The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
+
+What a struct cannot say (limits, formats, what a field means) stands in the tables at the top.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from heliograph import __version__
+from heliograph.accept.suppression import REASONS
+from heliograph.api.errors import status_of, type_of
+from heliograph.api.reading import VERIFICATION_STATES
+from heliograph.api.route import Query, Route
+from heliograph.rules import refusals as r
+from heliograph.rules.attachments import ALLOWED_TYPES
+from heliograph.rules.idempotency import HEADER
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.limits import (
+    ATTACHMENTS_MAX,
+    CODE_MAX,
+    CODE_MIN,
+    DOMAIN_MAX,
+    IDEMPOTENCY_KEY_MAX,
+    LOCAL_PART_MAX,
+    RECIPIENTS_MAX,
+    SUBJECT_MAX,
+    WRONG_CODES_MAX,
+)
+from heliograph.rules.message import STATES
+
+Schema = dict[str, Any]
+T = TypeVar("T")
+
+REF = "#/components/schemas/"
+NULL: Schema = {"type": "null"}
+EMAIL: Schema = {"type": "string", "format": "idn-email", "maxLength": LOCAL_PART_MAX + 1 + DOMAIN_MAX}
+PHONE: Schema = {"type": "string", "pattern": r"^\+[1-9][0-9]{6,14}$", "examples": ["+15005550006"]}
+TIME: Schema = {"format": "date-time"}
+MONEY: Schema = {"pattern": r"^-?[0-9]+\.[0-9]{4,6}$"}
+ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
+ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
+
+# The part of a path after /v1/ → the prefix of its ids and the states of its records.
+RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "emails": (PREFIXES["email"], STATES["email"]),
+    "sms": (PREFIXES["sms"], STATES["sms"]),
+    "whatsapp": (PREFIXES["whatsapp"], STATES["whatsapp"]),
+    "verify": (PREFIXES["verification"], VERIFICATION_STATES),
+    "templates": (PREFIXES["template"], ()),
+    "webhooks": (PREFIXES["webhook"], ()),
+}
+TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
+ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+
+# Fields that a struct leaves open because their absence has a code of its own.
+NEEDED = {"PhoneRequest": ["template_id"], "CheckRequest": ["code"]}
+
+
+def _set_up_id(kind: str) -> Schema:
+    """An id that an operator may have chosen."""
+    return {"pattern": f"^{PREFIXES[kind]}[A-Za-z0-9_]{{1,64}}$"}
+
+
+# What a field means: "Struct.field", or "field" wherever it occurs.
+MEANINGS: dict[str, str] = {
+    "id": "Public id.",
+    "to": "The recipient: for email the first To address, else a phone in E.164 form.",
+    "to_addresses": "The whole To list; its first entry equals `to`.",
+    "cc": "Cc recipients; empty when none.",
+    "bcc": "Bcc recipients without suppressed ones; empty when none.",
+    "reply_to": "Reply-To address.",
+    "from": "The sender's bare address.",
+    "subject": "Subject as delivered.",
+    "html": "HTML body.",
+    "text": "Plain-text body.",
+    "body": "The rendered text.",
+    "recipient_count": "Recipients in To, Cc and Bcc after Bcc drops: what the quota counts.",
+    "attachments_count": "Number of attachments.",
+    "status": "The state of the message, or of one recipient.",
+    "sandbox": "`true` for a sandbox team.",
+    "created_at": "When it was made, ISO 8601 in UTC with milliseconds.",
+    "updated_at": "When the state last changed.",
+    "recipients": "Each distinct recipient with its own state.",
+    "events": "The timeline.",
+    "detail": "What the carrier or the report said: any JSON, or null.",
+    "template_id": "`tpl_` id of an approved template of this channel.",
+    "variables": "Values of the template's `customer.*` variables, by name.",
+    "brand_domain_id": "`dom_` id of the verified domain whose brand the template shows.",
+    "dry_run": "Always `true`: nothing was sent or written.",
+    "country": "ISO code of the phone's country; null when no country has the prefix.",
+    "sender_id": "The sender that the phone shows.",
+    "encoding": "How the text is encoded on the air; null unless SMS.",
+    "segments": "Billed segments; null unless SMS.",
+    "template_version": "The version that was rendered; null without a template.",
+    "price": "What it would cost now, in the team's currency.",
+    "template": "The template's name upstream.",
+    "language": "The template's language.",
+    "parameters": "The values in the order of the template's manifest.",
+    "channel": "The channel.",
+    "expires_at": "When the code stops working: ten minutes after the start.",
+    "error_message": "The carrier's words when the status is `failed`.",
+    "verified": "`true` on the one call that brought the right code.",
+    "remaining_attempts": "Wrong codes left before exhaustion.",
+    "email": "The email address.",
+    "reason": "Why it is suppressed.",
+    "source_message_id": "The message that bounced or was complained about.",
+    "deleted": "Always `true`.",
+    "missing": "Required variables that were not given.",
+    "unknown": "Given variables that the template does not declare.",
+    "object": "The kind of this object.",
+    "has_more": "`true` when there is a next page: ask for it with `after` = the last id of this one.",
+    "data": "The records of this page.",
+    "address": "Email address or phone.",
+    "kind": "How it was addressed.",
+    "team": "The key's team.",
+    "name": "Its name.",
+    "mode": "The team's mode.",
+    "scopes": "What the key may do.",
+    "email_quota": "Recipients of this UTC month.",
+    "limit": "How many the plan includes.",
+    "used": "How many were used.",
+    "currency": "ISO code of the billing currency.",
+    "credit": "What can be spent now; holds are already taken off.",
+    "held": "What messages under way hold.",
+    "EmailRequest.to": "One address or a list. To, Cc and Bcc together have at most 50.",
+    "EmailRequest.cc": "Cc addresses, up to 50.",
+    "EmailRequest.bcc": "Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.",
+    "EmailRequest.reply_to": "Sets the Reply-To header.",
+    "EmailRequest.attachments": "Up to 20 files, 10 MiB each, 25 MiB together.",
+    "EmailRequest.from": "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team "
+    "leaves it out or sends the platform sender.",
+    "EmailRequest.from_display_id": "`dn_` id of an approved display name of the sending domain.",
+    "EmailRequest.subject": "One line of up to 200 characters. Direct mode only.",
+    "EmailRequest.html": "HTML body. Direct mode needs `html`, `text` or both.",
+    "EmailRequest.text": "Plain-text body. Direct mode only.",
+    "EmailRequest.template_id": "`tpl_` id of an email template, in place of `subject`, `html` and `text`.",
+    "EmailPreview.from": "The From header.",
+    "EmailPreview.to": "To recipients.",
+    "PhoneRequest.to": "Phone in E.164 form, for example `+14155550123`.",
+    "VerifyRequest.to": "Phone in E.164 form, for example `+14155550123`.",
+    "VerifyRequest.channel": "`sms`, which is also the default.",
+    "VerificationRecord.status": "The state of the verification.",
+    "CheckRequest.code": "The code as the user typed it, 4 to 10 characters.",
+    "CheckRecord.status": "The state of the verification.",
+    "SuppressionRequest.email": "The address to suppress.",
+    "SuppressionRequest.reason": "Why; default `manual`.",
+    "RenderRequest.to": "A phone, for the price in its country. SMS and WhatsApp templates only.",
+    "EventView.type": "What happened, for example `email.delivered`.",
+    "EventView.recipient": "Whose state changed.",
+    "EventView.previous_status": "The state before.",
+    "EventView.message_status": "The state of the whole message then.",
+    "EventView.sequence": "Counts the message's events from 1; null for what was not published.",
+    "ErrorList.data": "Every code.",
+    "ErrorList.has_more": "Always `false`.",
+    "ErrorEntry.code": "The code.",
+    "ErrorEntry.status": "Its HTTP status.",
+    "ErrorEntry.type": "Its kind.",
+    "ErrorEntry.meaning": "What is wrong.",
+    "ErrorEntry.fix": "What to do about it.",
+    "Health.status": "Always `ok`.",
+}
+
+# What a field's type does not say, by the same names.
+LIMITS: dict[str, Schema] = {
+    "created_at": TIME,
+    "updated_at": TIME,
+    "expires_at": TIME,
+    "price": MONEY,
+    "credit": MONEY,
+    "held": MONEY,
+    "encoding": {"enum": ["gsm7", "ucs2"]},
+    "channel": {"enum": list(STATES)},
+    "reason": {"enum": list(REASONS)},
+    "kind": {"enum": ["to", "cc", "bcc"]},
+    "mode": {"enum": ["sandbox", "live"]},
+    "scopes": {"items": {"enum": ["send", "manage"]}},
+    "template_id": _set_up_id("template"),
+    "brand_domain_id": _set_up_id("domain"),
+    "from_display_id": _set_up_id("display_name"),
+    "variables": {"$ref": f"{REF}Variables"},
+    "remaining_attempts": {"minimum": 0, "maximum": WRONG_CODES_MAX},
+    "EmailRequest.to": {"anyOf": [EMAIL, {**ADDRESSES, "type": "array", "minItems": 1}]},
+    "EmailRequest.cc": ADDRESSES,
+    "EmailRequest.bcc": ADDRESSES,
+    "EmailRequest.reply_to": EMAIL,
+    "EmailRequest.attachments": {"items": {"$ref": f"{REF}Attachment"}, "maxItems": ATTACHMENTS_MAX},
+    "EmailRequest.subject": {"maxLength": SUBJECT_MAX, "pattern": ONE_LINE},
+    "EmailRecord.status": {"enum": list(STATES["email"])},
+    "EmailView.status": {"enum": list(STATES["email"])},
+    "PhoneRecord.status": {"enum": list(STATES["whatsapp"])},  # those of SMS and `read`
+    "PhoneView.status": {"enum": list(STATES["whatsapp"])},
+    "PhoneRequest.to": PHONE,
+    "VerifyRequest.to": PHONE,
+    "VerifyRequest.channel": {"enum": ["sms"]},
+    "VerificationRecord.status": {"enum": list(VERIFICATION_STATES)},
+    "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
+    "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
+    "SuppressionRequest.email": EMAIL,
+}
+
+# By path, because SMS and WhatsApp share a struct. The recipients are magic, so nothing leaves the machine.
+EXAMPLES: dict[str, Schema] = {
+    "/v1/emails": {"to": "delivered@simulator.test", "subject": "Hello", "text": "Hello Ada."},
+    "/v1/sms": {"to": "+15005550006", "template_id": "tpl_reminder", "variables": {"name": "Ada"}},
+    "/v1/whatsapp": {"to": "+15005550006", "template_id": "tpl_update", "variables": {"name": "Ada"}},
+    "/v1/verify": {"to": "+15005550006"},
+    "/v1/verify/{id}/check": {"code": "000000"},
+    "/v1/templates/{id}/render": {"variables": {"name": "Ada"}},
+    "/v1/suppressions": {"email": "ada@example.com", "reason": "manual"},
+}
+
+ALL_CODES = [refusal.code for refusal in r.all_refusals()]
+WRITTEN_OUT: dict[str, Schema] = {
+    "Attachment": {
+        "type": "object",
+        "required": ["filename", "content", "content_type"],
+        "additionalProperties": False,
+        "properties": {
+            "filename": {"description": "Name of the file.", "type": "string", "minLength": 1},
+            "content": {
+                "description": "The file as standard base64, padded, without white space.",
+                "type": "string",
+                "format": "byte",
+                "contentEncoding": "base64",
+            },
+            "content_type": {
+                "description": "Its type; parameters such as `; charset=utf-8` may follow.",
+                "type": "string",
+                "enum": sorted(ALLOWED_TYPES),
+            },
+        },
+    },
+    "Variables": {
+        "type": "object",
+        "additionalProperties": {
+            "anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"$ref": f"{REF}Variables"}]
+        },
+    },
+    "Error": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["type", "code", "message", "param", "details", "request_id", "doc_url"],
+                "properties": {
+                    "type": {
+                        "description": "The kind of error.",
+                        "enum": sorted({type_of(status_of(one), one.code) for one in r.all_refusals()}),
+                    },
+                    "code": {"description": "The code to branch on.", "enum": ALL_CODES},
+                    "message": {"description": "What is wrong and what to do about it.", "type": "string"},
+                    "param": {"description": "The field or header at fault.", "type": ["string", "null"]},
+                    "details": {"description": "More, where a code has it.", "type": ["object", "null"]},
+                    "request_id": {"description": "Equals X-Request-Id.", "type": "string"},
+                    "doc_url": {"description": "Where the code is explained.", "type": "string"},
+                },
+            }
+        },
+    },
+    "Problem": {
+        "description": "RFC 9457, for `Accept: application/problem+json`.",
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance", "code", "param", "request_id"],
+        "properties": {
+            "type": {"description": "Where the code is explained.", "type": "string"},
+            "title": {"description": "What the code means.", "type": "string"},
+            "status": {"description": "The HTTP status.", "type": "integer"},
+            "detail": {"description": "What is wrong and what to do about it.", "type": "string"},
+            "instance": {"description": "This request, as a URN.", "type": "string"},
+            "code": {"description": "The code to branch on.", "enum": ALL_CODES},
+            "param": {"description": "The field or header at fault.", "type": ["string", "null"]},
+            "request_id": {"description": "Equals X-Request-Id.", "type": "string"},
+        },
+    },
+}
+HEADERS: dict[str, Schema] = {
+    "X-Request-Id": {"description": "The request's id.", "required": True, "schema": {"type": "string"}},
+    "RateLimit-Limit": {"description": "The key's burst.", "schema": {"type": "integer"}},
+    "RateLimit-Remaining": {"description": "Requests left at this moment.", "schema": {"type": "integer"}},
+    "RateLimit-Reset": {"description": "Seconds until all are back.", "schema": {"type": "integer"}},
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+    "Idempotency-Replayed": {
+        "description": "`true` when this is the answer to an earlier request with the same key.",
+        "schema": {"const": "true"},
+    },
+    "WWW-Authenticate": {"description": "How to authenticate.", "schema": {"const": "Bearer"}},
+}
+
+KEY_HEADER: Schema = {
+    "name": HEADER,
+    "in": "header",
+    "description": "Makes a retry safe: the same key and body get the first answer for 24 hours.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[ -~]+$"},
+}
+
+EVERY = (r.InternalError,)
+KEYED = (
+    r.MissingApiKey,
+    r.InvalidApiKey,
+    r.TeamSuspended,
+    r.InsufficientScope,
+    r.RateLimitExceeded,
+    r.InvalidRequest,  # an unknown query parameter, at least
+    r.ServiceUnavailable,
+)
+BODY = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)
+
+
+def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, routes)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Heliograph",
+            "version": __version__,
+            "summary": "Transactional email, SMS, WhatsApp and one-time codes.",
+        },
+        "externalDocs": {"url": f"{base_url}/docs"},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": name} for name in dict.fromkeys(tag(route) for route in routes)],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(routes),
+            "headers": HEADERS,
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key, `hk_…`, in `Authorization: Bearer <key>`.",
+                }
+            },
+        },
+    }
+
+
+def operation_id(route: Route) -> str:
+    """`post_emails`, `get_emails_id`: unique because method and path are."""
+    words = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
+    return f"{route.method.lower()}_{words}"
+
+
+def tag(route: Route) -> str:
+    name = _resource(route)
+    return TAGS.get(name, name.capitalize())
+
+
+def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
+    """Every code that the route can answer, by status."""
+    possible = [*(KEYED if route.scopes is not None else ()), *(BODY if route.body else ())]
+    if "{" in route.path:
+        possible.append(r.NotFound)
+    found: dict[int, list[type[r.Refusal]]] = {}
+    for refusal in dict.fromkeys((*possible, *route.refusals, *EVERY)):
+        found.setdefault(status_of(refusal), []).append(refusal)
+    return dict(sorted(found.items()))
+
+
+def _resource(route: Route) -> str:
+    return route.path.removeprefix("/v1").split("/")[1]
+
+
+def _operation(route: Route, routes: list[Route]) -> Schema:
+    operation: Schema = {
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [tag(route)],
+        "security": [{"bearer": [scope]} for scope in route.scopes or ()],  # one of them is enough
+        "parameters": _parameters(route),
+        "responses": _responses(route, routes),
+    }
+    if route.body is not None:
+        content: Schema = {"schema": {"$ref": REF + route.body.__name__}}
+        if route.path in EXAMPLES:
+            content["example"] = EXAMPLES[route.path]
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+    return operation
+
+
+def _parameters(route: Route) -> list[Schema]:
+    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    found = [{"name": name, "in": "path", "required": True, **_path_value(route)} for name in names]
+    for query in route.query:
+        found.append(
+            {
+                "name": query.name,
+                "in": "query",
+                "description": query.meaning,
+                "schema": query.schema | _query_limits(route, query),
+            }
+        )
+    return [*found, KEY_HEADER] if route.once else found
+
+
+def _path_value(route: Route) -> Schema:
+    prefix, _ = RESOURCES.get(_resource(route), ("", ()))
+    if not prefix:
+        return {"schema": EMAIL, "description": "The email address.", "example": "ada@example.com"}
+    if prefix == PREFIXES["template"]:
+        schema, example = _set_up_id("template"), "tpl_welcome"
+    else:
+        schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
+    return {"schema": {"type": "string", **schema}, "description": f"`{prefix}` id.", "example": example}
+
+
+def _query_limits(route: Route, query: Query) -> Schema:
+    prefix, states = RESOURCES.get(_resource(route), ("", ()))
+    if query.name == "after":
+        return {"pattern": f"^{prefix}"} if prefix else EMAIL
+    return {"enum": list(states)} if query.name == "status" else {}
+
+
+def _responses(route: Route, routes: list[Route]) -> Schema:
+    done = _response(route, route.status, route.summary, {"application/json": _ref(route.answer)})
+    links = _links(route, routes)
+    if links:
+        done["links"] = links
+    responses = {str(route.status): done}
+    if route.preview is not None:
+        content = {"application/json": _ref(route.preview)}
+        responses["200"] = _response(route, 200, "A dry run: what would happen.", content)
+    for status, refusals in refusals_of(route).items():
+        words = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
+        code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
+        content = {
+            "application/json": {"allOf": [{"$ref": f"{REF}Error"}, {"properties": {"error": code}}]},
+            "application/problem+json": {"allOf": [{"$ref": f"{REF}Problem"}, code]},
+        }
+        responses[str(status)] = _response(route, status, words, content)
+    return responses
+
+
+def _response(route: Route, status: int, words: str, content: dict[str, Schema]) -> Schema:
+    names = ["X-Request-Id"]
+    if route.scopes is not None and status != 401:
+        names += ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"]
+    if status in (409, 429, 500, 503):
+        names.append("Retry-After")
+    if status == 401:
+        names.append("WWW-Authenticate")
+    if route.once and status == route.status:
+        names.append("Idempotency-Replayed")
+    return {
+        "description": words,
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
+        "content": {kind: {"schema": schema} for kind, schema in content.items()},
+    }
+
+
+def _links(route: Route, routes: list[Route]) -> Schema:
+    """From what a POST made to the routes that take its id."""
+    if route.method != "POST" or "{" in route.path:
+        return {}
+    links = {}
+    for other in routes:
+        rest = other.path.removeprefix(f"{route.path}/").split("/")[0]
+        if rest.startswith("{"):
+            name = rest[1:-1]
+            links[operation_id(other)] = {
+                "operationId": operation_id(other),
+                "parameters": {name: f"$response.body#/{name}"},
+            }
+    return links
+
+
+def _ref(kind: Any) -> Schema:
+    return {"$ref": REF + kind.__name__}
+
+
+def _schemas(routes: list[Route]) -> dict[str, Schema]:
+    requests = {route.body for route in routes} - {None}
+    answers = {kind for route in routes for kind in (route.answer, route.preview)} - {None}
+    schemas = dict(WRITTEN_OUT)
+    for kinds, answered in ((requests, False), (answers, True)):
+        _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")
+        schemas |= {name: _refined(name, schema, answered) for name, schema in found.items()}
+    return dict(sorted(schemas.items()))
+
+
+def _refined(name: str, schema: Schema, answered: bool) -> Schema:
+    needed = NEEDED.get(name, [])
+    properties = {}
+    for field, base in schema["properties"].items():
+        limits = _known(LIMITS, name, field) or {}
+        properties[field] = _property(base, limits, answered, field in needed)
+        if meaning := _known(MEANINGS, name, field):
+            properties[field]["description"] = meaning
+    # An answer always has all its fields; a default there is the only value it ever has.
+    required = list(properties) if answered else [*schema["required"], *needed]
+    return {**schema, "properties": properties, "required": required}
+
+
+def _known(table: dict[str, T], struct: str, field: str) -> T | None:
+    return table.get(f"{struct}.{field}", table.get(field))
+
+
+def _property(base: Schema, limits: Schema, answered: bool, needed: bool) -> Schema:
+    plain = {key: value for key, value in base.items() if key != "default"}
+    if answered and "default" in base:
+        plain["const"] = base["default"]
+    branches = plain.get("anyOf", [])
+    if NULL not in branches:
+        return plain | limits
+    kinds = [branch | limits for branch in branches if branch != NULL]
+    return kinds[0] if needed else {"anyOf": [*kinds, NULL]}

@@ -1,0 +1,259 @@
+"""Reading what was sent: messages with recipients and timeline, verifications, lists, the caller's own team."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.email import EmailRecord
+from heliograph.accept.phone import PhoneRecord
+from heliograph.accept.suppression import SuppressionRecord
+from heliograph.accept.verify_start import VerificationRecord
+from heliograph.api.request import Response
+from heliograph.api.route import Call, Query, answer
+from heliograph.rules import message, verification
+from heliograph.rules.address import parse_address
+from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.pricing import format_money, month_of
+from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
+from heliograph.rules.team import Channel
+from heliograph.storage.store import Filter
+
+PAGE = 20
+PAGE_MAX = 100
+PAST_ANY_ID = "~"  # sorts after every character of an id
+
+LIMIT = Query("limit", "How many, 1 to 100.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
+AFTER = Query("after", "The id that the page before ended with.")
+VERIFY_FILTERS = (
+    LIMIT,
+    AFTER,
+    Query("status", "Only records in this state."),
+    Query("to", "Only records for this address or phone."),
+    Query("created_after", "Only records made after this time.", {"type": "string", "format": "date-time"}),
+    Query("created_before", "Only records made before this time.", {"type": "string", "format": "date-time"}),
+)
+FILTERS = (*VERIFY_FILTERS, Query("template_id", "Only messages made from this template."))
+
+
+class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
+    address: str
+    kind: str
+    status: str
+    updated_at: str
+    detail: msgspec.Raw | None
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the timeline; `sequence` is null for what was noted and not published."""
+
+    id: str
+    type: str
+    recipient: str | None
+    status: str | None
+    previous_status: str | None
+    message_status: str | None
+    sequence: int | None
+    detail: msgspec.Raw | None
+    created_at: str
+
+
+class EmailView(EmailRecord, frozen=True, kw_only=True):
+    recipients: list[RecipientView]
+    events: list[EventView]
+
+
+class PhoneView(PhoneRecord, frozen=True, kw_only=True):
+    recipients: list[RecipientView]
+    events: list[EventView]
+
+
+class EmailList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[EmailRecord]
+
+
+class PhoneList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[PhoneRecord]
+
+
+class VerificationList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[VerificationRecord]
+
+
+class SuppressionList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[SuppressionRecord]
+
+
+class TeamView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+
+
+class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
+    limit: int
+    used: int
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    team: TeamView
+    mode: str
+    sandbox: bool
+    scopes: tuple[str, ...]
+    email_quota: QuotaView
+    currency: str
+    credit: str
+    held: str
+
+
+def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
+    async def endpoint(call: Call) -> Response:
+        call.query()
+        id_ = call.params["id"]
+        found = await call.desk.store.message(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
+        if found is None:
+            raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
+        return answer(
+            {
+                **_record(found.status, found.record),
+                "recipients": [_recipient(row) for row in found.recipients],
+                "events": [_event(row) for row in found.events],
+            }
+        )
+
+    return endpoint
+
+
+def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
+    async def endpoint(call: Call) -> Response:
+        wanted = _filter(call, PREFIXES[channel], message.STATES[channel])
+        rows = await call.desk.store.messages(call.team, wanted)
+        return page([_record(status, record) for status, record in rows], wanted.limit)
+
+    return endpoint
+
+
+async def read_verification(call: Call) -> Response:
+    call.query()
+    id_ = call.params["id"]
+    row = await call.desk.store.verification(call.team, id_)
+    if row is None:
+        raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
+    return answer(_verification(row, call.desk.clock.now()))
+
+
+async def list_verifications(call: Call) -> Response:
+    wanted = _filter(call, PREFIXES["verification"], VERIFICATION_STATES)
+    rows = await call.desk.store.verifications(call.team, wanted)
+    now = call.desk.clock.now()
+    return page([_verification(row, now) for row in rows], wanted.limit)
+
+
+async def read_me(call: Call) -> Response:
+    call.query()
+    record, account = call.caller.team.record, await call.desk.store.account(call.team)
+    used = account.used if account.month == month_of(call.desk.clock.now()) else 0
+    return answer(
+        Me(
+            team=TeamView(id=record.id, name=record.name),
+            mode=record.mode,
+            sandbox=call.caller.team.sandbox,
+            scopes=call.caller.key.scopes,
+            email_quota=QuotaView(limit=record.email_quota, used=used),
+            currency=record.currency,
+            credit=format_money(account.available),
+            held=format_money(account.held),
+        )
+    )
+
+
+VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
+
+
+def page(found: list[Any], limit: int) -> Response:
+    """The store gives one more than the limit when there are more."""
+    return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
+
+
+def read_limit(query: dict[str, str]) -> int:
+    given = query.get("limit", str(PAGE))
+    if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
+        raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {given[:80]!r}.", param="limit")
+    return int(given)
+
+
+def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
+    query = call.query()
+    status, after, to = query.get("status"), query.get("after"), query.get("to")
+    if status is not None and status not in states:
+        raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
+    if after is not None and not after.startswith(prefix):
+        raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
+    address = parse_address(to) if to else None
+    given = {name: _time(name, query[name]) for name in ("created_after", "created_before") if name in query}
+    return Filter(
+        low=prefix,
+        high=after or prefix + PAST_ANY_ID,
+        limit=read_limit(query),
+        status=status,
+        address=address.normal if address else to,
+        template_id=query.get("template_id"),
+        **given,
+    )
+
+
+def _time(name: str, text: str) -> int:
+    at = parse_timestamp(text)
+    if at is None:
+        raise InvalidRequest(f"{name} is a time such as 2026-11-15T09:30:00.000Z.", param=name)
+    return at
+
+
+def _record(status: str, record: str) -> dict[str, Any]:
+    return {**msgspec.json.decode(record), "status": status}
+
+
+def _raw(detail: str | None) -> msgspec.Raw | None:
+    return msgspec.Raw(detail.encode()) if detail else None
+
+
+def _recipient(row: Any) -> RecipientView:
+    address, kind, status, updated_at, _, detail = row
+    return RecipientView(
+        address=address, kind=kind, status=status, updated_at=timestamp(updated_at), detail=_raw(detail)
+    )
+
+
+def _event(row: Any) -> EventView:
+    id_, type_, recipient, status, previous, message_status, sequence, detail, created_at = row
+    return EventView(
+        id=id_,
+        type=type_,
+        recipient=recipient,
+        status=status,
+        previous_status=previous,
+        message_status=message_status,
+        sequence=sequence,
+        detail=_raw(detail),
+        created_at=timestamp(created_at),
+    )
+
+
+def _verification(row: Any, now: int) -> VerificationRecord:
+    id_, phone, status, sandbox, expires_at, error_message, _ = row
+    return VerificationRecord(
+        id=id_,
+        channel="sms",
+        to=phone,
+        status=verification.current_status(status, now, expires_at),
+        sandbox=bool(sandbox),
+        expires_at=timestamp(expires_at),
+        error_message=error_message,
+    )

@@ -1,0 +1,72 @@
+"""POST /v1/templates/:id/render: what a template becomes with these variables, and what it would cost."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.api.bodies import to_request
+from heliograph.api.request import Response
+from heliograph.api.route import Call, answer
+from heliograph.rules.gsm import segment
+from heliograph.rules.phone import country_of, read_phone
+from heliograph.rules.pricing import format_money, price_for
+from heliograph.rules.refusals import TemplateNotFound
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Team
+from heliograph.rules.template import missing_and_unknown, read_variables, render
+
+
+class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    variables: dict[str, Any] | None = None
+    to: str | None = None
+
+
+class RenderView(msgspec.Struct, frozen=True, kw_only=True):
+    channel: str
+    subject: str | None
+    html: str | None
+    text: str | None
+    body: str | None
+    segments: int | None
+    encoding: str | None
+    price: str
+    missing: list[str]
+    unknown: list[str]
+
+
+async def render_template(call: Call) -> Response:
+    call.query()
+    request = to_request(call.json, RenderRequest)
+    values = read_variables(request.variables)
+    team = call.caller.team
+    template = team.templates.get(call.params["id"])
+    if template is None:
+        raise TemplateNotFound(f"The team has no template with this id. {TemplateNotFound.fix}", param="id")
+    country = None
+    if request.to is not None and template.channel != "email":
+        country = country_of(read_phone(request.to))
+    rendered = render(template, values, brand_of(team, call.desk.store.setup))
+    missing, unknown = missing_and_unknown(template, values)
+    segments = segment(rendered.body or "") if template.channel == "sms" else None
+    count = segments.billed(team.record.segmenting) if segments else 1
+    return answer(
+        RenderView(
+            channel=template.channel,
+            subject=rendered.subject,
+            html=rendered.html,
+            text=rendered.text,
+            body=rendered.body,
+            segments=count if segments else None,
+            encoding=segments.encoding if segments else None,
+            price=format_money(price_for(template, country) * count),
+            missing=missing,
+            unknown=unknown,
+        )
+    )
+
+
+def brand_of(team: Team, setup: Setup) -> dict[str, str]:
+    domains = team.approved_domains()
+    if domains:
+        return {"name": domains[0].brand, "domain": domains[0].name}
+    return {"name": setup.platform.brand, "domain": setup.platform.sender.rpartition("@")[2]}

@@ -1,0 +1,109 @@
+"""One HTTP request: its headers, its query, its body read within limits, and the answer to it."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from heliograph.api.budget import ByteBudget
+from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+BUDGETED = 64 * 1024  # bodies above this count against the byte budget
+
+
+class ClientGone(Exception):
+    """The connection ended before the body did; there is nobody to answer."""
+
+
+class Response(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes
+    headers: Headers = []
+    content_type: bytes = b"application/json"
+
+
+class Request:
+    __slots__ = ("_receive", "headers", "id", "key_values", "method", "path", "query_string", "segments")
+
+    def __init__(self, scope: Scope, receive: Receive, id_: str) -> None:
+        self.id = id_
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query_string: bytes = scope["query_string"]
+        self._receive = receive
+        self.headers: dict[bytes, bytes] = {}
+        self.key_values: list[bytes] = []  # every Idempotency-Key that was sent
+        for name, value in scope["headers"]:
+            self.headers[name] = value
+            if name == b"idempotency-key":
+                self.key_values.append(value)
+
+    def query(self, known: tuple[str, ...]) -> dict[str, str]:
+        """The query parameters; an unknown or repeated one is refused."""
+        if not self.query_string:
+            return {}
+        found: dict[str, str] = {}
+        try:
+            pairs = parse_qsl(self.query_string.decode("ascii"), keep_blank_values=True, errors="strict")
+        except ValueError:
+            raise InvalidRequest("The query string is not valid percent-encoded UTF-8.") from None
+        for name, value in pairs:
+            if name not in known:
+                wanted = f"Known: {', '.join(known)}." if known else "This endpoint takes none."
+                raise InvalidRequest(f"There is no query parameter {name[:80]!r}. {wanted}", param=name[:80])
+            if name in found or "\0" in value:
+                raise InvalidRequest(f"The query parameter {name} must be given once, as text.", param=name)
+            found[name] = value
+        return found
+
+    def check_media_type(self) -> None:
+        given = self.headers.get(b"content-type", b"")
+        if given != b"application/json" and given.split(b";")[0].strip().lower() != b"application/json":
+            raise UnsupportedMediaType()
+        if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
+
+    async def read_body(self, most: int, budget: ByteBudget) -> bytes:
+        """The whole body, refused as soon as it is known to be larger than `most`."""
+        declared = self.headers.get(b"content-length")
+        length = int(declared) if declared and declared.isdigit() else 0
+        if length > most:
+            raise _too_large(most)
+        if length > BUDGETED:
+            await budget.take(self, length)
+        message = await self._next()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            return body if len(body) <= most else _refuse(most)
+        parts, size, taken = [body], len(body), max(length, BUDGETED)
+        while message.get("more_body"):
+            message = await self._next()
+            part = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            if size > taken:  # a chunked body: its length is learned on the way
+                await budget.take(self, size - taken)
+                taken = size
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _next(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message
+
+
+def _too_large(most: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The body is larger than {most} bytes. {PayloadTooLarge.fix}")
+
+
+def _refuse(most: int) -> bytes:
+    raise _too_large(most)

@@ -1,0 +1,67 @@
+"""What a route is: the one record that the router, the checks, the OpenAPI document and the docs page read."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.api.request import Request, Response
+from heliograph.rules.limits import BODY_MAX
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.team import Caller
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A query parameter, for the documents."""
+
+    name: str
+    meaning: str
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    path: str  # with {names}
+    call: Callable[["Call"], Awaitable[Response]]
+    summary: str
+    scopes: tuple[str, ...] | None = None  # the key needs one of these; None: no key needed
+    body: Any = None  # type of the request body
+    body_max: int = BODY_MAX
+    status: int = 200
+    answer: Any = None  # type of the answer
+    query: tuple[Query, ...] = ()
+    once: bool = False  # takes an Idempotency-Key
+    preview: Any = None  # type of the answer to ?dry_run=true
+    refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
+
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        return tuple(query.name for query in self.query)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request on its route, made by a caller (None where no key is needed)."""
+
+    desk: Desk
+    route: Route
+    request: Request
+    params: dict[str, str]
+    who: Caller | None
+    json: Any = None  # the decoded body
+
+    @property
+    def caller(self) -> Caller:
+        assert self.who is not None, "the route has no scopes, so it has no caller"
+        return self.who
+
+    @property
+    def team(self) -> int:
+        return self.caller.team.record.ref
+
+    def query(self) -> dict[str, str]:
+        return self.request.query(self.route.query_names)
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(value))

@@ -1,0 +1,143 @@
+"""The whole URL space on one screen."""
+
+from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, preview_email, send_email
+from heliograph.accept.phone import PhoneRecord, PhoneRequest
+from heliograph.accept.sms import SmsPreview, preview_sms, send_sms
+from heliograph.accept.suppression import DeletedSuppression, SuppressionRecord, SuppressionRequest
+from heliograph.accept.verify_check import CheckRecord, CheckRequest
+from heliograph.accept.verify_start import (
+    VerificationRecord,
+    VerifyPreview,
+    VerifyRequest,
+    preview_verification,
+    start_verification,
+)
+from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
+from heliograph.api import health, reading, rendering, suppressions
+from heliograph.api.documents import ErrorList, document_routes, list_errors
+from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
+from heliograph.api.route import Route
+from heliograph.api.sending import DRY_RUN, check_verification, sending
+from heliograph.rules import refusals as r
+from heliograph.rules.limits import EMAIL_BODY_MAX
+
+SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
+
+TEMPLATE = (r.TemplateNotFound, r.WrongTemplateChannel, r.MissingVariable, r.UnknownVariable)
+ONCE = (r.InvalidIdempotencyKey, r.IdempotencyKeyReused, r.IdempotencyRequestInProgress)
+EMAIL = (
+    *ONCE,
+    r.MixedSendMode,
+    r.MissingBody,
+    r.InvalidEmail,
+    r.TooManyRecipients,
+    r.SubjectTooLong,
+    r.InvalidSubject,
+    r.TooManyAttachments,
+    r.InvalidAttachment,
+    r.UnsupportedAttachmentType,
+    r.AttachmentTooLarge,
+    r.AttachmentsTooLarge,
+    r.NoApprovedBrandDomain,
+    r.InvalidFromAddress,
+    r.FromDomainUnverified,
+    r.KeyDomainScope,
+    r.SandboxFromLocked,
+    r.DisplayNameIdNotFound,
+    r.DisplayNameIdWrongDomain,
+    r.DisplayNameIdNotApproved,
+    r.DisplayNameNotApproved,
+    *TEMPLATE,
+    r.RecipientNotAllowed,
+    r.RecipientSuppressed,
+    r.InsufficientCredit,
+)
+PHONE = (
+    *ONCE,
+    r.InvalidPhone,
+    r.TemplateIdRequired,
+    *TEMPLATE,
+    r.NoApprovedBrandDomain,
+    r.BrandDomainNotFound,
+    r.KeyDomainScope,
+    r.RecipientNotAllowed,
+    r.NoCarrierAvailable,
+    r.InsufficientCredit,
+)
+VERIFY = (
+    *ONCE,
+    r.UnsupportedChannel,
+    r.InvalidPhone,
+    r.FeatureNotOnPlan,
+    r.RecipientNotAllowed,
+    r.VerifyRateLimited,
+    r.InsufficientCredit,
+)
+
+# fmt: off
+V1 = [
+    Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email), scopes=SEND,
+          summary="Send an email", body=EmailRequest, body_max=EMAIL_BODY_MAX, status=202, answer=EmailRecord,
+          query=(DRY_RUN,), once=True, preview=EmailPreview, refusals=EMAIL),
+    Route(method="POST", path="/v1/sms", call=sending(send_sms, preview_sms), scopes=SEND,
+          summary="Send an SMS", body=PhoneRequest, status=202, answer=PhoneRecord,
+          query=(DRY_RUN,), once=True, preview=SmsPreview, refusals=(*PHONE, r.BodyTooLong)),
+    Route(method="POST", path="/v1/whatsapp", call=sending(send_whatsapp, preview_whatsapp), scopes=SEND,
+          summary="Send a WhatsApp message", body=PhoneRequest, status=202, answer=PhoneRecord,
+          query=(DRY_RUN,), once=True, preview=WhatsappPreview, refusals=(*PHONE, r.MarketingLimitReached)),
+    Route(method="POST", path="/v1/verify", call=sending(start_verification, preview_verification), scopes=SEND,
+          summary="Send a one-time code", body=VerifyRequest, status=202, answer=VerificationRecord,
+          query=(DRY_RUN,), once=True, preview=VerifyPreview, refusals=VERIFY),
+    Route(method="POST", path="/v1/verify/{id}/check", call=check_verification, scopes=SEND,
+          summary="Check a one-time code", body=CheckRequest, answer=CheckRecord,
+          refusals=(r.InvalidCodeFormat, r.VerificationNotFound)),
+    Route(method="DELETE", path="/v1/suppressions/{email}", call=suppressions.delete, scopes=EITHER,
+          summary="Take an address off the suppression list", answer=DeletedSuppression,
+          refusals=(r.SuppressionNotFound,)),
+
+    Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
+          summary="List emails, newest first", query=FILTERS, answer=reading.EmailList),
+    Route(method="GET", path="/v1/emails/{id}", call=reading.read_message("email"), scopes=SEND,
+          summary="Read an email, its recipients and its timeline", answer=reading.EmailView,
+          refusals=(r.MessageNotFound,)),
+    Route(method="GET", path="/v1/sms", call=reading.list_messages("sms"), scopes=SEND,
+          summary="List SMS messages, newest first", query=FILTERS, answer=reading.PhoneList),
+    Route(method="GET", path="/v1/sms/{id}", call=reading.read_message("sms"), scopes=SEND,
+          summary="Read an SMS message and its timeline", answer=reading.PhoneView,
+          refusals=(r.MessageNotFound,)),
+    Route(method="GET", path="/v1/whatsapp", call=reading.list_messages("whatsapp"), scopes=SEND,
+          summary="List WhatsApp messages, newest first", query=FILTERS, answer=reading.PhoneList),
+    Route(method="GET", path="/v1/whatsapp/{id}", call=reading.read_message("whatsapp"), scopes=SEND,
+          summary="Read a WhatsApp message and its timeline", answer=reading.PhoneView,
+          refusals=(r.MessageNotFound,)),
+    Route(method="GET", path="/v1/verify", call=reading.list_verifications, scopes=SEND,
+          summary="List verifications, newest first", query=VERIFY_FILTERS, answer=reading.VerificationList),
+    Route(method="GET", path="/v1/verify/{id}", call=reading.read_verification, scopes=SEND,
+          summary="Read a verification", answer=VerificationRecord, refusals=(r.VerificationNotFound,)),
+    Route(method="POST", path="/v1/templates/{id}/render", call=rendering.render_template, scopes=SEND,
+          summary="Render a template without sending", body=rendering.RenderRequest, answer=rendering.RenderView,
+          refusals=(r.TemplateNotFound, r.InvalidPhone)),
+    Route(method="GET", path="/v1/me", call=reading.read_me, scopes=EITHER,
+          summary="The team behind this key: mode, quota, credit", answer=reading.Me),
+
+    Route(method="GET", path="/v1/suppressions", call=suppressions.list_all, scopes=MANAGE,
+          summary="List suppressions, newest first", query=(LIMIT, AFTER), answer=reading.SuppressionList),
+    Route(method="POST", path="/v1/suppressions", call=suppressions.create, scopes=MANAGE,
+          summary="Put an address on the suppression list", body=SuppressionRequest, status=201,
+          answer=SuppressionRecord, refusals=(r.InvalidEmail,)),
+    Route(method="GET", path="/v1/suppressions/{email}", call=suppressions.read, scopes=MANAGE,
+          summary="Read a suppression", answer=SuppressionRecord, refusals=(r.SuppressionNotFound,)),
+
+    Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
+          answer=ErrorList),
+    Route(method="GET", path="/healthz", call=health.healthz, summary="Is the process alive?", answer=health.Health),
+    Route(method="GET", path="/readyz", call=health.readyz, summary="Can it accept messages?", answer=health.Health,
+          refusals=(r.ServiceUnavailable,)),
+]
+# fmt: on
+
+ROUTES = [
+    *V1,
+    *document_routes(V1),
+    Route(method="GET", path="/metrics", call=health.metrics, summary="Counters for Prometheus"),
+]

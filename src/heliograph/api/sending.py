@@ -1,0 +1,65 @@
+"""The sending endpoints: idempotency, dry run, then the channel's own accept function."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from heliograph.accept.desk import Desk
+from heliograph.accept.once import run_once
+from heliograph.accept.verify_check import CheckRequest
+from heliograph.accept.verify_check import check_verification as check
+from heliograph.api.bodies import to_request
+from heliograph.api.request import Response
+from heliograph.api.route import Call, Query, answer
+from heliograph.rules import idempotency
+from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.limits import KIB
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.team import Caller
+
+IN_THREAD = 256 * KIB  # bodies above this are fingerprinted off the event loop
+REPLAYED = [(b"idempotency-replayed", b"true")]
+DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})
+
+SendCall = Callable[[Desk, Caller, Any, Once | None], Awaitable[Answer]]
+PreviewCall = Callable[[Desk, Caller, Any], Awaitable[Any]]
+
+
+def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[Response]]:
+    async def endpoint(call: Call) -> Response:
+        desk, caller, kind = call.desk, call.caller, call.route.body
+        key = idempotency.read_key(call.request.key_values)
+        if call.request.query_string and _dry_run(call):
+            return answer(await preview(desk, caller, to_request(call.json, kind)))
+        if key is None:
+            done = await send(desk, caller, to_request(call.json, kind), None)
+        else:
+            once = Once(idempotency.key_hash(key), await _fingerprint(call))
+            done = await run_once(
+                desk, caller.key.id, once, lambda: send(desk, caller, to_request(call.json, kind), once)
+            )
+        if not done.replayed:
+            desk.accepted()
+        return Response(done.status, done.body, REPLAYED if done.replayed else [])
+
+    return endpoint
+
+
+async def check_verification(call: Call) -> Response:
+    call.query()
+    request = to_request(call.json, CheckRequest)
+    return answer(await check(call.desk, call.caller, call.params["id"], request))
+
+
+def _dry_run(call: Call) -> bool:
+    given = call.query().get("dry_run", "false")
+    if given not in ("true", "false"):
+        raise InvalidRequest(f"dry_run is true or false, not {given[:80]!r}.", param="dry_run")
+    return given == "true"
+
+
+async def _fingerprint(call: Call) -> str:
+    path = call.request.path
+    if int(call.request.headers.get(b"content-length", b"0")) > IN_THREAD:
+        return await asyncio.to_thread(idempotency.fingerprint, path, call.json)
+    return idempotency.fingerprint(path, call.json)

@@ -1,0 +1,39 @@
+"""The SMS carrier that sends nothing: magic numbers say what happens, any other is delivered (contract 13)."""
+
+from typing import Any
+
+from heliograph.channels.carrier import Parcel
+from heliograph.rules.magic import PhoneBehaviour, phone_behaviour
+from heliograph.rules.outcome import Accepted, Outcome, Refused, Report
+
+
+def _reply(code: str, text: str) -> dict[str, Any]:
+    return {"carrier": "simulator", "code": code, "text": f"{text} (simulator)"}
+
+
+TAKEN = _reply("0", "queued")
+DELIVERED = Report(status="delivered", detail=_reply("DELIVRD", "delivered"))
+FAILED = Report(status="failed", detail=_reply("UNDELIV", "could not be delivered"))
+
+REFUSALS: dict[PhoneBehaviour, Refused] = {
+    "failed": Refused(detail=_reply("21211", "invalid number")),
+    "no_carrier": Refused(detail=_reply("21612", "no route to this destination")),
+}
+REPORTS: dict[PhoneBehaviour, tuple[Report, ...]] = {"sent_then_failed": (FAILED,)}
+
+
+class SmsSimulator:
+    def __init__(self, step_ms: int) -> None:
+        self._step_ms = step_ms
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        behaviour = phone_behaviour(parcel.address)
+        if behaviour in REFUSALS:
+            return REFUSALS[behaviour]
+        return Accepted(
+            carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
+            detail=TAKEN,
+            reports=[(self._step_ms, report) for report in REPORTS.get(behaviour, (DELIVERED,))],
+        )
+
+    async def close(self) -> None: ...

@@ -1,0 +1,89 @@
+"""`heliograph apply`: what a setup file says, written into the store."""
+
+import os
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from heliograph.app import CARRIERS
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.clock import Clock
+from heliograph.rules.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup import Setup
+from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
+from heliograph.rules.setup_plan import Plan, plan
+from heliograph.settings import Settings
+from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
+
+
+@click.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("file", type=click.File("rb"))
+@click.option("--json", "as_json", is_flag=True, help="Print keys and changes as JSON.")
+def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
+    """Apply a setup FILE (TOML; - reads it from the standard input).
+
+    Only what is written is applied, and applying it again changes nothing. A running service follows within a
+    second. Tokens of new keys are shown this once. A mistake in the file changes nothing.
+
+    \b
+    heliograph apply setup.toml
+    heliograph apply setup.toml --json | jq -r '.keys[0].token'
+    """
+    read = read_setup_file(_text(file), os.environ, name=file.name, runnable=CARRIERS)
+    done = with_store(settings, f"Applying {file.name}", lambda store: apply_setup(store, read))
+    for note in read.notes:
+        click.echo(f"note: {note}", err=True)
+    if as_json:
+        click.echo(msgspec.json.encode({"keys": done.keys, "changed": done.changed}))
+        return
+    for line in done.changed or ["nothing changed"]:
+        click.echo(line)
+    for key in done.keys:
+        click.echo(f"token of key {key.name} of {key.team}, shown this once: {key.token}")
+
+
+def _text(file: BinaryIO) -> str:
+    try:
+        return file.read().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"{file.name}: {error}") from None
+
+
+async def apply_setup(store: Store, file: SetupFile) -> Plan:
+    """Decide on the newest setup and write the change, in one transaction."""
+    clock = Clock()
+    suppressed = await _suppressed(store, file)
+    made: list[Plan] = []
+
+    def decide(current: Setup, next_ref: int) -> SetupChange:
+        done = plan(
+            file,
+            current,
+            next_ref,
+            mint=lambda: make_token(clock.entropy(ENTROPY_BYTES)),
+            new_id=clock.new_id,
+            suppressed=suppressed,
+        )
+        made.append(done)
+        return SetupChange(
+            rows=done.rows,
+            new_teams=[NewTeam(ref, credit) for ref, credit in done.opened],
+            suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
+        )
+
+    await store.change_setup(decide)
+    return made[-1]  # the store decides again after a conflict
+
+
+async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
+    """Which of the file's suppressions are there already."""
+    found = set()
+    for own in file.teams:
+        if team := store.setup.teams.get(own["id"]):
+            for given in own.get("suppressions", []):
+                at = (team.record.ref, given["email"].normal)
+                if await store.suppression(*at):
+                    found.add(at)
+    return found

@@ -1,0 +1,105 @@
+"""`heliograph demo`: the service with two seeded teams and lines to copy."""
+
+import asyncio
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from heliograph import server
+from heliograph.cli.apply import apply_setup
+from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
+from heliograph.keeping import derive, master_secret
+from heliograph.rules.keys import make_token
+from heliograph.rules.setup_file import read_setup_file
+from heliograph.settings import Settings
+
+FOLDER = Path("heliograph-demo")
+
+
+@click.command()
+@with_settings(*FLAGS)
+def demo(settings: Settings) -> None:
+    """Run the service with a sandbox team and a live team, and print keys and a curl line for each channel.
+
+    Nothing leaves this machine: every channel is served by the simulator. All is kept in ./heliograph-demo
+    unless --data or --database say otherwise; delete the folder to start anew.
+
+    \b
+    heliograph demo
+    heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
+    """
+    settings = in_own_folder(settings)
+    with clear_mistakes(settings):
+        secret = master_secret(settings.data, settings.secret)
+    tokens = {name: _token(secret, name) for name in ("LIVE", "SANDBOX")}
+    seed = resources.files("heliograph.cli").joinpath("demo.toml").read_text("utf-8")
+    file = read_setup_file(seed, tokens, name="demo.toml")
+    with_store(settings, "Preparing the demo", lambda store: apply_setup(store, file))
+
+    def ready(settings: Settings) -> None:
+        click.echo("\n".join(welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])))
+
+    with clear_mistakes(settings):
+        asyncio.run(server.serve(settings, "all", ready))
+
+
+def in_own_folder(settings: Settings) -> Settings:
+    """What nobody set goes into the demo's folder, so that it never mixes with a real service."""
+    usual = Settings()
+    data = FOLDER if settings.data == usual.data else settings.data
+    own = f"sqlite:///{data / 'heliograph.db'}"
+    database = own if settings.database == usual.database else settings.database
+    return msgspec.structs.replace(settings, data=data, database=database)
+
+
+def _token(secret: bytes, name: str) -> str:
+    """The same token at every start, kept nowhere but in the secret that it is derived from."""
+    return make_token(derive(secret, f"demo/{name}/1") + derive(secret, f"demo/{name}/2"))
+
+
+def welcome(base: str, live: str, sandbox: str) -> list[str]:
+    phone = "+15005550006"
+    email = {"to": "delivered@simulator.test"}
+    direct = email | {"from": "hello@demo.test", "subject": "Hello", "text": "It works."}
+    template = email | {
+        "from": "hello@demo.test",
+        "template_id": "tpl_demo_welcome",
+        "variables": {"name": "Ada"},
+    }
+    sms, whatsapp = (
+        {"to": phone, "template_id": f"tpl_demo_{channel}", "variables": {"parcel": "4711"}}
+        for channel in ("sms", "whatsapp")
+    )
+    start = curl(base, live, "/v1/verify", {"to": phone})
+    verification = f"$({start} | grep -o 'vrf_[0-9A-Z]*' | head -n 1)"
+    lines = {
+        "email": curl(base, live, "/v1/emails", direct),
+        "email, by template": curl(base, live, "/v1/emails", template),
+        "sms": curl(base, live, "/v1/sms", sms),
+        "whatsapp": curl(base, live, "/v1/whatsapp", whatsapp),
+        "verify, start": start,
+        "verify, start and check": curl(base, live, f"/v1/verify/{verification}/check", {"code": "000000"}),
+        "email, in the sandbox": curl(
+            base, sandbox, "/v1/emails", email | {"subject": "Hello", "text": "From the sandbox."}
+        ),
+    }
+    return [
+        "",
+        f"API          {base}/v1",
+        f"Docs         {base}/docs",
+        f"Live key     {live}",
+        f"Sandbox key  {sandbox}",
+        *(f"\n# {name}\n{line}" for name, line in lines.items()),
+        "",
+        "Stop with Ctrl-C.",
+    ]
+
+
+def curl(base: str, token: str, path: str, body: dict[str, Any]) -> str:
+    return (
+        f"curl -sS {base}{path} -H 'Authorization: Bearer {token}' "
+        f"-H 'Content-Type: application/json' -d '{msgspec.json.encode(body).decode()}'"
+    )

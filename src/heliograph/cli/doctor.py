@@ -1,0 +1,226 @@
+"""`heliograph doctor`: checks what the service stands on, changes nothing, and says how to mend each."""
+
+import asyncio
+import base64
+import binascii
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import asyncpg
+import click
+import dns.exception
+import dns.resolver
+import msgspec
+
+from heliograph.app import CARRIERS, make_database, sqlite_path
+from heliograph.cli.options import DATABASE_ERRORS, FLAGS, reason_of, shown, with_settings
+from heliograph.cli.send import open_url
+from heliograph.clock import Clock
+from heliograph.rules.setup import Setup
+from heliograph.rules.setup_file import CHANNELS
+from heliograph.server import CannotListen, listen
+from heliograph.settings import Settings
+from heliograph.storage.migrate import NewerSchema, pending
+from heliograph.storage.setup import load
+
+CONNECT_S = 5
+PROBE_S = 2
+DISK_LOW = 1 << 30  # bytes
+DISK_EMPTY = 100 << 20
+OLDEST_YEAR = 2024  # a clock before this was never set
+
+LOOKS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    check: str
+    level: Literal["ok", "warn", "FAIL"]
+    message: str
+    fix: str | None = None
+
+
+@click.command()
+@with_settings(*FLAGS)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.pass_context
+def doctor(context: click.Context, settings: Settings, as_json: bool) -> None:
+    """Check database, data folder, disk, secret, clock, DNS, carriers and port.
+
+    Changes nothing and can run beside the service. Exit code 1 when something must be mended.
+
+    \b
+    heliograph doctor
+    heliograph doctor --database postgresql://heliograph@db/heliograph --json
+    """
+    findings = []
+    for finding in examine(settings):
+        findings.append(finding)
+        if not as_json:
+            _tell(finding)
+    failed = any(finding.level == "FAIL" for finding in findings)
+    if as_json:
+        click.echo(msgspec.json.encode({"ok": not failed, "findings": findings}))
+    context.exit(1 if failed else 0)
+
+
+def _tell(finding: Finding) -> None:
+    level = click.style(finding.level.ljust(4), fg=LOOKS[finding.level])
+    click.echo(f"{level}  {finding.check}: {finding.message}" + (f" → {finding.fix}" if finding.fix else ""))
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    setup, found = asyncio.run(_database(settings))
+    yield from found
+    yield _folder(settings.data)
+    yield _disk(settings.data)
+    yield _secret(settings)
+    yield _clock(Clock().now())
+    yield _dns()
+    if setup is not None:
+        yield from carriers(setup)
+    yield _port(settings)
+
+
+async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
+    """What was found, and the setup when it can be read."""
+    name = shown(settings.database)
+    path = sqlite_path(settings)
+    if path is not None and not path.exists():
+        fix = "heliograph migrate makes it, and so does the first start"
+        return None, [Finding("database", "warn", f"{name} does not exist yet", fix)]
+    try:
+        version = await _schema_version(settings, path)
+        missing = pending(version, "postgres" if path is None else "sqlite")
+        if missing:
+            found = Finding(
+                "database",
+                "warn",
+                f"{name} has schema {version}, this version needs {missing[-1][0]}",
+                "heliograph migrate, or start the service",
+            )
+            return None, [found]
+        database = make_database(settings)
+        try:
+            setup = await database.read(lambda tx: load(tx, Setup()))
+            await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
+        finally:
+            await database.close()
+    except NewerSchema as error:
+        return None, [Finding("database", "FAIL", str(error), "install that version, or restore a backup")]
+    except (*DATABASE_ERRORS, OSError) as error:
+        fix = "start the database, mend the URL, or give this user the right to write"
+        return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
+    return setup, [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
+
+
+async def _schema_version(settings: Settings, path: Path | None) -> int:
+    """0 for a database that was never migrated."""
+    query = "SELECT coalesce(max(version), 0) FROM schema_version"
+    if path is not None:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            (version,) = connection.execute(query).fetchall()[0]
+            return int(str(version))
+        except apsw.SQLError:
+            return 0
+        finally:
+            connection.close()
+    server = await asyncpg.connect(settings.database, timeout=CONNECT_S)
+    try:
+        return int(await server.fetchval(query))
+    except asyncpg.UndefinedTableError:
+        return 0
+    finally:
+        await server.close()
+
+
+def _folder(data: Path) -> Finding:
+    if not data.exists():
+        return Finding("data folder", "ok", f"{data} does not exist yet and is made at the first start")
+    if not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        fix = "give it to the user that runs the service, or choose another with --data"
+        return Finding("data folder", "FAIL", f"{data} is not a folder that can be written", fix)
+    return Finding("data folder", "ok", f"{data} can be written")
+
+
+def _disk(data: Path) -> Finding:
+    there = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    level: Literal["ok", "warn", "FAIL"] = "ok" if free >= DISK_LOW else "warn" if free >= DISK_EMPTY else "FAIL"
+    fix = None if level == "ok" else "make room, or move --data and the database to a larger disk"
+    return Finding("disk", level, f"{free / DISK_LOW:.1f} GiB free at {there}", fix)
+
+
+def _secret(settings: Settings) -> Finding:
+    if settings.secret is not None:
+        return Finding("secret", "ok", "given by the settings")
+    path = settings.data / "secret"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        key = base64.b64decode(path.read_text().strip(), validate=True)
+    except FileNotFoundError:
+        return Finding("secret", "ok", f"{path} does not exist yet and is made at the first start")
+    except (OSError, binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        return Finding("secret", "FAIL", f"{path} cannot be read as 32 bytes in base64", "restore it from a backup")
+    if mode & 0o077:
+        return Finding("secret", "FAIL", f"{path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
+    return Finding("secret", "ok", f"{path} is there, mode {mode:04o}")
+
+
+def _clock(now: int) -> Finding:
+    today = datetime.fromtimestamp(now / 1000, UTC)
+    if today.year < OLDEST_YEAR:
+        return Finding("clock", "FAIL", f"it says {today:%Y-%m-%d}", "set the clock, and keep it with NTP")
+    return Finding("clock", "ok", f"{today:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _dns() -> Finding:
+    try:
+        servers = dns.resolver.Resolver().nameservers
+    except dns.exception.DNSException:
+        servers = []
+    if not servers:
+        fix = "name a server in /etc/resolv.conf; only the simulator works without"
+        return Finding("dns", "warn", "no name server is configured", fix)
+    return Finding("dns", "ok", f"name servers: {', '.join(map(str, servers))}")
+
+
+def carriers(setup: Setup) -> Iterator[Finding]:
+    for channel in CHANNELS:
+        enabled = [carrier for carrier in setup.carriers if carrier.channel == channel and carrier.enabled]
+        if not enabled:
+            yield Finding(
+                "carriers",
+                "ok",
+                f"{channel} is served by the built-in simulator: nothing leaves this machine",
+            )
+        for carrier in enabled:
+            if (channel, carrier.kind) in CARRIERS:
+                yield Finding("carriers", "ok", f"{channel} goes to {carrier.id} ({carrier.kind})")
+            else:
+                fix = "install a version that has it, or disable the carrier with heliograph apply"
+                message = f"{carrier.id}: {carrier.kind!r} is not built into this version"
+                yield Finding("carriers", "FAIL", message, fix)
+    if setup.platform.paused:
+        yield Finding("delivery", "warn", "paused by an operator: messages wait as queued", "heliograph resume")
+
+
+def _port(settings: Settings) -> Finding:
+    where = f"{settings.host}:{settings.port}"
+    try:
+        listen(settings).close()
+    except CannotListen as error:
+        try:
+            with open_url(f"http://{where}/healthz", timeout=PROBE_S):
+                return Finding("port", "ok", f"the service is running on {where}")
+        except (OSError, ValueError):
+            return Finding("port", "FAIL", str(error))
+    return Finding("port", "ok", f"{where} is free")

@@ -1,0 +1,112 @@
+"""What the commands share: settings by flag, environment or file, an open store, progress, clear mistakes."""
+
+import asyncio
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import apsw
+import asyncpg
+import click
+from rich.console import Console
+
+from heliograph.app import open_store
+from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.storage.store import Store, StoreUnavailable
+
+T = TypeVar("T")
+Command = Callable[..., None]
+
+FLAGS = {
+    "listen": ("HOST:PORT", "Where to answer HTTP. Default: 127.0.0.1:8700."),
+    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host/name. Default: sqlite:///heliograph.db."),
+    "data": ("FOLDER", "Attachments and the generated secret. Default: heliograph-data."),
+    "public_url": ("URL", "How the world reaches this service. Default: the listen address."),
+}  # fmt: skip
+STORE_FLAGS = ("database", "data")
+
+DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+def with_settings(*flags: str) -> Callable[[Command], Command]:
+    """Give the command these flags and --config, and hand it the Settings that they, the environment and the
+    file make."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(*, config: Path | None, **given: Any) -> None:
+            values = {name: given.pop(name) for name in flags}
+            command(_checked(read_settings(values, file=config)), **given)
+
+        run = click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help='Settings as TOML, for example: listen = "0.0.0.0:80".',
+        )(run)
+        for name in reversed(flags):
+            metavar, help_text = FLAGS[name]
+            variable = f"HELIOGRAPH_{name.upper()}"
+            option = f"--{name.replace('_', '-')}"
+            run = click.option(option, metavar=metavar, help=f"{help_text} [env: {variable}]")(run)
+        return run
+
+    return decorate
+
+
+def _checked(settings: Settings) -> Settings:
+    try:
+        urlsplit(settings.database).port  # noqa: B018  reading it is the check
+    except ValueError as error:
+        raise BadSetting(f"database {shown(settings.database)}: {error}") from None
+    return settings
+
+
+def shown(database: str) -> str:
+    """The database's URL without its password."""
+    if database.startswith("sqlite:"):
+        return database
+    scheme, netloc, path, _, _ = urlsplit(database)
+    user, at, host = netloc.rpartition("@")
+    return urlunsplit((scheme, user.partition(":")[0] + at + host, path, "", ""))
+
+
+def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]]) -> T:
+    """Run the story on a migrated store; `doing` is shown on a terminal meanwhile."""
+
+    async def run() -> T:
+        async with open_store(settings) as store:
+            return await story(store)
+
+    with progress(doing), clear_mistakes(settings):
+        return asyncio.run(run())
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[None]:
+    if sys.stderr.isatty():
+        with Console(stderr=True).status(f"{doing} …"):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def clear_mistakes(settings: Settings) -> Iterator[None]:
+    """What the machine says about the database or a folder, as one line that says what to do."""
+    try:
+        yield
+    except (*DATABASE_ERRORS, OSError) as error:
+        if isinstance(error, OSError) and error.filename:
+            mend = "Choose another folder with --data or --database."
+            raise click.ClickException(f"{error.filename}: {error.strerror}. {mend}") from error
+        mend = "Check --database or HELIOGRAPH_DATABASE."
+        raise click.ClickException(f"database {shown(settings.database)}: {reason_of(error)}. {mend}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,44 @@
+"""`heliograph pause` and `heliograph resume`: delivery held back by an operator."""
+
+import click
+import msgspec
+
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.rules.setup import PLATFORM_ID, Setup, to_row
+from heliograph.settings import Settings
+from heliograph.storage.store import SetupChange, Store
+
+
+@click.command()
+@with_settings(*STORE_FLAGS)
+def pause(settings: Settings) -> None:
+    """Pause delivery: messages are still accepted, and wait as `queued`.
+
+    A running service follows within a second. Example: heliograph pause
+    """
+    _set_paused(settings, True)
+    click.echo("Delivery is paused. Go on with: heliograph resume")
+
+
+@click.command()
+@with_settings(*STORE_FLAGS)
+def resume(settings: Settings) -> None:
+    """Resume delivery after a pause: what waited is sent.
+
+    A running service follows within a second. Example: heliograph resume
+    """
+    _set_paused(settings, False)
+    click.echo("Delivery goes on.")
+
+
+def _set_paused(settings: Settings, paused: bool) -> None:
+    def decide(current: Setup, _: int) -> SetupChange:
+        platform = msgspec.structs.replace(current.platform, paused=paused)
+        if platform == current.platform:
+            return SetupChange()
+        return SetupChange(rows=[to_row("platform", PLATFORM_ID, platform, None)])
+
+    async def story(store: Store) -> None:
+        await store.change_setup(decide)
+
+    with_store(settings, "Pausing" if paused else "Resuming", story)

@@ -1,0 +1,36 @@
+"""Periodic work: claims of dead processes are freed, poison is put aside, what is over is put away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from heliograph.storage.store import Store
+
+RECLAIM_S = 5.0
+PURGE_S = 60.0
+
+log = structlog.get_logger()
+
+
+class Housekeeping:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.gather(_every(RECLAIM_S, self._reclaim), _every(PURGE_S, self._store.purge))
+
+    async def _reclaim(self) -> None:
+        if count := await self._store.reclaim():
+            log.error("messages quarantined: their workers died with them", count=count)
+
+
+async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            # Whatever it was, the next round tries again: without housekeeping, dead claims would stay for ever.
+            log.warning("housekeeping failed", work=work.__name__, error=type(error).__name__)
+        await asyncio.sleep(interval_s)

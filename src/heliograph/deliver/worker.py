@@ -1,0 +1,148 @@
+"""The claim loop: each lane fills its own slots with due work until it is told to stop."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+
+import structlog
+
+from heliograph.channels.carrier import Carriers
+from heliograph.clock import Clock
+from heliograph.deliver.dispatch import Dispatch
+from heliograph.rules.lanes import SLOTS
+from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
+from heliograph.storage.store import Claim, Store
+
+CLAIM_MOST = 100  # rows in one claim: half a lane, so that one batch is claimed while another is recorded
+POLL_S = 0.2
+PAUSE_S = 0.02  # between two claims of a lane that ran empty: a burst of hints becomes one claim
+AWAY_S = 0.5  # after the store could not be reached
+SUSPECTS_S = 5.0
+ALONE_S = 15.0  # how long the lanes wait for a suspect, and a suspect for them
+STOP_S = 30.0
+
+ALONE = "alone"  # not a lane: where suspects are in work
+Work = dict["asyncio.Task[bool]", Claim]
+
+log = structlog.get_logger()
+
+
+class Worker:
+    def __init__(self, store: Store, carriers: Carriers, clock: Clock) -> None:
+        self._store = store
+        self._dispatch = Dispatch(store, carriers, clock)
+        self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
+        self._hints = {lane: asyncio.Event() for lane in SLOTS}
+        self._suspects_first = True  # the lanes stand still while suspects are tried
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Deliver until `stop`."""
+        self._ended.clear()
+        leases = asyncio.create_task(self._keep_leases())
+        try:
+            await asyncio.gather(self._try_suspects(), *(self._serve(lane) for lane in SLOTS))
+            await self._finish()
+        finally:
+            leases.cancel()
+            for task in self._in_flight():
+                task.cancel()
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Claim no more, wait for the hand-overs in flight and record them."""
+        self._stopping.set()
+        self.wake()
+        await self._ended.wait()
+
+    def wake(self) -> None:
+        """A hint that work has come: claim now rather than at the next poll."""
+        for hint in self._hints.values():
+            hint.set()
+
+    async def _serve(self, lane: str) -> None:
+        work = self._work[lane]
+        while not self._stopping.is_set():
+            most = min(SLOTS[lane] - len(work), CLAIM_MOST)
+            if not most:
+                await asyncio.wait(work, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                continue
+            claims = await self._claim(lane, most) if self._may_claim() else []
+            for claim in claims:
+                self._start(claim, work)
+            if len(claims) < most:
+                await self._rest(lane)
+
+    def _may_claim(self) -> bool:
+        # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.
+        return not (self._store.setup.platform.paused or self._suspects_first or self._dispatch.unrecorded)
+
+    async def _claim(self, lane: str, most: int) -> list[Claim]:
+        try:
+            claims = await self._store.claim(lane, most)
+            if self._may_claim() and not self._stopping.is_set():
+                return claims
+            await self._store.release(claims)
+        except Exception as error:
+            log.warning("cannot claim", lane=lane, error=type(error).__name__)
+            await asyncio.sleep(AWAY_S)
+        return []
+
+    def _start(self, claim: Claim, work: Work) -> "asyncio.Task[bool]":
+        task = asyncio.create_task(self._dispatch.deliver(claim))
+        work[task] = claim
+        task.add_done_callback(work.pop)
+        return task
+
+    async def _rest(self, lane: str) -> None:
+        await asyncio.sleep(PAUSE_S)
+        await _happens(self._hints[lane], POLL_S)
+        self._hints[lane].clear()
+
+    async def _try_suspects(self) -> None:
+        """Messages whose workers died with them are tried alone, so that they take no other with them (P14)."""
+        while not self._stopping.is_set():
+            try:
+                if not self._store.setup.platform.paused and await self._store.suspects():
+                    self._suspects_first = True
+                    await _settle(self._in_flight(), ALONE_S)
+                    while not self._stopping.is_set() and (claims := await self._store.claim_suspect()):
+                        await _settle([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S)
+                self._suspects_first = False
+                await _happens(self._stopping, SUSPECTS_S)
+            except Exception as error:
+                log.warning("cannot look for suspects", error=type(error).__name__)
+                await _happens(self._stopping, AWAY_S)
+
+    async def _keep_leases(self) -> None:
+        wait_s = HEARTBEAT_MS / SECOND_MS
+        while True:
+            await asyncio.sleep(wait_s)
+            try:
+                await self._store.heartbeat([claim for work in self._work.values() for claim in work.values()])
+                wait_s = HEARTBEAT_MS / SECOND_MS
+            except Exception as error:
+                log.warning("cannot keep the leases", error=type(error).__name__)
+                wait_s = AWAY_S
+
+    async def _finish(self) -> None:
+        unfinished = await _settle(self._in_flight(), STOP_S)
+        if unfinished:
+            # Their leases stay: whether they were sent is not known, and the next start takes them up again.
+            log.warning("stopped with hand-overs in flight", count=len(unfinished))
+
+    def _in_flight(self) -> list["asyncio.Task[bool]"]:
+        return [task for work in self._work.values() for task in work]
+
+
+async def _settle(tasks: "Collection[asyncio.Task[bool]]", limit_s: float) -> "set[asyncio.Task[bool]]":
+    """Wait for the tasks; answers those that are still running."""
+    return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()
+
+
+async def _happens(event: asyncio.Event, within_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()

@@ -1,0 +1,69 @@
+"""What a process keeps in its data folder: the master secret and its seat."""
+
+import base64
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+SEATS = 1000
+
+
+class Seat:
+    """A name for this process: taken again by its restart at once, never shared by two live processes.
+
+    The lock ends with the process, also after kill -9; so whoever gets the seat next may take back its claims.
+    """
+
+    def __init__(self, data: Path) -> None:
+        folder = data / "seats"
+        folder.mkdir(parents=True, exist_ok=True)
+        instance = _keep(data / "instance", lambda: secrets.token_hex(8))
+        for number in range(SEATS):
+            file = open(folder / str(number), "w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                continue
+            self._file: IO[str] = file
+            self.name = f"{instance}/{number}"
+            return
+        raise RuntimeError(f"{folder}: all {SEATS} seats are taken")
+
+    def leave(self) -> None:
+        self._file.close()
+
+
+def master_secret(data: Path, given: bytes | None) -> bytes:
+    """The secret of the settings, or the one made on first start and kept in a file of mode 0600."""
+    if given is not None:
+        return given
+    return base64.b64decode(_keep(data / "secret", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+
+
+def derive(secret: bytes, purpose: str) -> bytes:
+    """A key for one purpose, so that no two uses share one."""
+    return hmac.new(secret, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
+
+
+def _keep(path: Path, make: Callable[[], str]) -> str:
+    """The text of the file; made once, whole and durable, also when two processes start together."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    return path.read_text().strip()

@@ -1,0 +1,1 @@
+"""Every decision of the spec, pure: no await, no SQL, no clock, no randomness."""

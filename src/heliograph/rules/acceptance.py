@@ -1,0 +1,63 @@
+"""What a sending endpoint hands to the store: the message as far as memory can decide it, and the last decision.
+
+The store looks up what only it knows (suppressions, the account, the day's marketing), asks `decide` while it
+holds the account, and writes all or nothing. So the channel's last rules stay with the channel.
+"""
+
+from collections.abc import Callable, Sequence, Set
+
+import msgspec
+
+from heliograph.rules.pricing import Account
+from heliograph.rules.team import Channel
+
+
+class Found(msgspec.Struct):
+    """What the store knows at the moment of the decision."""
+
+    suppressed: Set[str]  # of the addresses in `watch`, the suppressed ones
+    account: Account  # running totals; `decide` takes quota and credit from it
+    marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
+
+
+class Accepted(msgspec.Struct):
+    """What is written: the answer to the caller and who gets the message."""
+
+    response: bytes  # the API record, as answered
+    recipients: Sequence[tuple[str, str]]  # normal form of the address, kind
+    price: int = 0  # held now, captured when a carrier accepts
+
+
+class Once(msgspec.Struct, frozen=True):
+    """The Idempotency-Key of a request: hash of the key, fingerprint of path and body."""
+
+    hash: str
+    fingerprint: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the caller gets: fresh, or the remembered bytes of the first request."""
+
+    status: int
+    body: bytes
+    replayed: bool = False
+
+
+class Acceptance(msgspec.Struct, kw_only=True):
+    id: str
+    team: int
+    channel: Channel
+    lane: str
+    status: str
+    sandbox: bool
+    key_id: str
+    created_at: int
+    content: bytes  # what is handed over, as JSON
+    decide: Callable[[Found], Accepted]
+    template_id: str | None = None
+    template_version: int | None = None
+    country: str | None = None
+    watch: Sequence[str] = ()  # addresses to look up on the suppression list
+    marketing_to: str | None = None  # count this recipient's MARKETING messages
+    blobs: Sequence[str] = ()  # hashes of attachment files
+    once: Once | None = None

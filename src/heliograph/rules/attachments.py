@@ -1,0 +1,145 @@
+"""Attachments of an email: their parts, strict base64, allowed types and sizes (spec 2.2 and 8)."""
+
+import re
+from typing import Any
+
+import msgspec
+import pybase64
+
+from heliograph.rules.limits import ATTACHMENT_MAX, ATTACHMENTS_MAX, ATTACHMENTS_TOTAL_MAX, MIB
+from heliograph.rules.refusals import (
+    AttachmentsTooLarge,
+    AttachmentTooLarge,
+    InvalidAttachment,
+    InvalidRequest,
+    TooManyAttachments,
+    UnsupportedAttachmentType,
+)
+from heliograph.rules.text import CONTROLS, quoted
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+ALLOWED_TYPES = frozenset(
+    {
+        "application/pdf",
+        "application/msword",
+        f"{_OFFICE}wordprocessingml.document",
+        "application/vnd.ms-excel",
+        f"{_OFFICE}spreadsheetml.sheet",
+        "application/vnd.ms-powerpoint",
+        f"{_OFFICE}presentationml.presentation",
+        "application/json",
+        "text/csv",
+        "text/plain",
+        "text/calendar",
+        "application/zip",
+        "application/x-zip-compressed",
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/svg+xml",
+    }
+)
+FIELDS = ("filename", "content", "content_type")
+
+# The parameters that change how a reader understands the file; all others are left out.
+_KEPT = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    filename: str
+    content_type: str  # lower-case, with charset and method if they were given
+    content: bytes
+
+
+def check_shape(items: list[Any]) -> None:
+    """Refuse elements that are no objects and fields that do not exist."""
+    for i, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidRequest(f"attachments[{i}] is not an object.", param=f"attachments[{i}]")
+        for field in item:
+            if field not in FIELDS:
+                raise InvalidRequest(
+                    f"attachments[{i}] has no field {quoted(field)}. Send {', '.join(FIELDS)}.",
+                    param=f"attachments[{i}].{field}",
+                )
+
+
+def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
+    check_shape(items)
+    if len(items) > ATTACHMENTS_MAX:
+        raise TooManyAttachments(
+            f"There are {len(items)} attachments, {ATTACHMENTS_MAX} is the most. {TooManyAttachments.fix}",
+            param="attachments",
+        )
+    attachments = tuple(_read(item, f"attachments[{i}]") for i, item in enumerate(items))
+    for i, attachment in enumerate(attachments):
+        _check_type(attachment, f"attachments[{i}].content_type")
+    for i, attachment in enumerate(attachments):
+        _check_size(attachment, f"attachments[{i}].content")
+    total = sum(len(attachment.content) for attachment in attachments)
+    if total > ATTACHMENTS_TOTAL_MAX:
+        raise AttachmentsTooLarge(
+            f"The attachments have {total} bytes together, {ATTACHMENTS_TOTAL_MAX} "
+            f"({ATTACHMENTS_TOTAL_MAX // MIB} MiB) is the most. {AttachmentsTooLarge.fix}",
+            param="attachments",
+        )
+    return attachments
+
+
+def _read(item: dict[str, Any], where: str) -> Attachment:
+    for field in FIELDS:
+        value = item.get(field)
+        if not isinstance(value, str) or (value == "" and field != "content"):  # an empty file is a file
+            wrong = "is missing" if value is None else "is empty" if value == "" else "is not a string"
+            raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
+    content = _decoded(item["content"])
+    if content is None:
+        raise InvalidAttachment(
+            f"{where}.content is not strict base64. {InvalidAttachment.fix}", param=f"{where}.content"
+        )
+    return Attachment(
+        filename=_safe_filename(item["filename"]),
+        content_type=_normal_type(item["content_type"]),
+        content=content,
+    )
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        content = pybase64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    odd = len(content) % 3
+    # The decoder ignores the unused bits of the last character; RFC 4648 wants them zero.
+    if odd and pybase64.b64encode(content[-odd:]).decode() != text[-4:]:
+        return None
+    return content
+
+
+def _safe_filename(text: str) -> str:
+    name = CONTROLS.sub("", re.split(r"[/\\]", text)[-1]).strip()
+    return name if name.strip(".") else "attachment"
+
+
+def _normal_type(text: str) -> str:
+    kept = "".join(f"; {found[1].lower()}={found[3]}" for found in _KEPT.finditer(text))
+    return text.partition(";")[0].strip().lower() + kept
+
+
+def _check_type(attachment: Attachment, param: str) -> None:
+    plain = attachment.content_type.partition(";")[0]
+    if plain not in ALLOWED_TYPES:
+        raise UnsupportedAttachmentType(
+            f"{param} {quoted(plain)} is not allowed. {UnsupportedAttachmentType.fix}", param=param
+        )
+
+
+def _check_size(attachment: Attachment, param: str) -> None:
+    size = len(attachment.content)
+    if size > ATTACHMENT_MAX:
+        raise AttachmentTooLarge(
+            f"{quoted(attachment.filename)} has {size} bytes, {ATTACHMENT_MAX} ({ATTACHMENT_MAX // MIB} MiB) "
+            f"is the most for one attachment. {AttachmentTooLarge.fix}",
+            param=param,
+        )

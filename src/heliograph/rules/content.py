@@ -1,0 +1,40 @@
+"""What is handed over to a carrier: one record a channel, kept as JSON until the retention ends."""
+
+import msgspec
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attachment: small ones carry their base64, large ones the hash of their file."""
+
+    filename: str
+    content_type: str
+    size: int
+    base64: str | None = None
+    blob: str | None = None
+
+
+class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    from_name: str
+    from_address: str
+    to: list[str]
+    cc: list[str] = []
+    reply_to: str | None = None
+    subject: str
+    html: str | None = None
+    text: str | None = None
+    attachments: list[File] = []
+
+
+class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    body: str
+    sender_id: str
+    encoding: str
+    segments: int  # billed, by the team's setting
+    parts: int  # as the air interface counts
+
+
+class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    template: str  # upstream name
+    language: str
+    parameters: list[str] = []  # in manifest order
+    body: str  # what previews and the simulator show

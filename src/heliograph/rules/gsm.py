@@ -1,0 +1,59 @@
+"""How many SMS segments a text takes: the GSM 03.38 alphabet, its extension, and UCS-2 for all else."""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from heliograph.rules.team import Segmenting
+
+ALPHABET = (
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
+    "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+EXTENSION = "\f^{}\\[~]|€"  # each is sent as an escape and a character
+
+Encoding = Literal["gsm7", "ucs2"]
+SINGLE: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
+PART: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after their header
+
+_GSM = re.compile(f"[{re.escape(ALPHABET + EXTENSION)}]*")
+# What takes two units: an escape pair, a surrogate pair.
+_WIDE: dict[Encoding, re.Pattern[str]] = {
+    "gsm7": re.compile(f"[{re.escape(EXTENSION)}]"),
+    "ucs2": re.compile("[\U00010000-\U0010ffff]"),
+}
+
+
+class Segments(msgspec.Struct, frozen=True, kw_only=True):
+    encoding: Encoding
+    units: int
+    spec: int  # segments by the spec's 160/70
+    udh: int  # segments as the air interface counts them, 153/67 when there are several
+
+    def billed(self, segmenting: Segmenting) -> int:
+        return self.udh if segmenting == "udh" else self.spec
+
+
+def segment(text: str) -> Segments:
+    encoding: Encoding = "gsm7" if _GSM.fullmatch(text) else "ucs2"
+    wide = _WIDE[encoding].findall(text)
+    units = len(text) + len(wide)
+    single = SINGLE[encoding]
+    return Segments(
+        encoding=encoding,
+        units=units,
+        spec=max(1, -(-units // single)),
+        udh=1 if units <= single else _parts(text, set(wide), PART[encoding]),
+    )
+
+
+def _parts(text: str, wide: set[str], size: int) -> int:
+    """Parts needed when an escape or surrogate pair stays whole."""
+    parts, used = 1, 0
+    for char in text:
+        width = 2 if char in wide else 1
+        if used + width > size:
+            parts, used = parts + 1, 0
+        used += width
+    return parts

@@ -1,0 +1,58 @@
+"""The `Idempotency-Key`: its form, what is the same request, and what a second one gets (contract 9)."""
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
+from heliograph.rules.refusals import (
+    IdempotencyKeyReused,
+    IdempotencyRequestInProgress,
+    InvalidIdempotencyKey,
+)
+
+HEADER = "Idempotency-Key"
+
+_KEY = re.compile(rb"[\x20-\x7e]{1,%d}" % IDEMPOTENCY_KEY_MAX)
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a key; without a status its request has not finished."""
+
+    fingerprint: str
+    status: int | None
+    response: bytes | None
+    lease_until: int
+    expires_at: int
+
+
+def read_key(values: list[bytes]) -> str | None:
+    """The key from all values of the header."""
+    if not values:
+        return None
+    if len(values) > 1 or not _KEY.fullmatch(values[0]):
+        raise InvalidIdempotencyKey(param=HEADER)
+    return values[0].decode("ascii")
+
+
+def key_hash(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def fingerprint(path: str, body: Any) -> str:
+    """Equal for equal JSON on the same path; key order and white space do not matter."""
+    return hashlib.sha256(path.encode() + b"\0" + _canonical.encode(body)).hexdigest()
+
+
+def decide(row: Remembered | None, fingerprint: str, now: int) -> Remembered | None:
+    """The row to replay, or None when the request is to run."""
+    if row is None or now >= (row.lease_until if row.status is None else row.expires_at):
+        return None
+    if row.fingerprint != fingerprint:
+        raise IdempotencyKeyReused(param=HEADER)
+    if row.status is None:
+        raise IdempotencyRequestInProgress(param=HEADER, retry_after=1)
+    return row

@@ -1,0 +1,65 @@
+"""Public ids and timestamps: ULID bodies that sort by time, and ISO 8601 in UTC with milliseconds."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+PREFIXES = {
+    "email": "eml_",
+    "sms": "sms_",
+    "whatsapp": "wam_",
+    "verification": "vrf_",
+    "event": "evt_",
+    "request": "req_",
+    "template": "tpl_",
+    "domain": "dom_",
+    "display_name": "dn_",
+    "team": "team_",
+    "webhook": "whk_",
+}
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # 10 bits at a time
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def ulid(ms: int, random80: int) -> str:
+    """26 characters: 48 bits of time, 80 of randomness."""
+    p = _PAIRS
+    high, low = random80 >> 40, random80 & 0xFFFFFFFFFF  # small integers shift faster than one large
+    return (
+        f"{_ulid_time(ms)}"
+        f"{p[high >> 30]}{p[high >> 20 & 1023]}{p[high >> 10 & 1023]}{p[high & 1023]}"
+        f"{p[low >> 30]}{p[low >> 20 & 1023]}{p[low >> 10 & 1023]}{p[low & 1023]}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _ulid_time(ms: int) -> str:
+    return "".join(_PAIRS[ms >> shift & 1023] for shift in (40, 30, 20, 10, 0))
+
+
+def timestamp(ms: int) -> str:
+    """`2026-11-15T09:30:00.000Z`."""
+    return f"{_whole_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _whole_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
+
+
+def parse_timestamp(text: str) -> int | None:
+    """Milliseconds of an ISO 8601 time with `Z` or an offset; finer fractions are cut off."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    whole, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(whole + zone)
+    except ValueError:  # a 30th of February, a 25th hour
+        return None
+    return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))

@@ -1,0 +1,67 @@
+"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`, known to us by their hash only."""
+
+import hashlib
+import hmac
+import re
+import zlib
+from collections.abc import Mapping
+
+from heliograph.rules.refusals import InvalidApiKey
+from heliograph.rules.team import Caller, Key
+
+ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TOKEN = re.compile(r"(hk_([0-9A-Za-z]{10})_[0-9A-Za-z]{43})([0-9A-Za-z]{6})")
+_NO_HASH = "0" * 64  # compared with when there is no such key, so that both answers cost the same
+
+
+def make_token(entropy: bytes) -> str:
+    if len(entropy) < ENTROPY_BYTES:
+        raise ValueError(f"a token needs {ENTROPY_BYTES} random bytes")
+    letters = _base62(int.from_bytes(entropy), 53)
+    text = f"hk_{letters[:10]}_{letters[10:]}"
+    return text + checksum(text)
+
+
+def checksum(text: str) -> str:
+    return _base62(zlib.crc32(text.encode()), 6)
+
+
+def _base62(number: int, length: int) -> str:
+    """The last `length` digits."""
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits = _BASE62[digit] + digits
+    return digits
+
+
+def parse_token(text: str) -> str | None:
+    """The public id of a well-formed token."""
+    found = _TOKEN.fullmatch(text)
+    return found[2] if found and checksum(found[1]) == found[3] else None
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def matches(token: str, hash: str) -> bool:
+    return hmac.compare_digest(token_hash(token), hash)
+
+
+def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
+    """Who holds the token, among `callers` by public id; `now` in ms. One refusal for every reason."""
+    public = parse_token(token)
+    if public is None:
+        raise InvalidApiKey()
+    caller = callers.get(public)
+    known = matches(token, caller.key.hash if caller else _NO_HASH)
+    if caller is None or not known or caller.key.revoked or _expired(caller.key, now):
+        raise InvalidApiKey()
+    return caller
+
+
+def _expired(key: Key, now: int) -> bool:
+    return key.expires_at is not None and key.expires_at <= now

@@ -1,0 +1,7 @@
+"""Lanes of the outbox: each has slots of its own, so a slow channel never takes another's (reliability, choices)."""
+
+from heliograph.rules.team import Channel
+
+LANE: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
+
+SLOTS: dict[str, int] = {"email": 200, "phone": 200}  # hand-overs at once in one process

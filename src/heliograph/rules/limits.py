@@ -1,0 +1,43 @@
+"""Every number of the spec and the contract, with its unit and its source."""
+
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+# Email (spec 8)
+RECIPIENTS_MAX = 50
+SUBJECT_MAX = 200  # code points, direct mode
+ATTACHMENTS_MAX = 20
+ATTACHMENT_MAX = 10 * MIB  # one, decoded, inclusive
+ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all of a send, decoded, inclusive
+LOCAL_PART_MAX = 64  # octets (contract 4)
+DOMAIN_MAX = 253  # octets of the A-label form (contract 4)
+
+# Requests (contract 1)
+EMAIL_BODY_MAX = 40 * MIB
+BODY_MAX = 64 * KIB
+JSON_DEPTH_MAX = 32
+
+# SMS (spec 8)
+SMS_BODY_MAX = 1600  # characters
+
+# Verify (spec 3.2, 8)
+CODE_DIGITS = 6
+CODE_MIN = 4
+CODE_MAX = 10
+WRONG_CODES_MAX = 5
+VERIFICATION_MS = 10 * MINUTE_MS
+
+# Idempotency (spec 4.1.3, contract 9)
+IDEMPOTENCY_KEY_MAX = 255
+IDEMPOTENCY_WINDOW_MS = DAY_MS
+IDEMPOTENCY_LEASE_MS = 60 * SECOND_MS
+
+# Delivery (reliability, choices)
+LEASE_MS = 120 * SECOND_MS
+HEARTBEAT_MS = 40 * SECOND_MS
+CLAIMS_MAX = 3  # claims without a recorded outcome before a message counts as poison
+BLOB_MIN = 256 * KIB  # attachments above this are files

@@ -1,0 +1,62 @@
+"""The magic recipients of the simulator (contract 13): what each address and number brings about."""
+
+from typing import Literal, get_args
+
+Behaviour = Literal["delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce"]
+PhoneBehaviour = Literal[
+    "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered"
+]
+
+DOMAIN = "simulator.test"
+BEHAVIOURS: tuple[Behaviour, ...] = get_args(Behaviour)
+_BY_NAME: dict[str, Behaviour] = {behaviour: behaviour for behaviour in BEHAVIOURS}
+
+_OWN_CODE = frozenset(f"+1500555{line}" for line in range(1000, 1100))  # the code is in the number
+_FIXED_CODE = "+15005550006"
+_NO_CODE = "+15005550005"
+PHONES: dict[str, PhoneBehaviour] = {
+    "+15005550001": "failed",
+    "+15005550004": "sent_then_failed",
+    _NO_CODE: "delivered_unread",
+    _FIXED_CODE: "delivered",
+    "+15005550007": "no_carrier",
+    "+15005550009": "read_undelivered",
+    **dict.fromkeys(_OWN_CODE, "delivered"),
+}
+
+
+def behaviour_of(address: str) -> Behaviour:
+    """What the simulator does with an address (normal form, or its local part), whatever the domain."""
+    return _BY_NAME.get(_name(address), "delivered")
+
+
+def is_magic_email(address: str) -> bool:
+    return address.endswith("@" + DOMAIN) and _name(address) in _BY_NAME
+
+
+def _name(address: str) -> str:
+    return address.partition("@")[0].partition("+")[0]
+
+
+def phone_behaviour(phone: str) -> PhoneBehaviour:
+    return PHONES.get(phone, "delivered")
+
+
+def is_magic_phone(phone: str) -> bool:
+    return phone in PHONES
+
+
+def is_magic(address_or_phone: str) -> bool:
+    return is_magic_phone(address_or_phone) or is_magic_email(address_or_phone)
+
+
+def magic_code(phone: str) -> str | None:
+    """The verification code that every start for this number has."""
+    if phone == _FIXED_CODE:
+        return "000000"
+    return phone[-6:] if phone in _OWN_CODE else None
+
+
+def no_code_matches(phone: str) -> bool:
+    """Whether every code is wrong for this number."""
+    return phone == _NO_CODE

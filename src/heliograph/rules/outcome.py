@@ -1,0 +1,40 @@
+"""What carriers say: an outcome at hand-over, a report later."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the world says later about one hand-over: receipt, DSN, complaint, status."""
+
+    status: str  # a message state
+    detail: dict[str, Any] = {}  # carrier's words for the timeline
+    suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The carrier took the message."""
+
+    carrier_id: str | None = None  # what later reports name
+    detail: dict[str, Any] = {}
+    delivered: bool = False  # the carrier is the last one: accepted is delivered
+    reports: Sequence[tuple[int, Report]] = ()  # a simulator's promises: (after ms, report)
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The carrier will never take it."""
+
+    detail: dict[str, Any] = {}
+    bounced: bool = False  # the address itself is bad: `bounced` and suppressed, else `failed`
+
+
+class Deferred(msgspec.Struct, frozen=True, kw_only=True):
+    """Not now: try again."""
+
+    detail: dict[str, Any] = {}
+    retry_after_ms: int | None = None
+
+
+Outcome = Accepted | Refused | Deferred

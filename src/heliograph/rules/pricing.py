@@ -1,0 +1,119 @@
+"""Money: reading and writing amounts, what a send costs, the quota, and how the ledger's accounts move.
+
+Amounts are integers of 10^-6 currency units (contract 7).
+"""
+
+import re
+from datetime import date
+from functools import lru_cache
+
+import msgspec
+
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import InsufficientCredit
+from heliograph.rules.team import Platform, Template
+
+UNIT = 1_000_000
+
+# Each ledger entry moves its amount from one account to another, so all accounts sum to zero.
+ENTRY_KINDS: dict[str, tuple[str, str]] = {
+    "topup": ("funding", "credit"),
+    "hold": ("credit", "held"),
+    "capture": ("held", "revenue"),
+    "release": ("held", "credit"),
+    "adjustment": ("funding", "credit"),  # the only one whose amount may be negative
+}
+
+# 12 whole digits keep every amount within the databases' 64-bit integers.
+_MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def parse_money(text: str) -> int:
+    """'0.0450' → 45000."""
+    parts = _MONEY.fullmatch(text)
+    if not parts:
+        raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
+    return int(parts[1]) * UNIT + int((parts[2] or "").ljust(6, "0"))
+
+
+def format_money(micros: int) -> str:
+    """45000 → '0.0450': four decimals, more only where they say something."""
+    whole, fraction = divmod(abs(micros), UNIT)
+    decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
+    return f"{'-' if micros < 0 else ''}{whole}.{decimals}"
+
+
+def price_for(template: Template, country: str | None) -> int:
+    """The template's price for one send; a country's own price wins, also when it is 0."""
+    return template.price if country is None else template.prices.get(country, template.price)
+
+
+def sms_price(template: Template, country: str | None, segments: int) -> int:
+    return price_for(template, country) * segments
+
+
+def verify_price(platform: Platform, currency: str) -> int:
+    return platform.verify_price.get(currency, 0)
+
+
+class Account(msgspec.Struct, kw_only=True):
+    """A team's running totals while a batch is decided."""
+
+    team: int
+    available: int  # what can be spent now
+    held: int
+    month: str  # "2026-11", the month that `used` counts
+    used: int  # email recipients
+
+
+def month_of(ms: int) -> str:
+    """The UTC calendar month, '2026-11'."""
+    return _month_of_day(ms // DAY_MS)
+
+
+@lru_cache(maxsize=64)
+def _month_of_day(day: int) -> str:
+    return date.fromordinal(_EPOCH + day).isoformat()[:7]
+
+
+def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
+    """Count the recipients; True when the send began within the quota and is free."""
+    if month > account.month:  # a straggler of last month must not bring the old month back
+        account.month, account.used = month, 0
+    within = account.used < quota
+    account.used += count
+    return within
+
+
+def hold(account: Account, amount: int) -> None:
+    _check_amount(amount)
+    if account.available < amount:
+        raise InsufficientCredit(
+            f"This send costs {format_money(amount)} and the credit is {format_money(account.available)}. "
+            f"{InsufficientCredit.fix}",
+            details={"price": format_money(amount), "credit": format_money(account.available)},
+        )
+    account.available -= amount
+    account.held += amount
+
+
+def capture(account: Account, amount: int) -> None:
+    _take_held(account, amount)
+
+
+def release(account: Account, amount: int) -> None:
+    _take_held(account, amount)
+    account.available += amount
+
+
+def _take_held(account: Account, amount: int) -> None:
+    _check_amount(amount)
+    if account.held < amount:
+        raise ValueError(f"team {account.team} holds {account.held}, cannot take {amount} from it")
+    account.held -= amount
+
+
+def _check_amount(amount: int) -> None:
+    if amount < 0:
+        raise ValueError(f"an amount of {amount} cannot be held, captured or released")

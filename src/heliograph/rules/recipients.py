@@ -1,0 +1,128 @@
+"""Who gets an email: reading the lists, the sandbox's allowed recipients, and suppression."""
+
+from collections.abc import Container
+from typing import Literal
+
+import msgspec
+
+from heliograph.rules.address import Address, parse_address
+from heliograph.rules.limits import RECIPIENTS_MAX
+from heliograph.rules.magic import behaviour_of, is_magic_email
+from heliograph.rules.refusals import (
+    InvalidEmail,
+    RecipientNotAllowed,
+    RecipientSuppressed,
+    TooManyRecipients,
+)
+from heliograph.rules.team import Team
+from heliograph.rules.text import quoted
+
+Kind = Literal["to", "cc", "bcc"]
+
+# Lists are read no further than this: a body of 40 MiB could hold millions of addresses.
+READ_MAX = 20 * RECIPIENTS_MAX
+
+
+class Recipients(msgspec.Struct, frozen=True, kw_only=True):
+    to: tuple[Address, ...]
+    cc: tuple[Address, ...] = ()
+    bcc: tuple[Address, ...] = ()
+    reply_to: Address | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.to) + len(self.cc) + len(self.bcc)
+
+    def distinct(self) -> list[tuple[Address, Kind]]:
+        """Each address once, as it first occurs."""
+        first: dict[str, tuple[Address, Kind]] = {}
+        fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
+        fields = (("to", self.to), ("cc", self.cc), ("bcc", self.bcc))
+        for kind, addresses in fields:
+            for address in addresses:
+                first.setdefault(address.normal, (address, kind))
+        return list(first.values())
+
+
+def read_recipients(
+    to: str | list[str], cc: list[str] | None, bcc: list[str] | None, reply_to: str | None
+) -> Recipients:
+    lists: dict[str, list[str]] = {
+        "to": [to] if isinstance(to, str) else to,
+        "cc": cc or [],
+        "bcc": bcc or [],
+    }
+    if not lists["to"]:
+        raise InvalidEmail("to has no address. Send at least one.", param="to")
+    recipients = Recipients(
+        to=_addresses(lists["to"], "to"),
+        cc=_addresses(lists["cc"], "cc"),
+        bcc=_addresses(lists["bcc"], "bcc"),
+        reply_to=None if reply_to is None else _addresses([reply_to], "reply_to")[0],
+    )
+    _check_count(lists)
+    return recipients
+
+
+def _addresses(texts: list[str], field: str) -> tuple[Address, ...]:
+    return tuple([parse_address(text) or _refuse(text, field) for text in texts[:READ_MAX]])
+
+
+def _refuse(text: str, field: str) -> Address:
+    which = "A bcc entry" if field == "bcc" else f"{field} {quoted(text)}"
+    raise InvalidEmail(f"{which} is not a valid email address. {InvalidEmail.fix}", param=field)
+
+
+def _check_count(lists: dict[str, list[str]]) -> None:
+    for field, texts in lists.items():
+        if len(texts) > RECIPIENTS_MAX:
+            raise TooManyRecipients(
+                f"{field} has {len(texts)} recipients, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+                param=field,
+            )
+    count = sum(map(len, lists.values()))
+    if count > RECIPIENTS_MAX:
+        raise TooManyRecipients(
+            f"to, cc and bcc have {count} recipients together, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+            param="to",
+        )
+
+
+def check_allowed(recipients: Recipients, team: Team) -> None:
+    """In sandbox, every recipient must be verified on the team or magic."""
+    if not team.sandbox:
+        return
+    strangers = [
+        (address, kind)
+        for address, kind in recipients.distinct()
+        if address.normal not in team.recipients and not is_magic_email(address.normal)
+    ]
+    if strangers:
+        named = [address.given for address, kind in strangers if kind != "bcc"]
+        if strangers[-1][1] == "bcc":
+            named.append("a bcc recipient")
+        raise RecipientNotAllowed(
+            f"Not verified on this sandbox team: {', '.join(named)}. {RecipientNotAllowed.fix}",
+            param=strangers[0][1],
+        )
+
+
+def split_suppressed(recipients: Recipients, suppressed: Container[str]) -> Recipients:
+    """The recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
+
+    `suppressed` holds normal forms.
+    """
+
+    def blocked(address: Address) -> bool:
+        normal = address.normal
+        return normal in suppressed or (is_magic_email(normal) and behaviour_of(normal) == "suppressed")
+
+    found = [(address, kind) for address, kind in recipients.distinct() if blocked(address)]
+    if not found:
+        return recipients
+    named = [address.given for address, kind in found if kind != "bcc"]
+    if named:
+        raise RecipientSuppressed(
+            f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
+        )
+    return msgspec.structs.replace(recipients, bcc=tuple(a for a in recipients.bcc if not blocked(a)))

@@ -1,0 +1,410 @@
+"""The error tree: one class for each code that a rule can say no with.
+
+The class name is the code, the docstring its meaning, `fix` what the caller can do. Which HTTP status a
+code has is known by `api/errors.py` alone.
+"""
+
+import re
+from typing import Any, ClassVar
+
+
+class Refusal(Exception):
+    """A rule said no; nothing was written."""
+
+    code: ClassVar[str] = ""
+    fix: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        details: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        self.message = message or f"{self.meaning()} {self.fix}".strip()
+        self.param = param
+        self.details = details
+        self.retry_after = retry_after  # whole seconds
+        super().__init__(self.message)
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    @classmethod
+    def meaning(cls) -> str:
+        return " ".join((cls.__doc__ or "").split())
+
+
+# -- who is asking -----------------------------------------------------------------------------------------
+
+
+class MissingApiKey(Refusal):
+    """The request has no `Authorization: Bearer …` header."""
+
+    fix = "Send your key as 'Authorization: Bearer hk_…'."
+
+
+class InvalidApiKey(Refusal):
+    """The API key is malformed, unknown, revoked or expired."""
+
+    fix = "Check that the whole token was copied, or make a new key."
+
+
+class TeamSuspended(Refusal):
+    """The team is suspended."""
+
+    fix = "Ask the operator of this service to lift the suspension."
+
+
+class InsufficientScope(Refusal):
+    """The key lacks the scope that this endpoint needs."""
+
+    fix = "Use a key that has the scope named in the message."
+
+
+class RateLimitExceeded(Refusal):
+    """The key has used up its requests for this moment."""
+
+    fix = "Wait for the seconds in Retry-After, then send again."
+
+
+# -- the request itself ------------------------------------------------------------------------------------
+
+
+class NotFound(Refusal):
+    """There is no such route."""
+
+    fix = "Compare the path with GET /openapi.json."
+
+
+class MethodNotAllowed(Refusal):
+    """The route exists, but not with this method."""
+
+    fix = "Use one of the methods in the Allow header."
+
+
+class PayloadTooLarge(Refusal):
+    """The body is larger than this endpoint takes: 40 MiB for emails, 64 KiB elsewhere."""
+
+    fix = "Send less, for example a link instead of an attachment."
+
+
+class UnsupportedMediaType(Refusal):
+    """The body is not `application/json`, or it has a `Content-Encoding`."""
+
+    fix = "Send plain JSON with 'Content-Type: application/json'."
+
+
+class InvalidJson(Refusal):
+    """The body is not strict JSON."""
+
+    fix = "Send UTF-8 JSON without NaN, repeated keys, lone surrogates or nesting deeper than 32."
+
+
+class InvalidRequest(Refusal):
+    """A field has the wrong type, is missing, or is not known."""
+
+    fix = "Correct the field named in param."
+
+
+class InvalidIdempotencyKey(Refusal):
+    """The `Idempotency-Key` is empty, over 255 characters, not printable ASCII, or was sent twice."""
+
+    fix = "Send one key of 1 to 255 printable ASCII characters, for example a UUID."
+
+
+class IdempotencyKeyReused(Refusal):
+    """The `Idempotency-Key` was used with a different body."""
+
+    fix = "Use a new key for a new message."
+
+
+class IdempotencyRequestInProgress(Refusal):
+    """An earlier request with this `Idempotency-Key` is still running."""
+
+    fix = "Wait a second and send the same request again."
+
+
+# -- email -------------------------------------------------------------------------------------------------
+
+
+class InvalidEmail(Refusal):
+    """A recipient or reply-to address is not a valid email address."""
+
+    fix = "Send bare addresses such as 'ada@example.com'."
+
+
+class MissingBody(Refusal):
+    """A direct send has no subject, or has neither html nor text."""
+
+    fix = "Add 'subject' and at least one of 'html' and 'text', or send a 'template_id'."
+
+
+class MixedSendMode(Refusal):
+    """`template_id` came together with subject, html or text."""
+
+    fix = "Send either a template or a subject and body."
+
+
+class TooManyRecipients(Refusal):
+    """There are more than 50 recipients in to, cc or bcc, or in all of them."""
+
+    fix = "Split the send."
+
+
+class SubjectTooLong(Refusal):
+    """The subject is longer than 200 characters."""
+
+    fix = "Shorten the subject."
+
+
+class InvalidSubject(Refusal):
+    """The subject has a control character or a line break."""
+
+    fix = "Send the subject as one line of text."
+
+
+class TooManyAttachments(Refusal):
+    """There are more than 20 attachments."""
+
+    fix = "Send fewer files, or one archive."
+
+
+class InvalidAttachment(Refusal):
+    """An attachment lacks a part or its content is not strict base64."""
+
+    fix = "Send filename, content (padded RFC 4648 base64 without white space) and content_type."
+
+
+class UnsupportedAttachmentType(Refusal):
+    """The attachment's content type is outside the allowed list."""
+
+    fix = "Use one of the types in the documentation, for example application/pdf."
+
+
+class AttachmentTooLarge(Refusal):
+    """An attachment is larger than 10 MiB after decoding."""
+
+    fix = "Send a smaller file or a link."
+
+
+class AttachmentsTooLarge(Refusal):
+    """The attachments of the send are larger than 25 MiB together."""
+
+    fix = "Send fewer or smaller files."
+
+
+class InvalidFromAddress(Refusal):
+    """`from` is missing or is not a valid bare address or name-addr."""
+
+    fix = "Send 'you@your-domain' or 'Name <you@your-domain>'."
+
+
+class SandboxFromLocked(Refusal):
+    """A sandbox team can send from the platform sender only."""
+
+    fix = "Leave 'from' out, or ask for live mode."
+
+
+class NoApprovedBrandDomain(Refusal):
+    """The live team has no approved verified domain."""
+
+    fix = "Add a domain, set its DNS records and have it approved."
+
+
+class FromDomainUnverified(Refusal):
+    """`from` is not on a verified and approved domain of the team."""
+
+    fix = "Send from a verified domain, or verify this one."
+
+
+class KeyDomainScope(Refusal):
+    """The key is pinned to another domain."""
+
+    fix = "Use the pinned domain or another key."
+
+
+class DisplayNameIdNotFound(Refusal):
+    """`from_display_id` matches no display name of the team."""
+
+    fix = "Check the dn_ id."
+
+
+class DisplayNameIdWrongDomain(Refusal):
+    """The display name belongs to another domain than `from`."""
+
+    fix = "Use a display name of the sending domain."
+
+
+class DisplayNameIdNotApproved(Refusal):
+    """The display name exists but is not approved yet."""
+
+    fix = "Wait for the approval, or leave from_display_id out."
+
+
+class DisplayNameNotApproved(Refusal):
+    """The display name is neither an approved alternate nor the brand name."""
+
+    fix = "Use an approved name, or send the bare address to get the brand name."
+
+
+class RecipientNotAllowed(Refusal):
+    """A sandbox team can send to recipients verified on the team only."""
+
+    fix = "Verify the recipient, use a magic recipient, or ask for live mode."
+
+
+class RecipientSuppressed(Refusal):
+    """A To or Cc recipient is on the suppression list."""
+
+    fix = "Remove the recipient, or delete the suppression when the address works again."
+
+
+# -- templates ---------------------------------------------------------------------------------------------
+
+
+class TemplateIdRequired(Refusal):
+    """`template_id` is missing."""
+
+    fix = "Send the tpl_ id of a template of this channel."
+
+
+class TemplateNotFound(Refusal):
+    """The team has no approved template with this id."""
+
+    fix = "Check the tpl_ id and the template's status."
+
+
+class WrongTemplateChannel(Refusal):
+    """The template is for another channel."""
+
+    fix = "Use a template of this channel."
+
+
+class MissingVariable(Refusal):
+    """A variable that the template requires is missing."""
+
+    fix = "Send every name in details.variables."
+
+
+class UnknownVariable(Refusal):
+    """A passed variable is not declared by the template."""
+
+    fix = "Remove every name in details.variables."
+
+
+# -- phones ------------------------------------------------------------------------------------------------
+
+
+class InvalidPhone(Refusal):
+    """`to` is not a phone number in E.164 form."""
+
+    fix = "Send '+', country code and number without spaces, for example '+14155550123'."
+
+
+class BrandDomainNotFound(Refusal):
+    """`brand_domain_id` is not an approved verified domain of the team."""
+
+    fix = "Check the dom_ id."
+
+
+class BodyTooLong(Refusal):
+    """The rendered SMS is longer than 1600 characters."""
+
+    fix = "Shorten the template or the variables."
+
+
+class NoCarrierAvailable(Refusal):
+    """No enabled carrier serves the destination now."""
+
+    fix = "Try again later, or ask the operator for a carrier that serves this country."
+
+
+class MarketingLimitReached(Refusal):
+    """The recipient has had the day's share of MARKETING messages."""
+
+    fix = "Wait for the seconds in Retry-After."
+
+
+# -- money -------------------------------------------------------------------------------------------------
+
+
+class InsufficientCredit(Refusal):
+    """The credit balance cannot cover the price."""
+
+    fix = "Top up the team's credit."
+
+
+# -- verify ------------------------------------------------------------------------------------------------
+
+
+class UnsupportedChannel(Refusal):
+    """Verify supports the channel `sms` only."""
+
+    fix = "Leave 'channel' out or send 'sms'."
+
+
+class FeatureNotOnPlan(Refusal):
+    """The plan does not include Verify."""
+
+    fix = "Ask the operator to add the feature 'verify' to the team."
+
+
+class VerifyRateLimited(Refusal):
+    """Too many verifications for this phone, prefix or country."""
+
+    fix = "Wait for the seconds in Retry-After."
+
+
+class InvalidCodeFormat(Refusal):
+    """`code` is not a string of 4 to 10 characters; no attempt was consumed."""
+
+    fix = "Send the code as the user typed it, as a string."
+
+
+class VerificationNotFound(Refusal):
+    """The team has no verification with this id."""
+
+    fix = "Check the vrf_ id that POST /v1/verify answered."
+
+
+# -- reading and managing ----------------------------------------------------------------------------------
+
+
+class MessageNotFound(Refusal):
+    """The team has no message with this id."""
+
+    fix = "Check the id and the channel in the path."
+
+
+class SuppressionNotFound(Refusal):
+    """The address is not on the team's suppression list."""
+
+    fix = "Check the address; it may have been removed already."
+
+
+class WebhookNotFound(Refusal):
+    """The team has no webhook with this id."""
+
+    fix = "Check the whk_ id."
+
+
+# -- us ----------------------------------------------------------------------------------------------------
+
+
+class InternalError(Refusal):
+    """Something broke on our side; the request was not carried out."""
+
+    fix = "Try again; if it stays, give the request id to the operator."
+
+
+class ServiceUnavailable(Refusal):
+    """The service cannot take the request now."""
+
+    fix = "Try again after the seconds in Retry-After."
+
+
+def all_refusals() -> list[type[Refusal]]:
+    """Every code there is, in the order of this page."""
+    return list(Refusal.__subclasses__())

@@ -1,0 +1,43 @@
+"""Which carrier takes a message, and under which sender id."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from heliograph.rules.team import Carrier, Channel, Team
+
+DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
+
+
+def candidates(channel: Channel, country: str | None, carriers: Iterable[Carrier]) -> list[Carrier]:
+    """The carriers to ask, in order; a channel for which none is set up is served by its simulator."""
+    configured = [carrier for carrier in carriers if carrier.channel == channel]
+    if not configured:
+        return [builtin_simulator(channel)]
+    serving = [carrier for carrier in configured if carrier.enabled and _serves(carrier, country)]
+    return sorted(serving, key=lambda carrier: (carrier.priority, carrier.id))
+
+
+def _serves(carrier: Carrier, country: str | None) -> bool:
+    # An email address has no country.
+    return carrier.channel == "email" or "*" in carrier.countries or country in carrier.countries
+
+
+def builtin_simulator(channel: Channel) -> Carrier:
+    return Carrier(id=f"simulator-{channel}", channel=channel, kind="simulator")
+
+
+def choose(
+    candidates: Sequence[Carrier], deferrals: Mapping[str, int], open_circuits: Container[str]
+) -> Carrier | None:
+    """The carrier for the next attempt: another after every two deferrals, None when none is reachable."""
+    reachable = [carrier for carrier in candidates if carrier.id not in open_circuits]
+    return min(
+        reachable,
+        key=lambda carrier: deferrals.get(carrier.id, 0) // DEFERRALS_BEFORE_NEXT,
+        default=None,
+    )
+
+
+def sender_id(team: Team, country: str | None, default: str) -> str:
+    """The team's approved sender id for the country, else the platform's."""
+    own = team.sender_ids.get(country) if country else None
+    return own.value if own and own.approved else default

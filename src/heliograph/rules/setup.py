@@ -1,0 +1,104 @@
+"""The whole setup as every request sees it: built from the store's records, rebuilt for the teams that changed."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from heliograph.rules.team import (
+    Caller,
+    Carrier,
+    DisplayName,
+    Domain,
+    Key,
+    Platform,
+    Recipient,
+    SenderId,
+    Setting,
+    Team,
+    TeamRecord,
+    Template,
+)
+
+# The kinds of records, in the order that a setup file lists them.
+KINDS: dict[str, type[Setting]] = {
+    "platform": Platform,
+    "carrier": Carrier,
+    "team": TeamRecord,
+    "domain": Domain,
+    "display_name": DisplayName,
+    "template": Template,
+    "key": Key,
+    "recipient": Recipient,
+    "sender_id": SenderId,
+}
+PLATFORM_ID = "platform"
+
+RecordId = tuple[str, str]  # kind, id
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A record as the store keeps it; body None = deleted."""
+
+    kind: str
+    id: str
+    team: str | None
+    body: str | None
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = 0
+    records: Mapping[RecordId, Setting] = {}
+    platform: Platform = Platform()
+    carriers: tuple[Carrier, ...] = ()
+    teams: Mapping[str, Team] = {}  # by id
+    callers: Mapping[str, Caller] = {}  # by a key's public id
+
+
+def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
+    return Row(kind, id_, team, None if record is None else msgspec.json.encode(record).decode())
+
+
+def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
+    """The setup after these rows; teams that no row names keep their objects."""
+    records = dict(setup.records)
+    touched: set[str] = set()
+    for row in rows:
+        if row.team:
+            touched.add(row.team)
+        if row.body is None:
+            records.pop((row.kind, row.id), None)
+        elif row.kind in KINDS:
+            records[row.kind, row.id] = msgspec.json.decode(row.body, type=KINDS[row.kind])
+    teams = {id_: team for id_, team in setup.teams.items() if id_ not in touched}
+    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in touched}
+    owned: dict[str, list[Setting]] = {id_: [] for id_ in touched}
+    for record in records.values():
+        owner = getattr(record, "team", None)
+        if owner in owned:
+            owned[owner].append(record)
+    for id_, belongings in owned.items():
+        own = records.get(("team", id_))
+        if isinstance(own, TeamRecord):
+            team = _team(own, belongings)
+            teams[id_] = team
+            callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
+    platform = records.get(("platform", PLATFORM_ID))
+    return Setup(
+        version=version,
+        records=records,
+        platform=platform if isinstance(platform, Platform) else Platform(),
+        carriers=tuple(r for r in records.values() if isinstance(r, Carrier)),
+        teams=teams,
+        callers=callers,
+    )
+
+
+def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
+    return Team(
+        record=own,
+        domains={r.name: r for r in belongings if isinstance(r, Domain)},
+        display_names={r.id: r for r in belongings if isinstance(r, DisplayName)},
+        templates={r.id: r for r in belongings if isinstance(r, Template)},
+        sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
+        recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
+    )

@@ -1,0 +1,249 @@
+"""What a setup file changes in the setup that is there: only what is written, and nothing the second time."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from heliograph.rules.address import Address
+from heliograph.rules.keys import parse_token, token_hash
+from heliograph.rules.setup import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
+from heliograph.rules.setup_file import SetupError, SetupFile
+from heliograph.rules.team import Carrier, DisplayName, Domain, Key, Setting, TeamRecord, Template
+from heliograph.rules.template import check_template
+
+# A change of these is a new version of the template: they decide what is sent.
+CONTENT = (
+    *("channel", "subject", "html", "text", "body"),
+    *("category", "language", "upstream_name", "variables", "optional"),
+)
+
+S = TypeVar("S", bound=Setting)
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that is new in the store; its token is shown this once."""
+
+    team: str
+    name: str
+    token: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    rows: list[Row]
+    opened: list[tuple[int, int]]  # new teams: ref, opening balance
+    suppressions: list[tuple[int, Address, str]]  # team ref, address, reason
+    changed: list[str]  # lines for the operator
+    keys: list[NewKey]
+
+
+def plan(
+    file: SetupFile,
+    current: Setup,
+    next_ref: int,
+    mint: Callable[[], str],
+    new_id: Callable[[str], str],
+    suppressed: Collection[tuple[int, str]] = (),
+) -> Plan:
+    """`mint` makes a token; `suppressed` are the addresses, by team ref, that are on the lists already."""
+    planner = _Planner(file, current, mint, new_id)
+    opened: list[tuple[int, int]] = []
+    planner.platform(file.platform)
+    for i, carrier in enumerate(file.carriers):
+        planner.carrier(carrier, f"carriers[{i}]")
+    for i, own in enumerate(file.teams):
+        where = f"teams[{i}]"
+        team, is_new = planner.team(own, where, next_ref)
+        if is_new:
+            opened.append((team.ref, own.get("credit", 0)))
+            next_ref += 1
+        for step, domain in _entries(own, "domains", where):
+            planner.domain(team, domain, step)
+        for step, template in _entries(own, "templates", where):
+            planner.template(team, template, step)
+        for step, key in _entries(own, "keys", where):
+            planner.key(team, key, step)
+        for step, recipient in _entries(own, "recipients", where):
+            address = recipient["address"]
+            planner.owned("recipient", f"{team.id}/{address}", recipient, step, team, address)
+        for step, sender in _entries(own, "sender_ids", where):
+            country = sender["country"]
+            planner.owned("sender_id", f"{team.id}/{country}", sender, step, team, country)
+        for _, suppression in _entries(own, "suppressions", where):
+            planner.suppression(team, suppression, suppressed)
+    return Plan(
+        rows=list(planner.rows.values()),
+        opened=opened,
+        suppressions=planner.suppressions,
+        changed=planner.changed,
+        keys=planner.keys,
+    )
+
+
+def _entries(own: dict[str, Any], name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for i, entry in enumerate(own.get(name, [])):
+        yield f"{where}.{name}[{i}]", entry
+
+
+class _Planner:
+    """The plan as it grows; `_records` is the setup as it will be."""
+
+    def __init__(self, file: SetupFile, current: Setup, mint: Callable[[], str], new_id: Callable[[str], str]) -> None:
+        self.rows: dict[RecordId, Row] = {}
+        self.suppressions: list[tuple[int, Address, str]] = []
+        self.changed: list[str] = []
+        self.keys: list[NewKey] = []
+        self._file = file.name
+        self._tokens = {parse_token(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
+        self._records = dict(current.records)
+        self._written: dict[RecordId, str] = {}  # where in the file
+        self._mint = mint
+        self._new_id = new_id
+
+    def platform(self, given: dict[str, Any]) -> None:
+        if given:
+            self._put("platform", PLATFORM_ID, given, "platform", None, "platform")
+
+    def carrier(self, given: dict[str, Any], where: str) -> None:
+        old = self._records.get(("carrier", given["id"]))
+        if isinstance(old, Carrier) and (old.channel, old.kind) == (given["channel"], given["kind"]):
+            given = given | {"options": old.options | given["options"]}
+        self._put("carrier", given["id"], given, where, None, f"carrier {given['id']}")
+
+    def team(self, own: dict[str, Any], where: str, next_ref: int) -> tuple[TeamRecord, bool]:
+        id_ = own["id"]
+        given = {name: value for name, value in own.items() if name in TeamRecord.__struct_fields__}
+        old = self._records.get(("team", id_))
+        if isinstance(old, TeamRecord):
+            given["ref"] = old.ref
+            given["verify"] = msgspec.to_builtins(old.verify) | own.get("verify", {})
+        else:
+            given["ref"] = next_ref
+        record = self._put("team", id_, given, where, id_, f"team {id_}")
+        assert isinstance(record, TeamRecord)
+        return record, old is None
+
+    def domain(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        name, id_ = given["name"], given.get("id")
+        named = next((d for d in self._all(Domain) if d.name == name), None)
+        if named and named.team != team.id:
+            self._fail(f"{where}.name", f"{name} is a domain of another team")
+        if named and id_ not in (None, named.id):
+            self._fail(f"{where}.id", f"{name} has the id {named.id} already")
+        id_ = id_ or (named.id if named else self._new_id("dom_"))
+        old = self._records.get(("domain", id_))
+        if isinstance(old, Domain) and old.team == team.id and old.name != name:
+            # The operator's word about one name must not pass to another.
+            self._fail(f"{where}.name", f"{id_} is the domain {old.name}; give {name} an id of its own")
+        own = {field: value for field, value in given.items() if field != "display_names"}
+        self.owned("domain", id_, own | {"id": id_}, where, team)
+        for step, display_name in _entries(given, "display_names", where):
+            self._display_name(team, id_, display_name, step)
+
+    def _display_name(self, team: TeamRecord, domain: str, given: dict[str, Any], where: str) -> None:
+        named = (d.id for d in self._all(DisplayName) if (d.domain, d.name) == (domain, given["name"]))
+        id_ = given.get("id") or next(named, None) or self._new_id("dn_")
+        old = self._records.get(("display_name", id_))
+        if isinstance(old, DisplayName) and old.team == team.id and old.domain != domain:
+            self._fail(f"{where}.id", f"{id_} belongs to the domain {old.domain}")
+        self.owned("display_name", id_, given | {"id": id_, "domain": domain}, where, team)
+
+    def template(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        same = (team.id, given.get("channel"), given.get("name"))
+        named = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == same)
+        id_ = given.get("id") or next(named, None) or self._new_id("tpl_")
+        given = given | {"id": id_, "team": team.id}
+        old = self._records.get(("template", id_))
+        new = self._merged(old, "template", given, where)
+        assert isinstance(new, Template)
+        if isinstance(old, Template) and any(getattr(new, part) != getattr(old, part) for part in CONTENT):
+            given["version"] = old.version + 1
+        self.owned("template", id_, given, where, team)
+        for problem in check_template(new):
+            raise SetupError(f"{self._file}: {where}.{problem}")
+
+    def key(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        name, token = given["name"], given.get("token")
+        named = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
+        named.sort(key=lambda k: k.revoked)  # one that works is meant before one that was revoked
+        label = f"{name} of {team.id}"
+        if (first := self._written.setdefault(("key name", label), where)) != where:
+            self._fail(where, f"is the same as {first}")
+        own = {field: value for field, value in given.items() if field != "token"}
+        if token is None and named:
+            self.owned("key", named[0].id, own, where, team, name)
+            return
+        made = token or self._mint()
+        public = parse_token(made)
+        assert public is not None  # checked by the file's reader
+        own |= {"id": public, "hash": token_hash(made)}
+        old = self._records.get(("key", public))
+        if isinstance(old, Key) and (old.team, old.hash) != (team.id, own["hash"]):
+            self._fail(f"{where}.token", "is in use by another key; take a token of its own")
+        self.owned("key", public, own, where, team, name)
+        if old is None:
+            self.keys.append(NewKey(team=team.id, name=name, token=made))
+        for replaced in named:
+            if not replaced.revoked and replaced.id not in self._tokens:
+                self._save("key", replaced.id, msgspec.structs.replace(replaced, revoked=True), team.id)
+                self.changed.append(f"key {label}: the token that it had before is revoked")
+
+    def suppression(self, team: TeamRecord, given: dict[str, Any], suppressed: Collection[tuple[int, str]]) -> None:
+        address: Address = given["email"]
+        written = ("suppression", f"{team.id}/{address.normal}")
+        if written not in self._written and (team.ref, address.normal) not in suppressed:
+            self._written[written] = address.given
+            self.suppressions.append((team.ref, address, given.get("reason", "manual")))
+            self.changed.append(f"suppression {address.given} of {team.id}: created")
+
+    def owned(
+        self,
+        kind: str,
+        id_: str,
+        given: dict[str, Any],
+        where: str,
+        team: TeamRecord,
+        shown: str | None = None,
+    ) -> None:
+        """Write a record of the team's; `shown` is its name for people where its id is not."""
+        owner = getattr(self._records.get((kind, id_)), "team", team.id)
+        if owner != team.id:
+            self._fail(f"{where}.id", f"{id_} belongs to another team; ids are unique in the instance")
+        label = f"{kind.replace('_', ' ')} " + (f"{shown} of {team.id}" if shown else id_)
+        self._put(kind, id_, given | {"team": team.id}, where, team.id, label)
+
+    def _put(self, kind: str, id_: str, given: dict[str, Any], where: str, team: str | None, label: str) -> Setting:
+        first = self._written.setdefault((kind, id_), where)
+        if first != where:
+            self._fail(where, f"is the same as {first}")
+        old = self._records.get((kind, id_))
+        new = self._merged(old, kind, given, where)
+        if new != old:
+            self._save(kind, id_, new, team)
+            self.changed.append(f"{label}: {_difference(old, new)}")
+        return new
+
+    def _merged(self, old: Setting | None, kind: str, given: dict[str, Any], where: str) -> Setting:
+        fields = ({} if old is None else msgspec.to_builtins(old)) | given
+        for field in msgspec.structs.fields(KINDS[kind]):
+            if field.required and field.name not in fields:
+                self._fail(f"{where}.{field.name}", f"is missing; a new {kind.replace('_', ' ')} needs it")
+        return msgspec.convert(fields, KINDS[kind])
+
+    def _save(self, kind: str, id_: str, record: Setting, team: str | None) -> None:
+        self._records[kind, id_] = record
+        self.rows[kind, id_] = to_row(kind, id_, record, team)
+
+    def _all(self, kind: type[S]) -> list[S]:
+        return [record for record in self._records.values() if isinstance(record, kind)]
+
+    def _fail(self, where: str, why: str) -> NoReturn:
+        raise SetupError(f"{self._file}: {where}: {why}")
+
+
+def _difference(old: Setting | None, new: Setting) -> str:
+    if old is None:
+        return "created"
+    fields = [name for name in new.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+    version = f"version {getattr(new, 'version', '')}" if "version" in fields else None
+    return f"changed ({version or ', '.join(fields)})"

@@ -1,0 +1,149 @@
+"""What an operator sets up: the platform, its carriers, and each team with all that belongs to it.
+
+These records are what `apply` and the dashboard write, what the store keeps as documents, and what every
+request decides with. Money is in integers of 10^-6 currency units, times in milliseconds since 1970.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Channel = Literal["email", "sms", "whatsapp"]
+Mode = Literal["sandbox", "live"]
+Scope = Literal["send", "manage"]
+Segmenting = Literal["spec", "udh"]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One record of the setup, known by its kind and id."""
+
+
+class Platform(Setting, frozen=True):
+    sender: str = "hello@sandbox.heliograph.test"  # the sandbox sender, bare
+    brand: str = "Heliograph"
+    verify_price: dict[str, int] = {}  # per start, by currency
+    paused: bool = False  # delivery paused by an operator: new messages answer `queued`
+
+
+class Carrier(Setting, frozen=True):
+    id: str
+    channel: Channel
+    kind: str
+    countries: tuple[str, ...] = ("*",)
+    enabled: bool = True
+    priority: int = 10  # lower is asked first
+    options: dict[str, Any] = {}  # the kind's own fields
+
+
+class VerifyLimits(Setting, frozen=True):
+    countries: tuple[str, ...] = ("*",)
+    per_phone_10m: int = 5
+    per_phone_day: int = 20
+    per_prefix_10m: int = 20
+    min_interval_s: int = 30
+    wrong_per_phone_day: int = 100
+
+
+class TeamRecord(Setting, frozen=True):
+    """A team's own fields; what it owns are records of their own that name it."""
+
+    ref: int  # the store's integer for the team
+    id: str
+    name: str
+    mode: Mode = "sandbox"
+    suspended: bool = False
+    currency: str = "USD"
+    email_quota: int = 10_000  # recipients a month
+    features: tuple[str, ...] = ()
+    rate_limit: int = 100  # requests a second for each key, burst twice that; 0 = off
+    segmenting: Segmenting = "spec"
+    verify: VerifyLimits = VerifyLimits()
+    marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
+
+
+class Domain(Setting, frozen=True):
+    id: str
+    team: str
+    name: str  # lower-case A-label form
+    brand: str
+    verified: bool = False
+    approved: bool = False
+
+
+class DisplayName(Setting, frozen=True):
+    id: str
+    team: str
+    domain: str  # dom_ id
+    name: str
+    approved: bool = False
+
+
+class Template(Setting, frozen=True):
+    id: str
+    team: str
+    channel: Channel
+    name: str
+    status: Literal["approved", "draft", "archived"] = "approved"
+    version: int = 1
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    body: str | None = None
+    category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] | None = None
+    language: str | None = None
+    upstream_name: str | None = None
+    variables: tuple[str, ...] = ()  # declared names in manifest order, without `customer.`
+    optional: tuple[str, ...] = ()
+    price: int = 0
+    prices: dict[str, int] = {}  # by ISO country; 0 is a price
+
+
+class Key(Setting, frozen=True):
+    id: str  # the 10-character public part of the token
+    team: str
+    name: str
+    hash: str  # SHA-256 of the whole token, hex
+    domain: str | None = None  # pinned to this domain name
+    scopes: tuple[Scope, ...] = ("send",)
+    revoked: bool = False
+    expires_at: int | None = None
+
+
+class Recipient(Setting, frozen=True):
+    """An address or phone verified on a sandbox team, in its normal form."""
+
+    team: str
+    address: str
+
+
+class SenderId(Setting, frozen=True):
+    team: str
+    country: str
+    value: str
+    approved: bool = False
+
+
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """A team with all that belongs to it, as requests see it."""
+
+    record: TeamRecord
+    domains: dict[str, Domain] = {}  # by name
+    display_names: dict[str, DisplayName] = {}  # by id
+    templates: dict[str, Template] = {}  # by id
+    sender_ids: dict[str, SenderId] = {}  # by country
+    recipients: frozenset[str] = frozenset()
+
+    @property
+    def sandbox(self) -> bool:
+        return self.record.mode == "sandbox"
+
+    def approved_domains(self) -> list[Domain]:
+        """The domains that the team may send for, in the order they were made."""
+        return [d for d in self.domains.values() if d.verified and d.approved]
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is behind a request."""
+
+    team: Team
+    key: Key

@@ -1,0 +1,376 @@
+"""Templates: reading a caller's variables, checking a template, and rendering it (contract 5).
+
+A source is cut once into literals and slots; rendering only joins them, so a value is never scanned again.
+In HTML each slot knows its place: text and quoted attributes escape the value, an address (`href`, `src`,
+…) encodes it and must come out as http(s), mailto or tel, and every other place is refused.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from heliograph.rules.refusals import (
+    InvalidRequest,
+    InvalidSubject,
+    MissingVariable,
+    TemplateNotFound,
+    UnknownVariable,
+    WrongTemplateChannel,
+)
+from heliograph.rules.team import Channel, Team, Template
+
+_SEGMENT = r"[a-z][a-z0-9_]{0,62}"
+_NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
+_PLACEHOLDER = re.compile(rf"\{{\{{\s*(customer|brand)\.({_NAME.pattern})\s*\}}\}}")
+_COUNTRY = re.compile(r"[A-Z]{2}")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
+
+
+# -- variables ---------------------------------------------------------------------------------------------
+
+
+def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
+    """A caller's variables by their name without `customer.`; null counts as missing.
+
+    `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
+    """
+    values: dict[str, str] = {}
+    for path, value in _leaves(given or {}, ""):
+        name = path.removeprefix("customer.")
+        text = _text_of(value, name)
+        if values.setdefault(name, text) != text:
+            raise InvalidRequest(
+                f"The variable {name!r} is given twice with different values. Send it once.",
+                param=f"variables.{name}",
+            )
+    return values
+
+
+def _leaves(group: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in group.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield prefix + key, value
+
+
+def _text_of(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise InvalidRequest(
+        f"The variable {name!r} is a list. Send a string, a number or a boolean.",
+        param=f"variables.{name}",
+    )
+
+
+def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    declared = template.variables
+    missing = [name for name in declared if name not in values and name not in template.optional]
+    return missing, [name for name in values if name not in declared]
+
+
+def check_variables(template: Template, values: dict[str, str]) -> None:
+    missing, unknown = missing_and_unknown(template, values)
+    if missing:
+        raise MissingVariable(
+            f"The template {template.id} needs these variables: {', '.join(missing)}.",
+            param="variables",
+            details={"variables": missing},
+        )
+    if unknown:
+        raise UnknownVariable(
+            f"The template {template.id} does not declare these variables: {', '.join(unknown)}.",
+            param="variables",
+            details={"variables": unknown},
+        )
+
+
+# -- rendering ---------------------------------------------------------------------------------------------
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    subject: str | None
+    html: str | None
+    text: str | None
+    body: str | None
+
+
+# plain: not HTML. text: HTML text or a quoted attribute. address, query: inside an address, before and after
+# its `?`. refused: anywhere else in HTML.
+Place = Literal["plain", "text", "address", "query", "refused"]
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A placeholder and where it stands."""
+
+    brand: bool
+    name: str
+    place: Place
+
+    def fill(self, values: Mapping[str, str], brand: Mapping[str, str]) -> str:
+        value = (brand if self.brand else values).get(self.name, "")
+        match self.place:
+            case "plain":
+                return value
+            case "text":
+                return html.escape(value)
+            case "address":
+                return html.escape(quote(value.strip(_BLANK), safe=_ADDRESS_SAFE, errors="replace"))
+            case "query":
+                return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
+            case "refused":
+                return ""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A whole attribute value whose scheme only its values decide."""
+
+    pieces: tuple[str | Slot, ...]
+
+    def fill(self, values: Mapping[str, str], brand: Mapping[str, str]) -> str:
+        address = _join(self.pieces, values, brand)
+        return address if _SAFE_ADDRESS.match(address) else "#"
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    pieces: tuple[str | Slot | Address, ...]
+    names: tuple[str, ...]  # of the customer's slots
+    problems: tuple[str, ...]
+
+
+def render(template: Template, values: dict[str, str], brand: dict[str, str]) -> Rendered:
+    """Values that are absent render empty; whether that is allowed is decided by `check_variables`."""
+
+    def fill(source: str | None, markup: bool = False) -> str | None:
+        return None if source is None else _join(_compile(source, markup).pieces, values, brand)
+
+    return Rendered(
+        subject=fill(template.subject),
+        html=fill(template.html, markup=True),
+        text=fill(template.text),
+        body=fill(template.body),
+    )
+
+
+def _join(pieces: tuple[str | Slot | Address, ...], values: Mapping[str, str], brand: Mapping[str, str]) -> str:
+    return "".join([piece if isinstance(piece, str) else piece.fill(values, brand) for piece in pieces])
+
+
+def check_subject(subject: str) -> None:
+    if _CONTROL.search(subject):
+        raise InvalidSubject(param="subject")
+
+
+# -- reading HTML ------------------------------------------------------------------------------------------
+
+_BLANK = "".join(map(chr, range(0x21)))  # what browsers skip before an address
+_SAFE_ADDRESS = re.compile(r"[\x00-\x20]*(?:https?|mailto|tel):", re.IGNORECASE)
+_ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
+_QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
+
+_ADDRESS_ATTRIBUTES = frozenset(
+    "href src action formaction poster background xlink:href cite data longdesc lowsrc dynsrc manifest "
+    "icon ping profile codebase classid archive usemap".split()
+)
+# Values here would be read as CSS, as HTML, or as a list of addresses.
+_REFUSED_ATTRIBUTES = frozenset({"style", "srcdoc", "srcset", "imagesrcset"})
+_REFUSED_TAGS = frozenset({"meta", "animate", "set"})  # their attributes can hold addresses for others
+_RAW_TAGS = frozenset({"script", "style", "iframe", "noscript", "noembed", "noframes", "xmp", "plaintext"})
+_TEXT_TAGS = frozenset({"title", "textarea"})
+
+_MASK = "\ufdd0"  # stands for each character of a placeholder while the tags are found
+_WS = r"[\t\n\f\r ]"
+_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*>?", re.DOTALL)
+_TAG = re.compile(rf"</?([a-zA-Z{_MASK}][^\t\n\f\r />]*)")
+_ATTRIBUTE = re.compile(
+    rf"""(?:{_WS}|/)*([^\t\n\f\r />][^\t\n\f\r />=]*)(?:{_WS}*={_WS}*("[^"]*"?|'[^']*'?|[^\t\n\f\r >]*))?"""
+)
+_TAG_END = re.compile(rf"(?:{_WS}|/)*(?:>|\Z)")
+
+
+class _Span(msgspec.Struct, frozen=True):
+    """A stretch of HTML in which a placeholder is more than text."""
+
+    start: int
+    end: int
+    place: Literal["address", "refused"]
+    what: str
+
+
+def _spans(source: str) -> Iterator[_Span]:
+    """The addresses and the refused places of a masked source, in order."""
+    at = source.find("<")
+    while at != -1:
+        if comment := _COMMENT.match(source, at):
+            yield _Span(at, comment.end(), "refused", "a comment")
+            at = comment.end()
+        elif tag := _TAG.match(source, at):
+            name = tag[1].lower()
+            yield _Span(at, tag.end(), "refused", "a tag name")
+            at = tag.end()
+            while not (end := _TAG_END.match(source, at)):
+                attribute = _ATTRIBUTE.match(source, at)
+                assert attribute  # what does not end the tag is an attribute
+                yield from _attribute_spans(name, attribute)
+                at = attribute.end()
+            at = end.end()
+            if name in _RAW_TAGS | _TEXT_TAGS and source[tag.start() + 1] != "/":
+                close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, at)
+                assert close
+                if name in _RAW_TAGS or "<" in source[at : close.start()]:
+                    yield _Span(at, close.start(), "refused", f"<{name}>")
+                at = close.start()
+        else:
+            at += 1
+        at = source.find("<", at)
+
+
+def _attribute_spans(tag: str, attribute: re.Match[str]) -> Iterator[_Span]:
+    name = attribute[1].lower()
+    yield _Span(*attribute.span(1), "refused", "an attribute name")
+    if attribute[2]:
+        start, end = attribute.span(2)
+        if attribute[2][0] not in "\"'":
+            yield _Span(start, end, "refused", f"the unquoted attribute {name}")
+        elif name.startswith("on") or name in _REFUSED_ATTRIBUTES or tag in _REFUSED_TAGS:
+            yield _Span(start, end, "refused", f"the attribute {name} of <{tag}>")
+        elif name in _ADDRESS_ATTRIBUTES:
+            closed = len(attribute[2]) > 1 and attribute[2][-1] == attribute[2][0]
+            yield _Span(start + 1, end - closed, "address", f"the attribute {name} of <{tag}>")
+
+
+# -- cutting a source into pieces --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _compile(source: str, markup: bool) -> Compiled:
+    found = list(_PLACEHOLDER.finditer(source))
+    masked = _PLACEHOLDER.sub(lambda slot: _MASK * len(slot[0]), source)
+    problems = [
+        f"{source[at.start() : at.start() + 40]!r} is not a placeholder such as {{{{customer.name}}}}"
+        for at in re.finditer(r"\{\{", masked)
+    ]
+    pieces: list[str | Slot | Address] = []
+    if not markup:
+        pieces += _cut(source, 0, len(source), "plain")
+    else:
+        at = 0
+        for span in _spans(masked):
+            if _MASK not in masked[span.start : span.end]:
+                continue
+            pieces += _cut(source, at, span.start, "text")
+            at = span.end
+            if span.place == "refused":
+                problems.append(f"a placeholder cannot stand in {span.what}")
+                pieces += _cut(source, span.start, span.end, "refused")
+            else:
+                address = _cut_address(source, span)
+                if address is None:
+                    problems.append(f"{span.what} must begin with https:, http:, mailto:, tel: or with a placeholder")
+                pieces += address or ["#"]
+        pieces += _cut(source, at, len(source), "text")
+    return Compiled(
+        pieces=tuple(pieces),
+        names=tuple(slot[2] for slot in found if slot[1] == "customer"),
+        problems=tuple(problems),
+    )
+
+
+def _cut(source: str, start: int, end: int, place: Place) -> list[str | Slot]:
+    pieces: list[str | Slot] = []
+    for slot in _PLACEHOLDER.finditer(source, start, end):
+        pieces += [source[start : slot.start()], Slot(slot[1] == "brand", slot[2], place)]
+        start = slot.end()
+    pieces.append(source[start:end])
+    return [piece for piece in pieces if piece]
+
+
+def _cut_address(source: str, span: _Span) -> "list[str | Slot | Address] | None":
+    """The pieces of an address, or None when its beginning can never be safe."""
+    pieces: list[str | Slot] = []
+    before = ""
+    for piece in _cut(source, span.start, span.end, "address"):
+        if isinstance(piece, str):
+            before += html.unescape(piece)
+        elif "?" in before:
+            piece = Slot(piece.brand, piece.name, "query")
+        pieces.append(piece)
+    first = html.unescape(pieces[0]) if isinstance(pieces[0], str) else ""
+    if _SAFE_ADDRESS.match(first):
+        return [*pieces]
+    return None if first.strip(_BLANK) else [Address(tuple(pieces))]
+
+
+# -- the template itself -----------------------------------------------------------------------------------
+
+
+def find_template(team: Team, template_id: str, channel: Channel) -> Template:
+    template = team.templates.get(template_id)
+    if template is None or template.status != "approved":
+        raise TemplateNotFound(
+            f"The team has no approved template {template_id!r}. {TemplateNotFound.fix}", param="template_id"
+        )
+    if template.channel != channel:
+        raise WrongTemplateChannel(
+            f"The template {template_id} is for {template.channel}, not for {channel}. {WrongTemplateChannel.fix}",
+            param="template_id",
+        )
+    return template
+
+
+def check_template(template: Template) -> list[str]:
+    """What is wrong with a template, in words; empty when it can be used."""
+    return [*_part_problems(template), *_variable_problems(template), *_price_problems(template)]
+
+
+def _part_problems(template: Template) -> Iterator[str]:
+    if template.channel == "email":
+        if not template.subject:
+            yield "subject: an email template needs one"
+        elif _CONTROL.search(template.subject):
+            yield "subject: it must be one line without control characters"
+        if not (template.html or template.text):
+            yield "html, text: an email template needs at least one of them"
+    elif not template.body:
+        yield f"body: a template for {template.channel} needs one"
+    if template.channel == "whatsapp" and template.category is None:
+        yield "category: a whatsapp template needs AUTHENTICATION, UTILITY or MARKETING"
+    for part in ("subject", "html", "text", "body"):
+        source = getattr(template, part)
+        if source is not None:
+            compiled = _compile(source, part == "html")
+            yield from (f"{part}: {problem}" for problem in compiled.problems)
+            undeclared = sorted(set(compiled.names) - set(template.variables))
+            yield from (f"{part}: {{{{customer.{name}}}}} is not in variables" for name in undeclared)
+
+
+def _variable_problems(template: Template) -> Iterator[str]:
+    for name in dict.fromkeys(template.variables):
+        if template.variables.count(name) > 1:
+            yield f"variables: {name!r} is there twice"
+        if not _NAME.fullmatch(name):
+            yield f"variables: {name!r} is not a name of a-z, 0-9 and _ that begins with a letter"
+        if name.startswith(("customer.", "brand.")):
+            yield f"variables: write {name!r} without its first part"
+    for name in template.optional:
+        if name not in template.variables:
+            yield f"optional: {name!r} is not in variables"
+
+
+def _price_problems(template: Template) -> Iterator[str]:
+    if template.price < 0:
+        yield "price: it cannot be negative"
+    for country, price in template.prices.items():
+        if price < 0:
+            yield f"prices.{country}: it cannot be negative"
+        if not _COUNTRY.fullmatch(country):
+            yield f"prices.{country}: write the country as an ISO code such as GB"

@@ -1,0 +1,135 @@
+"""One-time codes: their life, what a check does, and how many may be started (spec 3.2, contract 8)."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.rules.limits import (
+    CODE_DIGITS,
+    CODE_MAX,
+    CODE_MIN,
+    DAY_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    WRONG_CODES_MAX,
+)
+from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
+from heliograph.rules.team import VerifyLimits
+
+TEN_MINUTES_MS = 10 * MINUTE_MS
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    phone: str
+    status: str
+    wrong: int
+    created_at: int
+    expires_at: int
+    error_message: str | None = None
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    verified: bool
+    status: str
+    wrong: int
+    changed: bool  # status or wrong differ from what is stored
+
+
+def read_channel(value: str | None) -> str:
+    if value not in (None, "sms"):
+        raise UnsupportedChannel(
+            f"Verify cannot send by {value!r}. {UnsupportedChannel.fix}",
+            param="channel",
+        )
+    return "sms"
+
+
+def read_code(value: object) -> str:
+    if not isinstance(value, str) or not CODE_MIN <= len(value) <= CODE_MAX:
+        raise InvalidCodeFormat(param="code")
+    return value
+
+
+def make_code(random: int) -> str:
+    """The code for a random number below 10^6."""
+    if not 0 <= random < 10**CODE_DIGITS:
+        raise ValueError(f"a code needs a number below 10^{CODE_DIGITS}")
+    return f"{random:0{CODE_DIGITS}d}"
+
+
+def code_digest(key: bytes, salt: bytes, code: str) -> bytes:
+    return hmac.digest(key, salt + code.encode(), hashlib.sha256)
+
+
+def current_status(status: str, now: int, expires_at: int) -> str:
+    return "expired" if status == "pending" and now >= expires_at else status
+
+
+def remaining(wrong: int) -> int:
+    return max(0, WRONG_CODES_MAX - wrong)
+
+
+def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> CheckResult:
+    """What a check with a right or wrong code does; only a pending verification consumes attempts."""
+    current = current_status(status, now, expires_at)
+    if current != "pending":
+        return CheckResult(verified=False, status=current, wrong=wrong, changed=current != status)
+    if matches:
+        return CheckResult(verified=True, status="verified", wrong=wrong, changed=True)
+    wrong += 1
+    return CheckResult(verified=False, status="pending" if remaining(wrong) else "exhausted", wrong=wrong, changed=True)
+
+
+def check_velocity(
+    limits: VerifyLimits,
+    *,
+    country: str | None,
+    phone_starts: Sequence[int],
+    prefix_starts: Sequence[int],
+    wrong_today: int,
+    now: int,
+) -> None:
+    """Refuse a start beyond the team's limits, with the wait after which all of them would let it pass.
+
+    `phone_starts` are the times of the last 24 hours, `prefix_starts` of the last 10 minutes, in any order;
+    `wrong_today` counts this UTC day's wrong codes for the phone. A limit of 0 is off.
+    """
+    if "*" not in limits.countries and country not in limits.countries:
+        raise VerifyRateLimited(
+            f"This team does not start verifications in {country or 'an unknown country'}. "
+            "Ask the operator to add the country to the team's list.",
+            param="to",
+            retry_after=DAY_MS // SECOND_MS,
+        )
+    interval = limits.min_interval_s * SECOND_MS
+    free_at = {
+        f"one in {limits.min_interval_s} s for a phone": max(phone_starts, default=now - interval) + interval,
+        f"{limits.per_phone_10m} in 10 minutes for a phone": _free_at(
+            phone_starts, limits.per_phone_10m, TEN_MINUTES_MS, now
+        ),
+        f"{limits.per_phone_day} in a day for a phone": _free_at(phone_starts, limits.per_phone_day, DAY_MS, now),
+        f"{limits.per_prefix_10m} in 10 minutes for numbers that begin alike": _free_at(
+            prefix_starts, limits.per_prefix_10m, TEN_MINUTES_MS, now
+        ),
+        f"{limits.wrong_per_phone_day} wrong codes in a day for a phone": (
+            now - now % DAY_MS + DAY_MS if 0 < limits.wrong_per_phone_day <= wrong_today else now
+        ),
+    }
+    limit, at = max(free_at.items(), key=lambda item: item[1])
+    if at > now:
+        raise VerifyRateLimited(
+            f"Too many verifications: the limit is {limit}. {VerifyRateLimited.fix}",
+            param="to",
+            retry_after=-(-(at - now) // SECOND_MS),
+        )
+
+
+def _free_at(starts: Sequence[int], limit: int, window: int, now: int) -> int:
+    """When a sliding window has room for one more start; `now` when it has."""
+    recent = sorted(at for at in starts if at > now - window)
+    if limit == 0 or len(recent) < limit:
+        return now
+    return recent[-limit] + window

@@ -1,0 +1,149 @@
+"""Runs the service: API and worker in one process, or one of them; stops without losing or repeating anything."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import msgspec
+import structlog
+import uvicorn
+
+from heliograph.accept.desk import Desk
+from heliograph.api.app import Api
+from heliograph.api.connection import Connection, close_slow
+from heliograph.app import make_carrier, open_store
+from heliograph.channels.carrier import Carriers
+from heliograph.clock import Clock
+from heliograph.deliver.housekeeping import Housekeeping
+from heliograph.deliver.worker import Worker
+from heliograph.keeping import Seat, derive, master_secret
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+log = structlog.get_logger()
+
+BACKLOG = 2048
+DRAIN_S = 30  # for requests under way when the stop comes
+KEEP_ALIVE_S = 75  # idle connections; longer than most clients' pools keep them
+
+
+class CannotListen(Exception):
+    """The address is taken or is not ours; the message says which and what to do."""
+
+
+class Server(uvicorn.Server):
+    """Signals are ours: the worker stops with the server, in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What a running service is made of."""
+
+    settings: Settings
+    role: str
+    store: Store
+    clock: Clock
+    stop: asyncio.Event
+    ready: Callable[[Settings], None] | None
+
+
+async def serve(settings: Settings, role: str, ready: Callable[[Settings], None] | None = None) -> None:
+    """Run until SIGTERM or SIGINT; `ready` is told the settings with the real port once requests are taken."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    listener = None if role == "worker" else listen(settings)
+    if listener is not None:
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+    clock, seat = Clock(), Seat(settings.data)
+    try:
+        async with open_store(settings, clock, seat.name) as store:
+            await store.take_back()
+            await _run(Parts(settings, role, store, clock, stop, ready), listener)
+    finally:
+        seat.leave()
+    log.info("stopped")
+
+
+async def _run(parts: Parts, listener: socket.socket | None) -> None:
+    settings, store, clock = parts.settings, parts.store, parts.clock
+    carriers = Carriers(lambda record: make_carrier(settings, record))
+    worker = None if parts.role == "api" else Worker(store, carriers, clock)
+    desk = Desk(
+        store=store,
+        clock=clock,
+        carriers=carriers,
+        base_url=settings.base_url,
+        code_key=derive(master_secret(settings.data, settings.secret), "codes"),
+        accepted=worker.wake if worker else lambda: None,
+    )
+    server = Server(uvicorn_config(Api(desk)))
+    loops = [store.follow_setup(), close_slow(server.server_state.connections)]
+    if worker:
+        loops += [worker.run(), Housekeeping(store).run()]
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    answering = asyncio.create_task(server.serve([listener])) if listener else None
+    try:
+        await _started(server, answering)
+        log.info("started", role=parts.role, address=settings.base_url if listener else None)
+        if parts.ready:
+            parts.ready(settings)
+        await _until_stopped(parts.stop, [*tasks, answering] if answering else tasks)
+    finally:
+        log.info("stopping")
+        desk.state.draining = True
+        server.should_exit = True
+        if answering:
+            await answering
+        if worker:
+            await worker.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await carriers.close()
+
+
+def listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
+            "Stop the other program, or choose another address with --listen."
+        ) from None
+
+
+def uvicorn_config(app: Api) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+
+
+async def _started(server: Server, answering: "asyncio.Task[None] | None") -> None:
+    while answering and not server.started and not answering.done():
+        await asyncio.sleep(0.005)
+
+
+async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
+    """A loop that ends by itself has broken: then the whole process ends, with its error."""
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    for task in done:
+        task.result()

@@ -1,0 +1,154 @@
+"""How this process runs: flags, then environment, then the settings file, then defaults. One frozen record."""
+
+import base64
+import binascii
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+PREFIX = "HELIOGRAPH_"
+
+
+class BadSetting(Exception):
+    """A setting is unknown or malformed; the message names it and says what is expected."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    host: str = "127.0.0.1"
+    port: int = 8700  # 0: any free one
+    database: str = "sqlite:///heliograph.db"  # or postgresql://…
+    data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
+    secret: bytes | None = None  # 32 bytes; None: made on first start and kept in the data folder
+    public_url: str = ""  # without a slash at the end; empty: http://host:port
+    bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
+    webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
+    simulator_step_ms: int = 200  # between two states of a simulated message
+
+    @property
+    def base_url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url or f"http://{host}:{self.port}"
+
+
+# Setting name → what it reads into. The environment adds HELIOGRAPH_ and capitals.
+NAMES = (
+    "listen",
+    "database",
+    "data",
+    "secret",
+    "public_url",
+    "bounce_listen",
+    "webhook_allow_private",
+    "simulator_step_ms",
+)
+
+
+def read_settings(
+    flags: Mapping[str, str | None], environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    environment = os.environ if environment is None else environment
+    given: dict[str, tuple[str, str]] = {}  # name → value, where it came from
+    for name, value in _from_file(file).items():
+        given[name] = (value, f"{file}: {name}")
+    for variable, value in environment.items():
+        if variable.startswith(PREFIX):
+            name = variable.removeprefix(PREFIX).lower()
+            if name not in NAMES:
+                raise BadSetting(f"{variable} is not a setting. Known: {', '.join(PREFIX + n.upper() for n in NAMES)}")
+            given[name] = (value, variable)
+    for name, flag in flags.items():
+        if flag is not None:
+            given[name] = (flag, f"--{name.replace('_', '-')}")
+    fields: dict[str, Any] = {}
+    for name, (value, source) in given.items():
+        try:
+            fields |= _read(name, value)
+        except ValueError as error:
+            # The value of a secret is not repeated: this line may land in a log.
+            shown = "" if name == "secret" else f"={value!r}"
+            raise BadSetting(f"{source}{shown}: {error}") from None
+    return Settings(**fields)
+
+
+def _from_file(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        loaded = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise BadSetting(f"{file}: no such settings file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadSetting(f"{file}: {error}") from None
+    for name, value in loaded.items():
+        if name not in NAMES:
+            raise BadSetting(f"{file}: {name} is not a setting. Known: {', '.join(NAMES)}")
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise BadSetting(f"{file}: {name}: expected a string or a number")
+    return {name: str(value) for name, value in loaded.items()}
+
+
+def _read(name: str, value: str) -> dict[str, Any]:
+    match name:
+        case "listen":
+            host, port = _address(value)
+            return {"host": host, "port": port}
+        case "database":
+            return {"database": _database(value)}
+        case "data":
+            if not value:
+                raise ValueError("expected a folder")
+            return {"data": Path(value)}
+        case "secret":
+            return {"secret": _secret(value)}
+        case "public_url":
+            return {"public_url": _url(value)}
+        case "bounce_listen":
+            return {"bounce_listen": None if value in ("", "off") else _address(value)}
+        case "webhook_allow_private":
+            ranges = [part.strip() for part in value.split(",") if part.strip()]
+            for part in ranges:
+                ipaddress.ip_network(part)
+            return {"webhook_allow_private": tuple(ranges)}
+        case _:
+            if not (value.isascii() and value.isdigit()) or int(value) > 3_600_000:
+                raise ValueError("expected milliseconds, a whole number from 0 to 3600000")
+            return {"simulator_step_ms": int(value)}
+
+
+def _address(value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("expected host:port, for example 127.0.0.1:8700")
+    return host, int(port)
+
+
+def _database(value: str) -> str:
+    if value.startswith("sqlite:///") and len(value) > len("sqlite:///"):
+        return value
+    if value.startswith(("postgresql://", "postgres://")):
+        return value
+    raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host/name")
+
+
+def _secret(value: str) -> bytes:
+    try:
+        secret = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        secret = b""
+    if len(secret) != 32:
+        raise ValueError("expected 32 bytes in base64 (openssl rand -base64 32)")
+    return secret
+
+
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("expected an address such as https://mail.example.com")
+    return value.rstrip("/")

@@ -1,0 +1,172 @@
+"""The accept transaction: look up, decide each message, write all that were accepted."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from heliograph.rules import idempotency
+from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
+from heliograph.rules.idempotency import Remembered
+from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
+from heliograph.rules.pricing import Account
+from heliograph.rules.refusals import Refusal
+from heliograph.storage.database import Conflict, Tx
+
+ACCEPTED = 202
+Pair = tuple[Any, str]
+
+
+async def accept(tx: Tx, items: Sequence[Acceptance]) -> list[Answer | Exception]:
+    now = items[-1].created_at
+    accounts = await lock_accounts(tx, {item.team for item in items})
+    remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once])
+    suppressed = await _suppressed(tx, items)
+    marketing = await _marketing(tx, items, now)
+
+    answers: list[Answer | Exception] = []
+    accepted: list[tuple[Acceptance, Accepted]] = []
+    for item in items:
+        account = accounts[item.team]
+        before = account.available, account.held, account.month, account.used
+        try:
+            if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
+                answers.append(replay)
+                continue
+            found = Found(suppressed[item.team], account, marketing[item.team, item.marketing_to or ""])
+            done = item.decide(found)
+        except Refusal as refusal:
+            account.available, account.held, account.month, account.used = before
+            answers.append(refusal)
+            continue
+        if item.marketing_to:
+            marketing[item.team, item.marketing_to].append(item.created_at)
+        accepted.append((item, done))
+        answers.append(Answer(ACCEPTED, done.response))
+    if accepted:
+        await _write(tx, accepted, accounts, now)
+    return answers
+
+
+async def rehearse(tx: Tx, item: Acceptance) -> Accepted:
+    """Decide as `accept` does and write nothing (dry_run)."""
+    accounts = await lock_accounts(tx, {item.team})
+    suppressed, marketing = await _suppressed(tx, [item]), await _marketing(tx, [item], item.created_at)
+    found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
+    return item.decide(found)
+
+
+async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
+    rows = await tx.run("lock_accounts", teams=[(team,) for team in teams])
+    return {row[0]: to_account(row) for row in rows}
+
+
+def to_account(row: Sequence[Any]) -> Account:
+    team, available, held, month, used = row
+    return Account(team=team, available=available, held=held, month=month, used=used)
+
+
+async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
+    rows = [(a.team, a.available, a.held, a.month, a.used) for a in accounts]
+    await tx.run("update_accounts", accounts=rows)
+
+
+async def find_remembered(tx: Tx, keys: list[tuple[str, str]]) -> dict[tuple[str, str], Remembered]:
+    if not keys:
+        return {}
+    return {
+        (key_id, hash_): Remembered(
+            fingerprint=fingerprint,
+            status=status,
+            response=None if response is None else response.encode(),
+            lease_until=lease_until,
+            expires_at=expires_at,
+        )
+        for key_id, hash_, fingerprint, status, response, lease_until, expires_at in await tx.run(
+            "find_idempotency", keys=keys
+        )
+    }
+
+
+def replayed(remembered: dict[tuple[str, str], Remembered], key_id: str, once: Once, now: int) -> Answer | None:
+    """The first answer, when this key has one; None when the request is to be carried out."""
+    row = idempotency.decide(remembered.get((key_id, once.hash)), once.fingerprint, now)
+    if row is None or row.status is None or row.response is None:
+        return None
+    return Answer(row.status, row.response, replayed=True)
+
+
+async def remember(tx: Tx, rows: list[tuple[Any, ...]], now: int) -> None:
+    """Take idempotency keys; when another process was faster, undo everything and start over."""
+    if rows and len(await tx.run("remember_idempotency", keys=rows, now=now)) < len(rows):
+        raise Conflict("an Idempotency-Key was taken by another process")
+
+
+async def _suppressed(tx: Tx, items: Sequence[Acceptance]) -> dict[int, set[str]]:
+    watched = {(item.team, address) for item in items for address in item.watch}
+    found: dict[int, set[str]] = defaultdict(set)
+    if watched:
+        for team, address in await tx.run("find_suppressed", addresses=list(watched)):
+            found[team].add(address)
+    return found
+
+
+async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tuple[int, str], list[int]]:
+    watched = {(item.team, item.marketing_to) for item in items if item.marketing_to}
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    if watched:
+        rows = await tx.run("find_marketing", addresses=list(watched), since=now - DAY_MS)
+        for team, address, created_at in rows:
+            found[team, address].append(created_at)
+    return found
+
+
+async def _write(tx: Tx, accepted: list[tuple[Acceptance, Accepted]], accounts: dict[int, Account], now: int) -> None:
+    await remember(tx, [_memory(item, done) for item, done in accepted if item.once], now)
+    keys = dict(await tx.run("insert_messages", messages=[_message(item, done) for item, done in accepted]))
+    contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], []
+    for item, done in accepted:
+        key, at = keys[item.id], item.created_at
+        contents.append((key, item.content.decode()))
+        blobs += [(blob, key) for blob in item.blobs]
+        for position, (address, kind) in enumerate(done.recipients):
+            recipients.append((key, position, address, kind, item.status, at))
+            outbox.append((item.lane, item.team, key, position, None, at, at))
+        if done.price:
+            holds.append((item.team, "hold", done.price, item.id, at))
+        if item.marketing_to:
+            marketing.append((item.team, item.marketing_to, at))
+    await tx.run("insert_contents", contents=contents)
+    await tx.run("insert_recipients", recipients=recipients)
+    await tx.run("insert_outbox", outbox=outbox)
+    await save_accounts(tx, [accounts[team] for team in {item.team for item, _ in accepted}])
+    if holds:
+        await tx.run("insert_ledger", entries=holds)
+    if blobs:
+        await tx.run("insert_blobs", blobs=blobs)
+    if marketing:
+        await tx.run("insert_marketing", rows=marketing)
+
+
+def _message(item: Acceptance, done: Accepted) -> tuple[Any, ...]:
+    return (
+        item.id,
+        item.team,
+        item.channel,
+        item.status,
+        int(item.sandbox),
+        item.key_id,
+        item.template_id,
+        item.template_version,
+        item.country,
+        done.price,
+        "held" if done.price else "none",
+        item.created_at,
+        done.response.decode(),
+    )
+
+
+def _memory(item: Acceptance, done: Accepted) -> tuple[Any, ...]:
+    assert item.once
+    expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
+    response = done.response.decode()
+    return (item.key_id, item.once.hash, item.once.fingerprint, item.id, 0, ACCEPTED, response, expires_at)

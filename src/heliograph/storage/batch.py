@@ -1,0 +1,60 @@
+"""Group commit: every item that waits at this moment goes into one transaction (architecture, write path)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from heliograph.storage.database import Database, StoreUnavailable, Tx
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# A story for many items answers one result for each, in order; an exception in the list is that item's own.
+ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
+
+BATCH_MAX = 512  # items in one transaction: bounds its time and the size of its statements
+
+
+class Batch(Generic[Item, Result]):
+    def __init__(self, database: Database, story: ManyStory[Item, Result]) -> None:
+        self._database = database
+        self._story = story
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def submit(self, item: Item) -> Result:
+        """Wait until the item's transaction is durable; raise what the story said about this item."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await future
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+                await self._commit(taken)
+        finally:
+            self._task = None
+
+    async def _commit(self, taken: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
+        items = [item for item, _ in taken]
+        try:
+            results: Sequence[Any] = await self._database.write(lambda tx: self._story(tx, items))
+        except StoreUnavailable as error:
+            results = [error] * len(taken)
+        except Exception as error:
+            # One item may have broken the statement for all: each is tried alone, so only the broken one fails.
+            if len(taken) > 1:
+                for one in taken:
+                    await self._commit([one])
+                return
+            results = [error]
+        for (_, future), result in zip(taken, results, strict=True):
+            if future.done():  # its request was cancelled while the batch ran
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

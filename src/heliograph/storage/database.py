@@ -1,0 +1,36 @@
+"""The two things a database can do here: run a story in one transaction, to write or to read.
+
+A story is an async function of a `Tx`; it awaits nothing but the transaction, so the same story runs on
+asyncpg's event loop and on SQLite's writer thread (ADR 0003).
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class StoreUnavailable(Exception):
+    """The database cannot be reached or cannot write now; the whole transaction is undone."""
+
+
+class Conflict(Exception):
+    """Another process was faster; the transaction is undone and its story runs again."""
+
+
+class Tx(Protocol):
+    async def run(self, query: str, **params: Any) -> list[Any]:
+        """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
+
+
+Story = Callable[[Tx], Coroutine[Any, Any, T]]
+
+
+class Database(Protocol):
+    async def write(self, story: Story[T]) -> T:
+        """Run the story in one transaction; when this returns, it is durable."""
+
+    async def read(self, story: Story[T]) -> T:
+        """Run the story on one consistent view; what it writes is undone."""
+
+    async def close(self) -> None: ...

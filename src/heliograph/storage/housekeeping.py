@@ -1,0 +1,28 @@
+"""Retention (reliability, choices): bodies go 7 days after the end, the rest after 90; the ledger stays."""
+
+from heliograph.rules.limits import DAY_MS
+from heliograph.storage.database import Tx
+
+BODY_KEPT_MS = 7 * DAY_MS
+MESSAGE_KEPT_MS = 90 * DAY_MS
+PORTION = 500  # messages in one transaction
+
+
+async def purge(tx: Tx, now: int) -> tuple[bool, list[str]]:
+    """Put away one portion; answers whether there may be more, and which attachment files no message needs."""
+    await tx.run("purge_idempotency", now=now)
+    await tx.run("purge_marketing", before=now - DAY_MS)
+    freed: set[str] = set()
+    bodies = [tuple(r) for r in await tx.run("ended_with_content", before=now - BODY_KEPT_MS, limit=PORTION)]
+    if bodies:
+        await tx.run("purge_contents", messages=bodies)
+        freed |= {row[0] for row in await tx.run("purge_blobs", messages=bodies)}
+    old = [tuple(r) for r in await tx.run("ended_messages", before=now - MESSAGE_KEPT_MS, limit=PORTION)]
+    if old:
+        for query in ("purge_events", "purge_recipients", "purge_messages"):
+            await tx.run(query, messages=old)
+    more = PORTION in (len(bodies), len(old))
+    if not freed:
+        return more, []
+    used = {row[0] for row in await tx.run("blobs_in_use", hashes=[(hash_,) for hash_ in freed])}
+    return more, sorted(freed - used)

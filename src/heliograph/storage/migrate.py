@@ -1,0 +1,73 @@
+"""Brings a database to the schema of this code, one numbered file at a time, each in its own transaction."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from heliograph.storage.query import Dialect, for_dialect
+from heliograph.storage.sqlite import open_sqlite
+
+VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
+LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
+
+
+class NewerSchema(Exception):
+    """The database was written by a newer Heliograph."""
+
+
+def schema_files() -> list[tuple[int, str]]:
+    folder = resources.files("heliograph.storage").joinpath("schema")
+    return sorted(
+        (int(f.name.split("_")[0]), f.read_text("utf-8")) for f in folder.iterdir() if f.name.endswith(".sql")
+    )
+
+
+def pending(done: int, dialect: Dialect) -> list[tuple[int, str]]:
+    files = schema_files()
+    newest = files[-1][0]
+    if done > newest:
+        raise NewerSchema(
+            f"the database has schema {done}, this Heliograph knows up to {newest}: start the newer version"
+        )
+    return [(number, for_dialect(text, dialect)) for number, text in files if number > done]
+
+
+def migrate_sqlite(path: Path) -> list[int]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = open_sqlite(path)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(VERSION_TABLE)
+            done: Any = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").get
+            applied = []
+            for number, sql in pending(done, "sqlite"):
+                connection.execute(sql)
+                connection.execute("INSERT INTO schema_version VALUES (?)", (number,))
+                applied.append(number)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        return applied
+    finally:
+        connection.close()
+
+
+async def migrate_postgres(url: str) -> list[int]:
+    connection = await asyncpg.connect(url, timeout=5)
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            await connection.execute(VERSION_TABLE)
+            done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_version")
+            applied = []
+            for number, sql in pending(done, "postgres"):
+                await connection.execute(sql)
+                await connection.execute("INSERT INTO schema_version VALUES ($1)", number)
+                applied.append(number)
+        return applied
+    finally:
+        await connection.close()

@@ -1,0 +1,122 @@
+"""The outbox: due work, claimed in batches under a lease, fairly over teams."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.limits import CLAIMS_MAX, LEASE_MS
+from heliograph.rules.outcome import Report
+from heliograph.rules.team import Channel
+from heliograph.storage.database import Tx
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One recipient of one message (or one promised report), ours until the lease ends."""
+
+    key: int
+    epoch: int
+    team: int
+    message: int
+    position: int
+    message_id: str
+    channel: Channel
+    sandbox: bool
+    country: str | None
+    address: str
+    kind: str
+    content: bytes
+    promises: tuple[tuple[int, Report], ...]  # not empty: apply the first report, keep the rest for later
+    first_at: int
+    attempt: int
+    deferrals: dict[str, int]
+
+
+# Claims without an outcome after which a message is suspected of killing its workers.
+LAST_CLAIM = CLAIMS_MAX - 1
+
+_deferrals = msgspec.json.Decoder(dict[str, int])
+_promises = msgspec.json.Decoder(tuple[tuple[int, Report], ...])
+
+
+async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Claim]:
+    teams = [row[0] for row in await tx.run("due_teams", lane=lane, now=now)]
+    if not teams:
+        return []
+    # Every team with due work gets the same share of the batch: nobody starves another (P9).
+    # What small teams leave over goes to those that filled their share, so a short batch means an empty lane.
+    turn = now % len(teams)
+    teams = teams[turn:] + teams[:turn]
+    rows: list[Any] = []
+    while teams and len(rows) < most:
+        teams = teams[: most - len(rows)]
+        share = (most - len(rows)) // len(teams)
+        got = await tx.run(
+            "claim",
+            teams=[(team,) for team in teams],
+            lane=lane,
+            now=now,
+            share=share,
+            claims=LAST_CLAIM,
+            owner=owner,
+            lease_until=now + LEASE_MS,
+        )
+        rows += got
+        taken = Counter(row[2] for row in got)
+        teams = [team for team in teams if taken[team] == share]
+    return await _read(tx, rows)
+
+
+async def claim_suspect(tx: Tx, owner: str, now: int) -> list[Claim]:
+    """One message on its last try, if any is due: to be handed over while nothing else is (P14)."""
+    rows = await tx.run("claim_suspect", claims=LAST_CLAIM, now=now, owner=owner, lease_until=now + LEASE_MS)
+    return await _read(tx, rows)
+
+
+async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
+    if not rows:
+        return []
+    places = {
+        (place[0], place[1]): place
+        for place in await tx.run("claimed_recipients", places=list({(row[3], row[4]) for row in rows}))
+    }
+    messages = [(message,) for message in {row[3] for row in rows if row[5] is None}]
+    contents: dict[int, bytes] = {}
+    if messages:
+        contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
+    claims = []
+    for key, epoch, team, message, position, promises, first_at, attempt, deferrals in rows:
+        _, _, address, kind, id_, channel, sandbox, country = places[message, position]
+        claims.append(
+            Claim(
+                key=key,
+                epoch=epoch,
+                team=team,
+                message=message,
+                position=position,
+                message_id=id_,
+                channel=channel,
+                sandbox=bool(sandbox),
+                country=country,
+                address=address,
+                kind=kind,
+                content=contents.get(message, b"{}"),
+                promises=_promises.decode(promises) if promises else (),
+                first_at=first_at,
+                attempt=attempt,
+                deferrals=_deferrals.decode(deferrals),
+            )
+        )
+    return claims
+
+
+async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], lease_until: int) -> None:
+    if claims:
+        held = [(c.key, c.epoch) for c in claims]
+        await tx.run("heartbeat", owner=owner, claims=held, lease_until=lease_until)
+
+
+async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
+    if claims:
+        await tx.run("release_claims", owner=owner, claims=[(c.key, c.epoch) for c in claims])

@@ -1,0 +1,270 @@
+"""Recording what carriers said: fenced by the claim, moved by the rules, written in one transaction."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.rules import event, magic, message, pricing
+from heliograph.rules.limits import CLAIMS_MAX
+from heliograph.rules.outcome import Report
+from heliograph.storage.accepts import lock_accounts, save_accounts
+from heliograph.storage.database import Tx
+
+NewId = Callable[[str], str]
+
+SETTLE = {"capture": pricing.capture, "release": pricing.release}
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to one recipient, and what is to be done about it."""
+
+    at: int
+    message: int
+    position: int
+    wanted: str | None  # the state to move to; None: nothing but the timeline changes
+    detail: dict[str, Any] = {}
+    suppress: str | None = None
+    accepted: bool = False  # a carrier took it: captures the hold
+    carrier: str | None = None
+    carrier_id: str | None = None
+    claim: tuple[int, int] | None = None  # outbox key, epoch
+    again: tuple[int, int, dict[str, int]] | None = None  # due at, attempt, deferrals
+    promises: Sequence[tuple[int, Report]] = ()
+    lane: str = ""
+
+
+class _Message(msgspec.Struct):
+    key: int
+    id: str
+    team: int
+    channel: Any
+    status: str
+    sandbox: int
+    price: int
+    charge: str
+    sequence: int
+    ended_at: int | None = None
+
+
+class _Recipient(msgspec.Struct):
+    message: int
+    position: int
+    address: str
+    status: str
+    late: int
+    carrier: str | None
+    carrier_id: str | None
+    detail: str | None
+    updated_at: int = 0
+
+
+async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id: NewId) -> list[bool | Exception]:
+    """Write the changes; False for one whose claim is no longer ours, or whose message is gone."""
+    live = await _fence(tx, changes, owner)
+    ours = [c for c in changes if c.claim is None or c.claim[0] in live]
+    if not ours:
+        return [False] * len(changes)
+    keys = [(key,) for key in {c.message for c in ours}]
+    messages = {row[0]: _Message(*row) for row in await tx.run("lock_messages", messages=keys)}
+    recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
+    await _apply(tx, _Ledger(new_id), [c for c in ours if c.message in messages], messages, recipients)
+    await _settle_outbox(tx, ours, messages)
+    return [c.claim is None or c.claim[0] in live for c in changes]
+
+
+async def report_by_carrier(
+    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, new_id: NewId
+) -> list[bool | Exception]:
+    """Apply reports that name the carrier's own ids; False for an id that this carrier never got."""
+    ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
+    rows = await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)
+    places = {carrier_id: (message_, position) for carrier_id, message_, position in rows}
+    changes = [
+        Change(
+            at=at,
+            message=places[carrier_id][0],
+            position=places[carrier_id][1],
+            wanted=report.status,
+            detail=report.detail,
+            suppress=report.suppress,
+        )
+        for carrier_id, report in reports
+        if carrier_id in places
+    ]
+    if changes:
+        await record(tx, changes, owner=None, new_id=new_id)
+    return [carrier_id in places for carrier_id, _ in reports]
+
+
+async def quarantine(tx: Tx, *, now: int, new_id: NewId) -> int:
+    """Messages whose workers died three times with them: failed, hold released, out of the queue (P14)."""
+    await tx.run("drop_poisoned_reports", claims_max=CLAIMS_MAX)
+    rows = await tx.run("find_poison", claims_max=CLAIMS_MAX)
+    changes = [
+        Change(
+            at=now,
+            message=message_,
+            position=position,
+            wanted="failed",
+            detail={"reason": "quarantined", "text": f"{CLAIMS_MAX} hand-overs ended without an outcome"},
+            claim=(key, epoch),
+        )
+        for key, epoch, message_, position in rows
+    ]
+    if not changes:
+        return 0
+    return sum(map(bool, await record(tx, changes, owner=None, new_id=new_id)))
+
+
+async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[int]:
+    claims = [c.claim for c in changes if c.claim]
+    if not claims:
+        return set()
+    if owner is None:
+        return {row[0] for row in await tx.run("fence_unclaimed", claims=claims)}
+    return {row[0] for row in await tx.run("fence", claims=claims, owner=owner)}
+
+
+class _Ledger:
+    """Collects the rows of one recording transaction."""
+
+    def __init__(self, new_id: NewId) -> None:
+        self.new_id = new_id
+        self.events: list[tuple[Any, ...]] = []
+        self.suppressions: list[tuple[Any, ...]] = []
+        self.money: list[tuple[_Message, str, int]] = []
+
+
+async def _apply(
+    tx: Tx,
+    rows: _Ledger,
+    changes: Sequence[Change],
+    messages: dict[int, _Message],
+    recipients: dict[tuple[int, int], _Recipient],
+) -> None:
+    by_message: dict[int, list[_Recipient]] = defaultdict(list)
+    for recipient in recipients.values():
+        by_message[recipient.message].append(recipient)
+    touched: dict[tuple[int, int], _Recipient] = {}
+    for change in changes:
+        found = recipients[change.message, change.position]
+        _move(rows, change, messages[change.message], found, by_message[change.message])
+        touched[change.message, change.position] = found
+    moved = [messages[key] for key in {c.message for c in changes}]
+    await tx.run(
+        "update_recipients",
+        recipients=[
+            (r.message, r.position, r.status, r.updated_at, r.late, r.carrier, r.carrier_id, r.detail)
+            for r in touched.values()
+        ],
+    )
+    await tx.run("update_messages", messages=[(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved])
+    await _move_money(tx, rows.money)
+    await _suppress(tx, rows)
+    if rows.events:
+        await tx.run("insert_events", events=rows.events)
+
+
+def _move(rows: _Ledger, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
+    detail = msgspec.json.encode(change.detail).decode() if change.detail else None
+    recipient.updated_at = change.at
+    recipient.carrier = change.carrier or recipient.carrier
+    recipient.carrier_id = change.carrier_id or recipient.carrier_id
+    recipient.detail = detail or recipient.detail
+    # Whoever was handed over once is no longer queued, also when it was put off.
+    wanted = change.wanted or "sending"
+    path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
+
+    def tell(type_: str, status: str | None, previous: str | None, sequence: int | None) -> None:
+        rows.events.append(
+            (
+                rows.new_id("evt_"),
+                moved.team,
+                moved.id,
+                moved.key,
+                recipient.address,
+                sequence,
+                type_,
+                status,
+                previous,
+                moved.status,
+                detail,
+                change.at,
+            )
+        )
+
+    for status in path:
+        previous, recipient.status = recipient.status, status
+        if previous == "failed":
+            recipient.late = 1
+        derived = message.derive(moved.channel, [r.status for r in everyone])
+        moved.status = message.never_regress(moved.status, derived)
+        moved.sequence += 1
+        tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
+    if not path or not change.wanted:
+        # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
+        tell("ignored" if change.wanted else "deferred", change.wanted, recipient.status, None)
+
+    ended = all(message.is_final(r.status) for r in everyone)
+    moved.ended_at = change.at if ended else None
+    if moved.charge == "held" and change.accepted:
+        moved.charge = "captured"
+        rows.money.append((moved, "capture", change.at))
+    elif moved.charge == "held" and ended:
+        moved.charge = "released"
+        rows.money.append((moved, "release", change.at))
+    if path and change.suppress and not magic.is_magic(recipient.address):
+        rows.suppressions.append(
+            (moved.team, recipient.address, recipient.address, change.suppress, moved.id, detail, change.at)
+        )
+
+
+async def _move_money(tx: Tx, entries: list[tuple[_Message, str, int]]) -> None:
+    if not entries:
+        return
+    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries})
+    for moved, kind, _ in entries:
+        SETTLE[kind](accounts[moved.team], moved.price)
+    await save_accounts(tx, accounts.values())
+    await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at) for m, kind, at in entries])
+
+
+async def _suppress(tx: Tx, rows: _Ledger) -> None:
+    if not rows.suppressions:
+        return
+    distinct = {(row[0], row[1]): row for row in rows.suppressions}
+    for team, address in await tx.run("insert_suppressions", suppressions=list(distinct.values())):
+        row = distinct[team, address]
+        rows.events.append(suppression_event(rows.new_id, team, address, "suppression.created", row[-2], row[-1]))
+
+
+def suppression_event(
+    new_id: NewId, team: int, address: str, type_: str, detail: str | None, at: int
+) -> tuple[Any, ...]:
+    return (new_id("evt_"), team, address, None, address, 1, type_, None, None, None, detail, at)
+
+
+async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, _Message]) -> None:
+    """Done work leaves, work to try again waits for its time, a simulator's promises become work."""
+    done, later, promised = [], [], []
+    for change in changes:
+        if change.claim is None:
+            continue
+        key = change.claim[0]
+        if change.again:
+            due_at, attempt, deferrals = change.again
+            later.append((key, change.at, due_at, attempt, msgspec.json.encode(deferrals).decode()))
+        else:
+            done.append((key,))
+        if change.promises:
+            promises = msgspec.json.encode(change.promises).decode()
+            due_at, team = change.at + change.promises[0][0], messages[change.message].team
+            promised.append((change.lane, team, change.message, change.position, promises, due_at, change.at))
+    if done:
+        await tx.run("delete_outbox", keys=done)
+    if later:
+        await tx.run("postpone", rows=later)
+    if promised:
+        await tx.run("insert_outbox", outbox=promised)

@@ -1,0 +1,88 @@
+-- The accept transaction: a fixed number of statements for any number of messages.
+
+-- name: lock_accounts
+-- The rows that racers for credit and quota wait on; in order, so that two batches cannot wait on each other.
+SELECT team, available, held, month, used
+FROM account
+WHERE team IN (SELECT team FROM rows(:teams, team bigint) AS t)
+ORDER BY team
+FOR UPDATE  --postgres
+;
+
+-- name: update_accounts
+UPDATE account SET available = r.available, held = r.held, month = r.month, used = r.used
+FROM rows(:accounts, team bigint, available bigint, held bigint, month text, used bigint) AS r
+WHERE account.team = r.team;
+
+-- name: find_suppressed
+SELECT s.team, s.address
+FROM rows(:addresses, team bigint, address text) AS r
+JOIN suppression s ON s.team = r.team AND s.address = r.address;
+
+-- name: find_marketing
+SELECT m.team, m.address, m.created_at
+FROM rows(:addresses, team bigint, address text) AS r
+JOIN marketing m ON m.team = r.team AND m.address = r.address AND m.created_at > :since
+ORDER BY m.created_at;
+
+-- name: insert_marketing
+INSERT INTO marketing (team, address, created_at)
+SELECT team, address, created_at FROM rows(:rows, team bigint, address text, created_at bigint) AS r;
+
+-- name: insert_messages
+INSERT INTO message (id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
+                     charge, sequence, created_at, record)
+SELECT id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
+       created_at, record
+FROM rows(:messages, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
+          template_id text, template_version bigint, country text, price bigint, charge text, created_at bigint,
+          record text) AS r
+RETURNING id, key;
+
+-- name: insert_contents
+INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, message bigint, body text) AS r;
+
+-- name: insert_blobs
+INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash text, message bigint) AS r;
+
+-- name: insert_recipients
+INSERT INTO recipient (message, position, address, kind, status, updated_at, late)
+SELECT message, position, address, kind, status, updated_at, 0
+FROM rows(:recipients, message bigint, position smallint, address text, kind text, status text,
+          updated_at bigint) AS r;
+
+-- name: insert_outbox
+INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, attempt, deferrals, claims, epoch)
+SELECT lane, team, message, position, promises, due_at, first_at, 0, '{}', 0, 0
+FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
+          first_at bigint) AS r;
+
+-- name: insert_ledger
+INSERT INTO ledger (team, kind, amount, subject, created_at)
+SELECT team, kind, amount, subject, created_at
+FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint) AS r;
+
+-- name: find_idempotency
+SELECT i.key_id, i.hash, i.fingerprint, i.status, i.response, i.lease_until, i.expires_at
+FROM rows(:keys, key_id text, hash text) AS r
+JOIN idempotency i ON i.key_id = r.key_id AND i.hash = r.hash;
+
+-- name: remember_idempotency
+-- Takes a key that is new, expired or abandoned; a row that is missing in the answer was taken by another process.
+INSERT INTO idempotency (key_id, hash, fingerprint, owner, lease_until, status, response, expires_at)
+SELECT key_id, hash, fingerprint, owner, lease_until, status, response, expires_at
+FROM rows(:keys, key_id text, hash text, fingerprint text, owner text, lease_until bigint, status bigint,
+          response text, expires_at bigint) AS r
+WHERE true
+ON CONFLICT (key_id, hash) DO UPDATE
+SET fingerprint = excluded.fingerprint, owner = excluded.owner, lease_until = excluded.lease_until,
+    status = excluded.status, response = excluded.response, expires_at = excluded.expires_at
+WHERE idempotency.expires_at <= :now OR (idempotency.status IS NULL AND idempotency.lease_until <= :now)
+RETURNING hash;
+
+-- name: complete_idempotency
+UPDATE idempotency SET status = r.status, response = r.response, expires_at = r.expires_at
+FROM rows(:keys, key_id text, hash text, owner text, status bigint, response text, expires_at bigint) AS r
+WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash AND idempotency.owner = r.owner
+  AND idempotency.status IS NULL
+RETURNING idempotency.hash;

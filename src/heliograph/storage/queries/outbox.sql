@@ -1,0 +1,84 @@
+-- Due work: claim under a lease, keep the lease alive, give it back.
+
+-- name: due_teams
+-- Skips from team to team along the index, so that a team with 100,000 rows costs one step.
+WITH RECURSIVE waiting (team) AS (
+    SELECT min(team) FROM outbox WHERE lane = :lane AND owner IS NULL
+    UNION ALL
+    SELECT (SELECT min(o.team) FROM outbox o WHERE o.lane = :lane AND o.owner IS NULL AND o.team > w.team)
+    FROM waiting w WHERE w.team IS NOT NULL
+)
+SELECT w.team FROM waiting w
+WHERE w.team IS NOT NULL
+  AND EXISTS (SELECT 1 FROM outbox o
+              WHERE o.lane = :lane AND o.owner IS NULL AND o.team = w.team AND o.due_at <= :now);
+
+-- name: claim
+-- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time.
+UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
+WHERE key IN (
+    SELECT o.key FROM rows(:teams, team bigint) AS t  --sqlite
+    JOIN outbox o ON o.key IN (                       --sqlite
+        SELECT i.key FROM outbox i                    --sqlite
+    SELECT o.key FROM rows(:teams, team bigint) AS t  --postgres
+    CROSS JOIN LATERAL (                              --postgres
+        SELECT i.key FROM outbox i                    --postgres
+        WHERE i.lane = :lane AND i.owner IS NULL AND i.team = t.team AND i.due_at <= :now AND i.claims < :claims
+        ORDER BY i.due_at LIMIT :share
+    )                                                 --sqlite
+        FOR UPDATE SKIP LOCKED) AS o                  --postgres
+)
+RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals;
+
+-- name: suspects
+-- The literal is that of the index outbox_suspect: without it the whole queue would be read.
+SELECT count(*) FROM outbox WHERE owner IS NULL AND claims >= 2 AND claims = :claims AND due_at <= :now;
+
+-- name: claim_suspect
+UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
+WHERE key IN (
+    SELECT o.key FROM outbox o
+    WHERE o.owner IS NULL AND o.claims >= 2 AND o.claims = :claims AND o.due_at <= :now
+    ORDER BY o.due_at LIMIT 1
+    FOR UPDATE SKIP LOCKED  --postgres
+)
+RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals;
+
+-- name: claimed_recipients
+SELECT r.message, r.position, r.address, r.kind, m.id, m.channel, m.sandbox, m.country
+FROM rows(:places, message bigint, position smallint) AS p
+JOIN recipient r ON r.message = p.message AND r.position = p.position
+JOIN message m ON m.key = r.message;
+
+-- name: contents
+SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN content c ON c.message = p.message;
+
+-- name: heartbeat
+-- Only what is really in work: a claim whose answer was lost on the way must run out. `|| ''`: see fence.
+UPDATE outbox SET lease_until = :lease_until
+FROM rows(:claims, key bigint, epoch bigint) AS r
+WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
+
+-- name: release_claims
+-- Given back untouched: the claim does not count. `|| ''`: see fence.
+UPDATE outbox SET owner = NULL, lease_until = NULL, claims = claims - 1
+FROM rows(:claims, key bigint, epoch bigint) AS r
+WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
+
+-- name: take_back
+-- After a restart: what this owner had claimed is free again at once; those claims stay counted.
+UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
+
+-- name: reclaim
+UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :now RETURNING key;
+
+-- name: find_poison
+SELECT key, epoch, message, position FROM outbox
+WHERE owner IS NULL AND claims >= 2 AND claims >= :claims_max AND promises IS NULL
+LIMIT 100;
+
+-- name: drop_poisoned_reports
+DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND claims >= :claims_max AND promises IS NOT NULL;
+
+-- name: outbox_depth
+SELECT lane, count(*), min(due_at) FROM outbox GROUP BY lane;

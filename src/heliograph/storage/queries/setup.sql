@@ -1,0 +1,26 @@
+-- What operators set up: one document a record, every change with a version that grows in commit order.
+
+-- name: setup_version
+SELECT next FROM counter WHERE name = 'setting';
+
+-- name: next_setup_version
+UPDATE counter SET next = next + 1 WHERE name = 'setting' RETURNING next;
+
+-- name: next_team
+SELECT coalesce(max(team), 0) + 1 FROM account;
+
+-- name: load_settings
+SELECT kind, id, team, body FROM setting WHERE version > :since ORDER BY version, kind, id;
+
+-- name: save_settings
+INSERT INTO setting (kind, id, team, body, version)
+SELECT kind, id, team, body, version
+FROM rows(:settings, kind text, id text, team text, body text, version bigint) AS r
+WHERE true
+ON CONFLICT (kind, id) DO UPDATE SET team = excluded.team, body = excluded.body, version = excluded.version;
+
+-- name: insert_account
+INSERT INTO account (team, available, held, month, used) VALUES (:team, :credit, 0, '', 0);
+
+-- name: find_account
+SELECT team, available, held, month, used FROM account WHERE team = :team;

@@ -1,0 +1,53 @@
+-- Verifications: start, dispatch, check. The code is nowhere, only its keyed digest.
+
+-- name: phone_starts
+SELECT v.team, v.phone, v.created_at, v.wrong FROM rows(:phones, team bigint, phone text) AS r
+JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :since
+ORDER BY v.created_at;
+
+-- name: prefix_starts
+SELECT v.team, v.prefix, v.created_at FROM rows(:prefixes, team bigint, prefix text) AS r
+JOIN verification v ON v.team = r.team AND v.prefix = r.prefix AND v.created_at > :since
+ORDER BY v.created_at;
+
+-- name: insert_verifications
+INSERT INTO verification (id, team, key_id, phone, prefix, magic, sandbox, status, wrong, salt, digest, price, charge,
+                          owner, lease_until, created_at, expires_at)
+SELECT id, team, key_id, phone, prefix, magic, sandbox, 'pending', 0, salt, digest, price, charge, owner,
+       lease_until, created_at, expires_at
+FROM rows(:verifications, id text, team bigint, key_id text, phone text, prefix text, magic smallint,
+          sandbox smallint, salt text, digest text, price bigint, charge text, owner text, lease_until bigint,
+          created_at bigint, expires_at bigint) AS r;
+
+-- name: lock_verifications
+SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner
+FROM verification v
+WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
+ORDER BY v.key
+FOR UPDATE  --postgres
+;
+
+-- name: finish_verifications
+UPDATE verification SET status = r.status, error_message = r.error_message, charge = r.charge, owner = NULL,
+                        lease_until = NULL
+FROM rows(:rows, team bigint, id text, status text, error_message text, charge text) AS r
+WHERE verification.team = r.team AND verification.id = r.id;
+
+-- name: update_checked
+UPDATE verification SET status = r.status, wrong = r.wrong
+FROM rows(:rows, team bigint, id text, status text, wrong bigint) AS r
+WHERE verification.team = r.team AND verification.id = r.id;
+
+-- name: abandoned_verifications
+-- Their process died while it asked a carrier: nobody has the id, so nobody can check them.
+SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :now OR owner = :owner) LIMIT 100;
+
+-- name: expire_verifications
+-- The status is asked twice: PostgreSQL asks the outer one again after it waited for a check that verified.
+UPDATE verification SET status = 'expired'
+WHERE status = 'pending'
+  AND key IN (SELECT key FROM verification
+              WHERE status = 'pending' AND owner IS NULL AND expires_at <= :now LIMIT 500);
+
+-- name: take_back_idempotency
+DELETE FROM idempotency WHERE owner = :owner AND status IS NULL;

@@ -1,0 +1,79 @@
+"""Reads the SQL files: named queries, bound by name, in the dialect of one database.
+
+Two things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
+`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch:
+SQLite gets it as one JSON text, PostgreSQL as one array a column.
+"""
+
+import re
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+
+Dialect = Literal["sqlite", "postgres"]
+
+_NAME = re.compile(r"^-- name: (\w+)[ \t]*\n", re.M)
+_ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
+_PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_COMMENT = re.compile(r"[ \t]*--.*$", re.M)
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    sql: str
+    params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
+    tables: dict[str, int]  # parameters that are rows(…) → number of columns
+
+
+def load_queries(dialect: Dialect) -> dict[str, Query]:
+    queries: dict[str, Query] = {}
+    for file in sorted(resources.files("heliograph.storage").joinpath("queries").iterdir(), key=lambda f: f.name):
+        head, *parts = _NAME.split(file.read_text("utf-8"))
+        if _COMMENT.sub("", head).strip():
+            raise ValueError(f"{file.name}: SQL before the first '-- name:' line")
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            if name in queries:
+                raise ValueError(f"{file.name}: the query name {name} is used twice")
+            queries[name] = read_query(text, dialect)
+    return queries
+
+
+def for_dialect(text: str, dialect: Dialect) -> str:
+    """Keep the lines of this dialect and of both; drop comments."""
+    other = "--postgres" if dialect == "sqlite" else "--sqlite"
+    kept = (line for line in text.splitlines() if not line.rstrip().endswith(other))
+    return _COMMENT.sub("", "\n".join(kept))
+
+
+def read_query(text: str, dialect: Dialect) -> Query:
+    tables: dict[str, int] = {}
+
+    def expand(found: re.Match[str]) -> str:
+        name, columns = found[1], [column.split() for column in found[2].split(",")]
+        tables[name] = len(columns)
+        if dialect == "sqlite":
+            picks = ", ".join(f"value ->> {i} AS {column}" for i, (column, _) in enumerate(columns))
+            return f"(SELECT {picks} FROM jsonb_each(:{name}))"
+        arrays = ", ".join(f":{name}__{i}::{kind}[]" for i, (_, kind) in enumerate(columns))
+        return f"(SELECT * FROM unnest({arrays}) AS u({', '.join(column for column, _ in columns)}))"
+
+    sql = _ROWS.sub(expand, for_dialect(text, dialect)).strip().rstrip(";")
+    params = tuple(dict.fromkeys(_PARAM.findall(sql)))
+    if dialect == "postgres":
+        place = {name: f"${i}" for i, name in enumerate(params, 1)}
+        sql = _PARAM.sub(lambda found: place[found[1]], sql)
+    return Query(sql=sql, params=params, tables=tables)
+
+
+def sqlite_params(query: Query, given: dict[str, Any]) -> dict[str, Any]:
+    for name in query.tables:
+        given[name] = msgspec.json.encode(given[name]).decode()
+    return given
+
+
+def postgres_params(query: Query, given: dict[str, Any]) -> list[Any]:
+    for name, width in query.tables.items():
+        rows = given.pop(name)
+        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * width
+        given.update((f"{name}__{i}", column) for i, column in enumerate(columns))
+    return [given[name] for name in query.params]

@@ -1,0 +1,84 @@
+"""What the API reads: messages with their timeline, verifications, suppressions, accounts."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.pricing import Account
+from heliograph.storage.accepts import to_account
+from heliograph.storage.database import Tx
+from heliograph.storage.outcomes import NewId, suppression_event
+
+FOREVER = 1 << 62
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records of a list are wanted; ids in (low, high), newest first."""
+
+    low: str
+    high: str
+    limit: int
+    status: str | None = None
+    address: str | None = None
+    template_id: str | None = None
+    created_after: int = -1
+    created_before: int = FOREVER
+
+
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    status: str
+    record: str
+    recipients: list[Any]
+    events: list[Any]
+
+
+async def message(tx: Tx, team: int, id_: str) -> StoredMessage | None:
+    rows = await tx.run("find_message", team=team, id=id_)
+    if not rows:
+        return None
+    key, status, record = rows[0][0], rows[0][3], rows[0][4]
+    return StoredMessage(
+        status=status,
+        record=record,
+        recipients=await tx.run("message_recipients", message=key),
+        events=await tx.run("message_events", message=key),
+    )
+
+
+async def messages(tx: Tx, team: int, wanted: Filter) -> list[Any]:
+    """One more than the limit, when there are more."""
+    given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1}
+    return await tx.run("list_messages", team=team, **given)
+
+
+async def verification(tx: Tx, team: int, id_: str) -> Any | None:
+    rows = await tx.run("find_verification", team=team, id=id_)
+    return rows[0] if rows else None
+
+
+async def verifications(tx: Tx, team: int, wanted: Filter, now: int) -> list[Any]:
+    given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1}
+    del given["template_id"]
+    return await tx.run("list_verifications", team=team, now=now, **given)
+
+
+async def suppression(tx: Tx, team: int, address: str) -> Any | None:
+    rows = await tx.run("find_suppression", team=team, address=address)
+    return rows[0] if rows else None
+
+
+async def suppressions(tx: Tx, team: int, after: str | None, limit: int) -> list[Any]:
+    return await tx.run("list_suppressions", team=team, after=after, limit=limit + 1)
+
+
+async def unsuppress(tx: Tx, team: int, address: str, at: int, new_id: NewId) -> bool:
+    rows = await tx.run("delete_suppression", team=team, address=address)
+    if rows:
+        event = suppression_event(new_id, team, address, "suppression.deleted", None, at)
+        await tx.run("insert_events", events=[event])
+    return bool(rows)
+
+
+async def account(tx: Tx, team: int) -> Account:
+    (row,) = await tx.run("find_account", team=team)
+    return to_account(row)

@@ -1,0 +1,102 @@
+"""SQLite: one writer thread, readers of their own, every commit synced (WAL, synchronous=FULL)."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from heliograph.storage.database import StoreUnavailable, Story, T
+from heliograph.storage.query import Query, load_queries, sqlite_params
+
+BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
+READERS = 2
+OUTAGES = (
+    apsw.BusyError,
+    apsw.IOError,
+    apsw.FullError,
+    apsw.CantOpenError,
+    apsw.ReadOnlyError,
+    apsw.LockedError,
+)
+
+
+class SqliteTx:
+    def __init__(self, connection: apsw.Connection, queries: dict[str, Query]) -> None:
+        self._execute = connection.execute
+        self._queries = queries
+
+    async def run(self, query: str, **params: Any) -> list[Any]:
+        found = self._queries[query]
+        return self._execute(found.sql, sqlite_params(found, params)).fetchall()
+
+
+class SqliteDatabase:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queries = load_queries("sqlite")
+        self._writer = ThreadPoolExecutor(1, "sqlite-writer")
+        self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+
+    async def write(self, story: Story[T]) -> T:
+        return await self._inside(self._writer, story, "BEGIN IMMEDIATE", "COMMIT")
+
+    async def read(self, story: Story[T]) -> T:
+        return await self._inside(self._readers, story, "BEGIN", "ROLLBACK")
+
+    async def close(self) -> None:
+        for pool in (self._readers, self._writer):
+            await asyncio.to_thread(pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+    async def _inside(self, pool: ThreadPoolExecutor, story: Story[T], begin: str, end: str) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, self._transact, story, begin, end)
+
+    def _transact(self, story: Story[T], begin: str, end: str) -> T:
+        try:
+            connection = self._connection()
+            connection.execute(begin)
+            try:
+                result = drive(story, SqliteTx(connection, self._queries))
+                connection.execute(end)
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+        except OUTAGES as error:
+            raise StoreUnavailable(f"SQLite database {self._path}: {error}") from error
+
+    def _connection(self) -> apsw.Connection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = open_sqlite(self._path)
+            self._opened.append(self._local.connection)
+        connection: apsw.Connection = self._local.connection
+        return connection
+
+
+def open_sqlite(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(BUSY_MS)
+    # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def drive(story: Story[T], tx: SqliteTx) -> T:
+    """Run an async story to its end in this thread: nothing that it awaits ever suspends."""
+    running: Coroutine[Any, Any, T] = story(tx)
+    try:
+        running.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    running.close()
+    raise RuntimeError("a story awaited something other than its transaction")

@@ -1,0 +1,90 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from heliograph.app import open_store
+from heliograph.rules.keys import matches, parse_token
+from heliograph.rules.pricing import Account
+from heliograph.rules.setup import Setup
+from heliograph.settings import Settings
+
+from .conftest import Run
+
+TEAM = '[[teams]]\nid = "team_a"\nname = "A"\ncredit = "2.50"\n[[teams.keys]]\nname = "server"\n'
+
+
+async def stored(ref: int = 1) -> tuple[Setup, Account, list[str]]:
+    async with open_store(Settings()) as store:
+        suppressed = [row[0] for row in await store.suppressions(ref, None, 100)]
+        return store.setup, await store.account(ref), suppressed
+
+
+def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) -> None:
+    first = run("apply", example)
+    assert first.code == 0
+    assert "team team_acme: created\n" in first.out
+    assert "token of key server of team_acme, shown this once: hk_" in first.out
+    assert first.err == "note: teams[0].webhooks: kept for a later version, not applied\n"
+    after = asyncio.run(stored())
+    assert after[1].available == 25_000_000
+    assert after[2] == ["gone@example.com"]
+
+    second = run("apply", example)
+    assert (second.code, second.out) == (0, "nothing changed\n")
+    again = asyncio.run(stored())
+    assert (again[0].records, *again[1:]) == (after[0].records, *after[1:])
+
+
+def test_machines_get_exactly_keys_and_changes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(TEAM)
+    made = json.loads(run("apply", "a.toml", "--json").out)
+    token = made["keys"][0].pop("token")
+    assert made == {
+        "keys": [{"team": "team_a", "name": "server"}],
+        "changed": ["team team_a: created", "key server of team_a: created"],
+    }
+    setup, account, _ = asyncio.run(stored())
+    assert matches(token, setup.callers[parse_token(token) or ""].key.hash)
+    assert account.available == 2_500_000
+    assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[]}\n'
+
+
+def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(TEAM + '[[teams.domains]]\nname = "a.test"\n')
+    refused = run("apply", "a.toml")
+    expected = "heliograph: a.toml: teams[0].domains[0].brand: is missing; a new domain needs it\n"
+    assert (refused.code, refused.out, refused.err) == (1, "", expected)
+    assert asyncio.run(_records()) == 0
+
+
+async def _records() -> int:
+    async with open_store(Settings()) as store:
+        return len(store.setup.records)
+
+
+def test_the_file_can_come_from_the_standard_input(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.toml").write_text(TEAM)
+    with (tmp_path / "a.toml").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert run("apply", "-").out.startswith("team team_a: created\n")
+
+
+def test_secrets_come_from_the_environment(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = run("key", "mint").out.strip()
+    (tmp_path / "a.toml").write_text(TEAM + 'token = { env = "ACME_TOKEN" }')
+    assert run("apply", "a.toml").code == 1
+    monkeypatch.setenv("ACME_TOKEN", token)
+    assert json.loads(run("apply", "a.toml", "--json").out)["keys"][0]["token"] == token
+
+
+def test_paused_and_resumed(run: Run) -> None:
+    for command, paused in (("pause", True), ("pause", True), ("resume", False)):
+        assert run(command).code == 0
+        assert asyncio.run(_paused()) is paused
+
+
+async def _paused() -> bool:
+    async with open_store(Settings()) as store:
+        return store.setup.platform.paused

@@ -1,0 +1,72 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import heliograph
+from heliograph.cli.demo import in_own_folder
+from heliograph.settings import Settings
+
+HOME = Path("heliograph-demo")
+
+
+@pytest.mark.parametrize(
+    ("given", "data", "database"),
+    [
+        (Settings(), HOME, "sqlite:///heliograph-demo/heliograph.db"),
+        (Settings(data=Path("/x")), Path("/x"), "sqlite:////x/heliograph.db"),
+        (Settings(database="postgresql://h/n"), HOME, "postgresql://h/n"),
+    ],
+)
+def test_the_demo_has_its_own_folder(given: Settings, data: Path, database: str) -> None:
+    settings = in_own_folder(given)
+    assert (settings.data, settings.database) == (data, database)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[list[str]]:
+    """The demo's lines up to the last one."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
+    command = [sys.executable, "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line.startswith("Stop with"):
+                break
+        try:
+            yield lines
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.stdout.read()
+    assert process.returncode == 0
+
+
+def keys(lines: list[str]) -> list[str]:
+    return [line.split()[-1] for line in lines if " key " in line]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the printed lines need curl")
+def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        answers = {}
+        for title, line in pairwise(first):
+            if line.startswith("curl "):
+                done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+                answers[title] = done.stdout
+    assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
+    assert len(answers) == 7
+    assert '"verified":true' in answers["# verify, start and check"]
+    assert '"sandbox":true' in answers["# email, in the sandbox"]
+    with running(tmp_path) as second:
+        assert keys(second) == keys(first)
+        assert len(keys(first)) == 2

@@ -1,0 +1,101 @@
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from heliograph.cli.doctor import carriers
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Carrier, Platform
+
+from .conftest import Run
+
+ANY_PORT = ("--listen", "127.0.0.1:0")
+
+
+def levels(out: str) -> dict[str, str]:
+    """The worst level of each check."""
+    found: dict[str, str] = {}
+    for finding in json.loads(out)["findings"]:
+        found[finding["check"]] = max(
+            found.get(finding["check"], ""), finding["level"], key=("", "ok", "warn", "FAIL").index
+        )
+    return found
+
+
+def test_a_sound_installation(run: Run, tmp_path: Path, example: str) -> None:
+    run("apply", example)
+    ended = run("doctor", *ANY_PORT)
+    assert ended.code == 0
+    assert "ok    database: sqlite:///heliograph.db can be read and written, schema 1\n" in ended.out
+    assert "email is served by the built-in simulator" in ended.out
+    assert "sms goes to sim (simulator)" in ended.out
+    assert "\x1b" not in ended.out  # no colour without a terminal
+    machine = run("doctor", *ANY_PORT, "--json")
+    assert json.loads(machine.out)["ok"] is True
+    assert levels(machine.out)["database"] == "ok"
+
+
+def test_it_changes_nothing(run: Run, tmp_path: Path) -> None:
+    ended = run("doctor", *ANY_PORT, "--json")
+    assert ended.code == 0
+    assert levels(ended.out)["database"] == "warn"
+    assert list(tmp_path.iterdir()) == []
+    run("apply", os.devnull)
+    before = (tmp_path / "heliograph.db").read_bytes()
+    run("doctor", *ANY_PORT)
+    assert (tmp_path / "heliograph.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "level"),
+    [
+        ("A" * 43 + "=", 0o600, "ok"),
+        ("A" * 43 + "=", 0o644, "FAIL"),
+        ("short", 0o600, "FAIL"),
+        ("ä", 0o600, "FAIL"),
+    ],
+    ids=["good", "open to others", "not 32 bytes", "not base64"],
+)
+def test_the_secret(run: Run, tmp_path: Path, content: str, mode: int, level: str) -> None:
+    run("pause")
+    secret = tmp_path / "heliograph-data" / "secret"
+    secret.write_text(content)
+    secret.chmod(mode)
+    ended = run("doctor", *ANY_PORT, "--json")
+    assert levels(ended.out)["secret"] == level
+    assert ended.code == (1 if level == "FAIL" else 0)
+    assert content not in ended.out
+
+
+def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.cli.doctor.PROBE_S", 0.05)
+    (tmp_path / "file").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run(
+            "doctor",
+            "--listen",
+            where,
+            "--data",
+            "file",
+            "--database",
+            "postgresql://127.0.0.1:1/x",
+            "--json",
+        )
+    assert ended.code == 1
+    failed = {check for check, level in levels(ended.out).items() if level == "FAIL"}
+    assert failed >= {"database", "data folder", "port"}
+
+
+def test_paused_delivery_and_carriers_of_another_version() -> None:
+    setup = Setup(
+        platform=Platform(paused=True),
+        carriers=(
+            Carrier(id="relay", channel="email", kind="smtp"),
+            Carrier(id="off", channel="sms", kind="smpp", enabled=False),
+        ),
+    )
+    found = [(finding.check, finding.level) for finding in carriers(setup)]
+    assert found == [("carriers", "FAIL"), ("carriers", "ok"), ("carriers", "ok"), ("delivery", "warn")]

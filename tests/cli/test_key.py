@@ -1,0 +1,58 @@
+import asyncio
+import json
+
+from heliograph.app import open_store
+from heliograph.rules.keys import matches, parse_token
+from heliograph.rules.team import Key
+from heliograph.settings import Settings
+
+from .conftest import Run
+
+
+async def _key(token: str) -> Key:
+    async with open_store(Settings()) as store:
+        return store.setup.callers[parse_token(token) or ""].key
+
+
+def test_a_minted_token_is_well_formed_and_not_stored(run: Run) -> None:
+    minted = run("key", "mint")
+    assert minted.code == 0
+    assert parse_token(minted.out.removesuffix("\n"))
+    assert "no such key" in run("key", "revoke", minted.out.strip()).err
+
+
+def test_a_key_is_made_and_revoked(run: Run, example: str) -> None:
+    run("apply", example)
+    scopes = ("--scope", "send", "--scope", "manage")
+    made = run("key", "create", "--team", "team_acme", "--name", "ci", "--domain", "ACME.test", *scopes, "--json")
+    record = json.loads(made.out)
+    token = record.pop("token")
+    assert record == {"team": "team_acme", "name": "ci"}
+    key = asyncio.run(_key(token))
+    assert (key.name, key.domain, key.scopes, key.revoked) == ("ci", "acme.test", ("send", "manage"), False)
+    assert matches(token, key.hash)
+
+    assert run("key", "revoke", token).out == "key ci of team_acme is revoked\n"
+    assert asyncio.run(_key(token)).revoked
+    assert run("key", "revoke", key.id).out == "key ci of team_acme was revoked already\n"
+
+
+def test_a_key_without_a_name_gets_one_of_its_own(run: Run, example: str) -> None:
+    run("apply", example)
+    tokens = [run("key", "create", "--team", "team_acme").out.strip() for _ in range(2)]
+    names = {asyncio.run(_key(token)).name for token in tokens}
+    assert len(names) == 2
+    assert asyncio.run(_key(tokens[0])).scopes == ("send",)
+
+
+def test_a_key_that_cannot_be_made(run: Run, example: str) -> None:
+    run("apply", example)
+    for wrong, message in (
+        (("--team", "team_x"), "there is no team 'team_x'. Known: team_acme"),
+        (("--team", "team_acme", "--name", "server"), "team_acme has a key named 'server' already"),
+        (("--team", "team_acme", "--name", "a\nb"), "--name: expected one line"),
+        (("--team", "team_acme", "--domain", "not a domain"), "--domain 'not a domain' is not a domain"),
+    ):
+        refused = run("key", "create", *wrong)
+        assert refused.code in (1, 2)
+        assert message in refused.err

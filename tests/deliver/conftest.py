@@ -1,0 +1,89 @@
+"""A real store, real simulators, and messages written as accept writes them."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from heliograph.channels.carrier import Carrier, Carriers
+from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.channels.sms.simulator import SmsSimulator
+from heliograph.channels.whatsapp.simulator import WhatsappSimulator
+from heliograph.rules import pricing, team
+from heliograph.rules.acceptance import Acceptance, Accepted, Found
+from heliograph.rules.lanes import LANE
+from heliograph.storage.store import NewTeam, SetupChange, Store
+from tests.clocks import TestClock
+
+CREDIT = 1_000_000
+TEAMS = (1, 2)
+SIMULATORS: dict[str, Callable[[int], Carrier]] = {
+    "email": EmailSimulator,
+    "sms": SmsSimulator,
+    "whatsapp": WhatsappSimulator,
+}
+
+Send = Callable[..., Awaitable[str]]
+Story = Callable[[str], Awaitable[list[str]]]
+
+
+@pytest.fixture
+async def store(store: Store) -> Store:
+    """The store of both databases, with two teams."""
+    await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS]))
+    return store
+
+
+@pytest.fixture
+def other(store: Store, clock: TestClock) -> Store:
+    """Another process on the same database."""
+    return Store(store.database, store.blobs, clock, "seat/1")
+
+
+@pytest.fixture
+def carriers() -> Carriers:
+    def make(record: team.Carrier) -> Carrier:
+        assert record.kind == "simulator", "only simulators here"
+        return SIMULATORS[record.channel](1)
+
+    return Carriers(make)
+
+
+@pytest.fixture
+def send(store: Store, clock: TestClock) -> Send:
+    async def accept(
+        channel: team.Channel, *addresses: str, team: int = 1, price: int = 0, status: str = "sending"
+    ) -> str:
+        def decide(found: Found) -> Accepted:
+            pricing.hold(found.account, price)
+            return Accepted(response=b"{}", recipients=[(address, "to") for address in addresses], price=price)
+
+        message = Acceptance(
+            id=clock.new_id("msg_"),
+            team=team,
+            channel=channel,
+            lane=LANE[channel],
+            status=status,
+            sandbox=False,
+            key_id="key",
+            created_at=clock.now(),
+            content=b"{}",
+            decide=decide,
+        )
+        await store.accept(message)
+        return message.id
+
+    return accept
+
+
+@pytest.fixture
+def story(store: Store) -> Story:
+    """What the timeline of a message says, in order; checks that what is published is numbered from 1."""
+
+    async def read(id_: str) -> list[str]:
+        message = await store.message(1, id_)
+        assert message
+        sequences = [event[6] for event in message.events if event[6] is not None]
+        assert sequences == list(range(1, len(sequences) + 1))
+        return [event[1].rpartition(".")[2] for event in message.events]
+
+    return read

@@ -1,0 +1,282 @@
+"""One claimed message to one recorded outcome, on a real store; time is moved by hand."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from heliograph.channels.carrier import Carriers, Parcel
+from heliograph.deliver import dispatch
+from heliograph.deliver.dispatch import Dispatch, choose_carrier
+from heliograph.rules.lanes import SLOTS
+from heliograph.rules.limits import DAY_MS, LEASE_MS
+from heliograph.rules.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.setup import to_row
+from heliograph.rules.team import Carrier
+from heliograph.storage.store import Change, SetupChange, Store, StoreUnavailable
+
+pytestmark = pytest.mark.anyio
+
+PRICE = 45_000
+
+Send = Callable[..., Awaitable[str]]
+Told = Callable[[str], Awaitable[list[str]]]
+
+
+class Scripted:
+    """A carrier that answers with what it was given, in order; the last answer repeats."""
+
+    def __init__(self, *answers: Outcome | Exception) -> None:
+        self.answers = list(answers)
+        self.parcels: list[Parcel] = []
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        self.parcels.append(parcel)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def close(self) -> None: ...
+
+
+async def set_carriers(store: Store, *carriers: Carrier) -> None:
+    rows = [to_row("carrier", carrier.id, carrier, None) for carrier in carriers]
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+
+
+async def status(store: Store, id_: str) -> str:
+    message = await store.message(1, id_)
+    assert message
+    return message.status
+
+
+async def deliver_all(store: Store, working: Dispatch, clock: Any) -> None:
+    """Hand over, wait, and hand over again until the outbox is empty."""
+    while depth := await store.depth():
+        clock.forward(min(due_at for _, _, due_at in depth) - clock.now())
+        for lane in SLOTS:
+            for claim in await store.claim(lane, 100):
+                assert await working.deliver(claim)
+
+
+@pytest.mark.parametrize(
+    ("channel", "address", "states"),
+    [
+        ("email", "delivered@simulator.test", ["sent", "delivered"]),
+        ("email", "bounced@simulator.test", ["bounced"]),
+        ("email", "asyncbounce@simulator.test", ["sent", "delivered", "bounced"]),
+        ("email", "complained@simulator.test", ["sent", "delivered", "complained"]),
+        ("email", "failed@simulator.test", ["failed"]),
+        ("email", "softbounce@simulator.test", ["deferred", "deferred", "sent", "delivered"]),
+        ("sms", "+15005550006", ["sent", "delivered"]),
+        ("sms", "+15005550001", ["failed"]),
+        ("sms", "+15005550004", ["sent", "failed"]),
+        ("sms", "+15005550005", ["sent", "delivered"]),
+        ("sms", "+15005550007", ["failed"]),
+        ("whatsapp", "+15005550006", ["sent", "delivered", "read"]),
+        ("whatsapp", "+15005550001", ["failed"]),
+        ("whatsapp", "+15005550004", ["sent", "failed"]),
+        ("whatsapp", "+15005550005", ["sent", "delivered"]),
+        ("whatsapp", "+15005550009", ["sent", "delivered", "read"]),
+    ],
+)
+async def test_magic_recipients(
+    store: Store,
+    clock: Any,
+    carriers: Carriers,
+    send: Send,
+    story: Told,
+    channel: str,
+    address: str,
+    states: list[str],
+) -> None:
+    id_ = await send(channel, address)
+    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    assert await story(id_) == states
+    assert await status(store, id_) == states[-1]
+    assert await store.suppressions(1, None, 10) == []
+
+
+async def test_recipients_of_one_message_go_their_own_ways(
+    store: Store, clock: Any, carriers: Carriers, send: Send
+) -> None:
+    id_ = await send("email", "delivered@simulator.test", "bounced@simulator.test", price=PRICE)
+    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    message = await store.message(1, id_)
+    assert message
+    assert [recipient[2] for recipient in message.recipients] == ["delivered", "bounced"]
+    assert message.status == "delivered"
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"), [("bounced@example.com", "bounce"), ("complained@example.com", "complaint")]
+)
+async def test_a_bounce_or_complaint_suppresses_the_address(
+    store: Store, clock: Any, carriers: Carriers, send: Send, address: str, reason: str
+) -> None:
+    id_ = await send("email", address, "anyone@example.com")
+    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    ((email, why, source, *_),) = await store.suppressions(1, None, 10)
+    assert (email, why, source) == (address, reason, id_)
+
+
+@pytest.mark.parametrize(("address", "spent"), [("+447700900123", PRICE), ("+15005550001", 0)])
+async def test_money_is_captured_when_accepted_and_released_when_refused(
+    store: Store, clock: Any, carriers: Carriers, send: Send, address: str, spent: int
+) -> None:
+    before = (await store.account(1)).available
+    await send("sms", address, price=PRICE)
+    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    account = await store.account(1)
+    assert (account.available, account.held) == (before - spent, 0)
+
+
+async def test_an_accepting_last_carrier_delivers(store: Store, clock: Any, send: Send, story: Told) -> None:
+    id_ = await send("email", "anyone@example.com")
+    last = Carriers(lambda _: Scripted(Accepted(delivered=True, carrier_id="1")))
+    await deliver_all(store, Dispatch(store, last, clock), clock)
+    assert await story(id_) == ["sent", "delivered"]
+
+
+async def test_magic_recipients_never_reach_a_real_carrier(
+    store: Store, clock: Any, carriers: Carriers, send: Send
+) -> None:
+    await set_carriers(store, Carrier(id="mx", channel="email", kind="mx"))
+    await send("email", "delivered+x@simulator.test")
+    await send("email", "anyone@example.com")
+    magic, plain = await store.claim("email", 2)
+    chosen = choose_carrier(magic, store.setup), choose_carrier(plain, store.setup)
+    assert [carrier.kind for carrier in chosen if carrier] == ["simulator", "mx"]
+
+
+async def test_the_next_carrier_is_asked_after_two_deferrals(store: Store, clock: Any, send: Send) -> None:
+    asked: list[str] = []
+
+    class Busy(Scripted):
+        def __init__(self, id_: str) -> None:
+            super().__init__(Deferred())
+            self.id = id_
+
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            asked.append(self.id)
+            return await super().hand_over(parcel)
+
+    await set_carriers(
+        store,
+        Carrier(id="first", channel="sms", kind="busy", priority=1),
+        Carrier(id="second", channel="sms", kind="busy", priority=2),
+    )
+    await send("sms", "+447700900123")
+    await deliver_all(store, Dispatch(store, Carriers(lambda record: Busy(record.id)), clock), clock)
+    assert asked[:4] == ["first", "first", "second", "second"]
+
+
+@pytest.mark.parametrize("answer", [Deferred(), OSError("no route to 203.0.113.9"), "hangs"])
+async def test_a_failure_that_may_pass_is_tried_again(
+    store: Store,
+    clock: Any,
+    send: Send,
+    story: Told,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Outcome | Exception | str,
+) -> None:
+    class Hanging(Scripted):
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            if not self.parcels:
+                self.parcels.append(parcel)
+                await asyncio.Event().wait()
+            return await super().hand_over(parcel)
+
+    monkeypatch.setattr(dispatch, "HAND_OVER_S", 0.01)
+    taken = Accepted(carrier_id="1")
+    carrier = Hanging(taken) if isinstance(answer, str) else Scripted(answer, taken)
+    id_ = await send("sms", "+447700900123")
+    await deliver_all(store, Dispatch(store, Carriers(lambda _: carrier), clock), clock)
+    assert await story(id_) == ["deferred", "sent"]
+    assert [parcel.attempt for parcel in carrier.parcels] == [0, 1]
+    assert "203.0.113.9" not in repr(await store.message(1, id_))
+
+
+async def test_a_destination_without_carrier_waits_for_one(
+    store: Store, clock: Any, carriers: Carriers, send: Send, story: Told
+) -> None:
+    simulator = Carrier(id="sim", channel="sms", kind="simulator", countries=("FR",))
+    await set_carriers(store, simulator)
+    id_ = await send("sms", "+447700900123")
+    working = Dispatch(store, carriers, clock)
+    (claim,) = await store.claim("phone", 1)
+    assert await working.deliver(claim)
+    await set_carriers(store, Carrier(id="sim", channel="sms", kind="simulator"))
+    await deliver_all(store, working, clock)
+    assert await story(id_) == ["deferred", "sent", "delivered"]
+
+
+async def test_what_is_deferred_for_too_long_fails_and_is_not_paid(store: Store, clock: Any, send: Send) -> None:
+    before = (await store.account(1)).available
+    id_ = await send("sms", "+447700900123", price=PRICE)
+    await deliver_all(store, Dispatch(store, Carriers(lambda _: Scripted(Deferred())), clock), clock)
+    assert await status(store, id_) == "failed"
+    assert (await store.account(1)).available == before
+
+
+async def test_a_long_pause_does_not_use_up_the_time_to_try(store: Store, clock: Any, send: Send, story: Told) -> None:
+    id_ = await send("sms", "+447700900123", status="queued")
+    clock.forward(DAY_MS)
+    busy = Scripted(Deferred(), Deferred(), Accepted(carrier_id="1"))
+    await deliver_all(store, Dispatch(store, Carriers(lambda _: busy), clock), clock)
+    assert await story(id_) == ["sending", "deferred", "deferred", "sent"]
+
+
+async def test_a_late_completion_changes_nothing(
+    store: Store, other: Store, clock: Any, carriers: Carriers, send: Send, story: Told
+) -> None:
+    id_ = await send("email", "bounced@simulator.test")
+    (lost,) = await store.claim("email", 1)
+    clock.forward(LEASE_MS)
+    await other.reclaim()
+    late = Dispatch(store, carriers, clock)
+    assert not await late.deliver(lost)
+    (taken,) = await other.claim("email", 1)
+    assert not await late.deliver(lost)
+    assert await story(id_) == []
+    assert await Dispatch(other, carriers, clock).deliver(taken)
+    assert await story(id_) == ["bounced"]
+
+
+async def test_an_outcome_waits_for_the_store(
+    store: Store, clock: Any, carriers: Carriers, send: Send, story: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, working, waiting = store.record, Dispatch(store, carriers, clock), []
+
+    async def record_at_last(change: Change) -> bool:
+        waiting.append(len(working.unrecorded))
+        if len(waiting) < 3:
+            raise StoreUnavailable
+        return await record(change)
+
+    monkeypatch.setattr(store, "record", record_at_last)
+    monkeypatch.setattr(dispatch, "RECORD_AGAIN_S", 0)
+    id_ = await send("email", "bounced@simulator.test")
+    (claim,) = await store.claim("email", 1)
+    assert await working.deliver(claim)
+    assert waiting == [0, 1, 1]
+    assert not working.unrecorded
+    assert await story(id_) == ["bounced"]
+
+
+async def test_an_outcome_that_cannot_be_written_leaves_the_claim(
+    store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def record(change: Change) -> bool:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(store, "record", record)
+    await send("email", "bounced@simulator.test")
+    (claim,) = await store.claim("email", 1)
+    assert not await Dispatch(store, carriers, clock).deliver(claim)
+    assert await store.claim("email", 1) == []
+    clock.forward(LEASE_MS)
+    await store.reclaim()
+    assert len(await store.claim("email", 1)) == 1

@@ -1,0 +1,192 @@
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from heliograph.rules.attachments import ALLOWED_TYPES, read_attachments
+from heliograph.rules.limits import MIB
+from heliograph.rules.refusals import (
+    AttachmentsTooLarge,
+    AttachmentTooLarge,
+    InvalidAttachment,
+    InvalidRequest,
+    Refusal,
+    TooManyAttachments,
+    UnsupportedAttachmentType,
+)
+
+# Encoded once: the tests of sizes would otherwise spend their time here.
+TEN_MIB = b64encode(bytes(10 * MIB)).decode()
+OVER_TEN_MIB = b64encode(bytes(10 * MIB + 1)).decode()
+FIVE_MIB = b64encode(bytes(5 * MIB)).decode()
+
+MISSING = object()
+
+
+def item(**fields: object) -> dict[str, Any]:
+    whole = {"filename": "a.txt", "content": "QQ==", "content_type": "text/plain"} | fields
+    return {name: value for name, value in whole.items() if value is not MISSING}
+
+
+BAD_FORM = item(content="?")
+BAD_TYPE = item(content_type="text/html")
+TOO_LARGE = item(content=OVER_TEN_MIB)
+
+
+def refusal_of(items: list[Any]) -> Refusal:
+    with pytest.raises(Refusal) as refused:
+        read_attachments(items)
+    return refused.value
+
+
+def test_read() -> None:
+    first, second = read_attachments([item(), item(filename="b.pdf", content_type="application/pdf", content="QUI=")])
+    assert (first.filename, first.content_type, first.content) == ("a.txt", "text/plain", b"A")
+    assert (second.filename, second.content_type, second.content) == ("b.pdf", "application/pdf", b"AB")
+
+
+def test_none() -> None:
+    assert read_attachments([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "param"),
+    [
+        (["file"], "attachments[0]"),
+        ([None], "attachments[0]"),
+        ([item(), [item()]], "attachments[1]"),
+        ([item(foo=1)], "attachments[0].foo"),
+        ([item(), item(url="http://x.io")], "attachments[1].url"),
+        ([item()] * 21 + [1], "attachments[21]"),  # shape before all else
+    ],
+)
+def test_shape(items: list[Any], param: str) -> None:
+    refused = refusal_of(items)
+    assert (type(refused), refused.param) == (InvalidRequest, param)
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"filename": MISSING}, "filename"),
+        ({"filename": None}, "filename"),
+        ({"filename": ""}, "filename"),
+        ({"filename": 1}, "filename"),
+        ({"content": MISSING}, "content"),
+        ({"content": None}, "content"),
+        ({"content": 1}, "content"),
+        ({"content_type": MISSING}, "content_type"),
+        ({"content_type": ""}, "content_type"),
+        ({"content_type": []}, "content_type"),
+        ({"content": "QQ"}, "content"),  # no padding
+        ({"content": "QQ="}, "content"),
+        ({"content": "QQ==="}, "content"),
+        ({"content": "Q"}, "content"),
+        ({"content": "===="}, "content"),
+        ({"content": "QQ==QQ=="}, "content"),
+        ({"content": "QQ==\n"}, "content"),
+        ({"content": " QQ=="}, "content"),
+        ({"content": "QU\r\nJD"}, "content"),
+        ({"content": "-_-_"}, "content"),  # the URL alphabet
+        ({"content": "QUJ?"}, "content"),
+        ({"content": "QUJé"}, "content"),
+        ({"content": "QR=="}, "content"),  # unused bits that are not zero
+        ({"content": "QUJ="}, "content"),
+        ({"content": "data:text/plain;base64,QQ=="}, "content"),
+    ],
+)
+def test_form(fields: dict[str, object], part: str) -> None:
+    refused = refusal_of([item(), item(**fields)])
+    assert (type(refused), refused.param) == (InvalidAttachment, f"attachments[1].{part}")
+    assert f"attachments[1].{part}" in refused.message
+
+
+@pytest.mark.parametrize("content", ["", "QQ==", "QUI=", "QUJD", "+/+/"])
+def test_strict_base64_passes(content: str) -> None:
+    [attachment] = read_attachments([item(content=content)])
+    assert b64encode(attachment.content).decode() == content
+
+
+def test_allowed_types_are_those_of_the_spec() -> None:
+    assert len(ALLOWED_TYPES) == 18
+    for allowed in ALLOWED_TYPES:
+        [attachment] = read_attachments([item(content_type=allowed)])
+        assert attachment.content_type == allowed
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("Application/PDF", "application/pdf"),
+        ("text/csv; charset=UTF-8", "text/csv; charset=UTF-8"),
+        ('text/calendar;METHOD=REQUEST; charset="utf-8"', "text/calendar; method=REQUEST; charset=utf-8"),
+        ("image/png ; name=a.png", "image/png"),
+        ("text/plain; charset=a\r\nBcc: b@x.io", "text/plain"),
+    ],
+)
+def test_types_are_compared_without_case_and_parameters(given: str, normal: str) -> None:
+    [attachment] = read_attachments([item(content_type=given)])
+    assert attachment.content_type == normal
+
+
+@pytest.mark.parametrize(
+    "bad", ["text/html", "application/x-msdownload", "pdf", "text/plain\r\nX: y", "; charset=a", "*/*"]
+)
+def test_other_types(bad: str) -> None:
+    refused = refusal_of([item(), item(content_type=bad)])
+    assert (type(refused), refused.param) == (UnsupportedAttachmentType, "attachments[1].content_type")
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("/etc/passwd", "passwd"),
+        ("../../x.txt", "x.txt"),
+        ("C:\\Users\\ada\\x.txt", "x.txt"),
+        ("a\\b/c.txt", "c.txt"),
+        ("a\r\nb\x00.txt", "ab.txt"),
+        ("invoice\u202efdp.exe", "invoicefdp.exe"),
+        ("\u2066a\u2069.txt", "a.txt"),
+        (" a b.txt ", "a b.txt"),
+        ("naïve 東京.pdf", "naïve 東京.pdf"),
+        ("dir/", "attachment"),
+        ("..", "attachment"),
+        ("\n", "attachment"),
+        ("  ", "attachment"),
+    ],
+)
+def test_filename(given: str, safe: str) -> None:
+    [attachment] = read_attachments([item(filename=given)])
+    assert attachment.filename == safe
+
+
+def test_count_is_inclusive() -> None:
+    assert len(read_attachments([item()] * 20)) == 20
+    assert type(refusal_of([item()] * 21)) is TooManyAttachments
+
+
+def test_size_is_inclusive() -> None:
+    assert len(read_attachments([item(content=TEN_MIB)])[0].content) == 10 * MIB
+    refused = refusal_of([item(), TOO_LARGE])
+    assert (type(refused), refused.param) == (AttachmentTooLarge, "attachments[1].content")
+
+
+def test_sum_is_inclusive() -> None:
+    full = [item(content=TEN_MIB), item(content=TEN_MIB), item(content=FIVE_MIB)]
+    assert len(read_attachments(full)) == 3
+    refused = refusal_of([*full, item()])
+    assert (type(refused), refused.param) == (AttachmentsTooLarge, "attachments")
+
+
+@pytest.mark.parametrize(
+    ("items", "first"),
+    [
+        ([BAD_FORM] * 21, TooManyAttachments),
+        ([BAD_TYPE, BAD_FORM], InvalidAttachment),
+        ([TOO_LARGE, BAD_TYPE], UnsupportedAttachmentType),
+        ([TOO_LARGE, TOO_LARGE, TOO_LARGE], AttachmentTooLarge),
+    ],
+)
+def test_order(items: list[Any], first: type[Refusal]) -> None:
+    assert type(refusal_of(items)) is first

@@ -1,0 +1,256 @@
+from pathlib import Path
+
+import pytest
+
+from heliograph.rules.address import Address
+from heliograph.rules.keys import make_token
+from heliograph.rules.setup_file import CARRIER_FIELDS, SetupError, read_setup_file
+
+EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
+TOKEN = make_token(bytes(range(64)))
+
+
+def test_the_example_of_the_contract_is_read() -> None:
+    file = read_setup_file(EXAMPLE, {})
+    assert file.platform["verify_price"] == {"USD": 50_000, "EUR": 45_000}
+    assert file.carriers[0]["options"] == {}
+    (team,) = file.teams
+    assert team["credit"] == 25_000_000
+    assert team["templates"][0]["prices"] == {"GB": 10_000}
+    assert team["recipients"] == [{"address": "me@example.com"}]
+    assert team["suppressions"] == [
+        {"email": Address("gone@example.com", "gone@example.com", "example.com"), "reason": "bounce"}
+    ]
+    assert file.notes == ["teams[0].webhooks: kept for a later version, not applied"]
+    assert "webhooks" not in team
+
+
+def test_an_empty_file_says_nothing() -> None:
+    file = read_setup_file("", {})
+    assert (file.platform, file.carriers, file.teams, file.notes) == ({}, [], [], [])
+
+
+TEAM = '[[teams]]\nid = "team_a"\nname = "A"\n'
+CARRIER = '[[carriers]]\nid = "c"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[platform\n", "Expected ']' at the end of a table declaration (at line 1, column 10)"),
+        ("a = 1\n\nb =\n", "(at line 3, column 4)"),
+        ("colour = 1", "colour: is not known here. Known: platform, carriers, teams"),
+        ("teams = 5", "teams: expected a list, got a whole number"),
+        ("teams = [5]", "teams[0]: expected a table, got a whole number"),
+        ("[platform]\npaused = true", "platform.paused: is not known here"),
+        ('[platform]\nsender = "Me <a@b.test>"', "platform.sender: expected an email address"),
+        ('[platform]\nbrand = "a\\nb"', "platform.brand: expected one line"),
+        ('[platform]\nverify_price = { usd = "1" }', "platform.verify_price.usd: expected a currency"),
+        (
+            "[platform]\nverify_price = { USD = 0.05 }",
+            "platform.verify_price.USD: expected a string, got float",
+        ),
+        ('[platform]\nverify_price = { USD = "-1" }', "platform.verify_price.USD: '-1' is not an amount"),
+        ('[[teams]]\nname = "A"', "teams[0].id: is missing"),
+        ('[[teams]]\nid = "acme"', "teams[0].id: expected an id such as team_acme"),
+        ('[[teams]]\nid = "team_a b"', "teams[0].id: expected an id"),
+        ('[[teams]]\nid = "team_a\\n"', "teams[0].id: expected an id"),
+        (TEAM + 'mode = "test"', "teams[0].mode: expected 'sandbox' or 'live', got 'test'"),
+        (TEAM + "suspended = 1", "teams[0].suspended: expected true or false, got a whole number"),
+        (TEAM + 'currency = "usd"', "teams[0].currency: expected a currency such as USD, got 'usd'"),
+        (TEAM + "credit = 25", "teams[0].credit: expected a string, got a whole number"),
+        (TEAM + "email_quota = -1", "teams[0].email_quota: expected a whole number from 0"),
+        (TEAM + f"email_quota = {2**64}", "teams[0].email_quota: expected a whole number from 0"),
+        (TEAM + "rate_limit = true", "teams[0].rate_limit: expected a whole number, got true or false"),
+        (TEAM + 'features = ["verfy"]', "teams[0].features[0]: expected 'verify', got 'verfy'"),
+        (TEAM + 'verify = { countries = ["gb"] }', "teams[0].verify.countries[0]: expected ISO codes"),
+        (TEAM + "verify = { per_day = 1 }", "teams[0].verify.per_day: is not known here"),
+        (TEAM + '[[teams.domains]]\nbrand = "A"', "teams[0].domains[0].name: is missing"),
+        (
+            TEAM + '[[teams.domains]]\nname = "a.test"\n[[teams.domains]]\nname = "not a domain"',
+            "teams[0].domains[1].name: expected a domain such as acme.test, got 'not a domain'",
+        ),
+        (
+            TEAM + '[[teams.domains]]\nname = "a.test"\nid = "acme"',
+            "teams[0].domains[0].id: expected an id such as dom_",
+        ),
+        (
+            TEAM + '[[teams.domains]]\nname = "a.test"\n[[teams.domains.display_names]]\nname = "a\\u202eb"',
+            "teams[0].domains[0].display_names[0].name: expected one line",
+        ),
+        (
+            TEAM + '[[teams.templates]]\nid = "welcome"',
+            "teams[0].templates[0].id: expected an id such as tpl_",
+        ),
+        (TEAM + '[[teams.templates]]\nchannel = "fax"', "teams[0].templates[0].channel: expected 'email' or"),
+        (
+            TEAM + '[[teams.templates]]\nprices = { uk = "1" }',
+            "teams[0].templates[0].prices.uk: expected a country",
+        ),
+        (TEAM + '[[teams.templates]]\nprice = "1,5"', "teams[0].templates[0].price: '1,5' is not an amount"),
+        (TEAM + "[[teams.keys]]", "teams[0].keys[0].name: is missing"),
+        (
+            TEAM + '[[teams.keys]]\nname = "k"\nscopes = ["all"]',
+            "teams[0].keys[0].scopes[0]: expected 'send' or 'manage'",
+        ),
+        (TEAM + '[[teams.webhooks]]\nurl = "ftp://x"', "teams[0].webhooks[0].url: expected an address"),
+        (TEAM + '[[teams.webhooks]]\nurl = "http://["', "teams[0].webhooks[0].url: Invalid IPv6 URL"),
+        (
+            TEAM + '[[teams.webhooks]]\nurl = "http://x"\nevents = ["email.opened"]',
+            "teams[0].webhooks[0].events[0]: ",
+        ),
+        (
+            TEAM + '[[teams.suppressions]]\nemail = "nobody"',
+            "teams[0].suppressions[0].email: expected an email",
+        ),
+        (
+            TEAM + '[[teams.suppressions]]\nemail = "a@b.test"\nreason = "angry"',
+            "teams[0].suppressions[0].reason: expected 'bounce' or 'complaint' or 'manual', got 'angry'",
+        ),
+        (
+            TEAM + '[[teams.recipients]]\naddress = "0151 234"',
+            "teams[0].recipients[0].address: expected an email address or",
+        ),
+        (
+            TEAM + '[[teams.sender_ids]]\ncountry = "GB"\nvalue = "MUCH TOO LONG"',
+            "teams[0].sender_ids[0].value: expected a sender",
+        ),
+        (
+            TEAM + '[[teams.sender_ids]]\ncountry = "UKR"',
+            "teams[0].sender_ids[0].country: expected a country",
+        ),
+        (CARRIER + 'kind = "simulator"', "carriers[0].channel: is missing"),
+        (
+            CARRIER + 'channel = "email"\nkind = "smpp"',
+            "carriers[0].kind: 'smpp' is no kind for email. Known: mx, smtp, simulator",
+        ),
+        (
+            CARRIER + 'channel = "email"\nkind = "smtp"\nhost = "relay.test"',
+            "carriers[0].kind: 'smtp' is not built into this version yet; use 'simulator'",
+        ),
+        (CARRIER + 'channel = "sms"\nkind = "simulator"\nhost = "x"', "carriers[0].host: is not known here"),
+        (
+            CARRIER + 'channel = "sms"\nkind = "simulator"\noptions = {}',
+            "carriers[0].options: is not known here",
+        ),
+        (
+            CARRIER + 'channel = "sms"\nkind = "simulator"\nstep_ms = -5',
+            "carriers[0].step_ms: expected a whole number",
+        ),
+        (
+            '[[carriers]]\nid = "A"\nchannel = "sms"\nkind = "simulator"',
+            "carriers[0].id: expected an id of a-z, 0-9 and -",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        read_setup_file(text, {}, name="setup.toml")
+    assert str(refused.value).startswith("setup.toml: ")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
+def test_a_file_out_of_reason_is_refused(text: str) -> None:
+    with pytest.raises(SetupError):
+        read_setup_file(text, {})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        f'[[teams.keys]]\nname = "k"\ntoken = "{TOKEN[:-1]}x"',
+        '[[teams.webhooks]]\nurl = "http://x"\nsecret = "hunter2"',
+        '[[teams.webhooks]]\nurl = "http://x"\nsecret = "whsec_ä"',
+    ],
+)
+def test_a_wrong_secret_is_not_repeated(wrong: str) -> None:
+    secret = wrong.rpartition("= ")[2].strip('"')
+    with pytest.raises(SetupError) as refused:
+        read_setup_file(TEAM + wrong, {})
+    assert "[0].token: " in str(refused.value) or "[0].secret: " in str(refused.value)
+    assert secret not in str(refused.value)
+
+
+# The fields of each real kind as contract 14 lists them, in TOML.
+REAL_CARRIERS = {
+    ("email", "mx"): """
+        helo = "mx.acme.test"
+        source_ips = ["192.0.2.1"]
+        tls = "required"
+        per_host = 2
+        port = 25
+        resolver = "127.0.0.1:53"
+        allow_private = ["10.0.0.0/8"]
+    """,
+    ("email", "smtp"): """
+        host = "relay.test"
+        port = 587
+        tls = "starttls"
+        username = "u"
+        password = { env = "SECRET" }
+        connections = 4
+        final = true
+    """,
+    ("sms", "smpp"): """
+        host = "smsc.test"
+        port = 2775
+        tls = false
+        system_id = "id"
+        password = { env = "SECRET" }
+        system_type = ""
+        window = 10
+        throughput = 50
+        source_addr = "ACME"
+    """,
+    ("sms", "twilio"): """
+        base_url = "https://api.twilio.com"
+        account_sid = "AC1"
+        auth_token = { env = "SECRET" }
+        from = "+15005550006"
+    """,
+    ("sms", "http"): """
+        url = "https://sms.test/send"
+        method = "POST"
+        headers = { Authorization = { env = "SECRET" } }
+        body = "{}"
+        accepted = { status = [200, 202], id = "$.message_id" }
+        refused = { status = [400, 422], text = "$.error" }
+        callback = { id = "$.id", status = "$.status", delivered = ["DELIVRD"], failed = ["UNDELIV"] }
+        callback_secret = { env = "SECRET" }
+    """,
+    ("whatsapp", "cloud_api"): """
+        base_url = "https://graph.facebook.com"
+        phone_number_id = "1"
+        access_token = { env = "SECRET" }
+        app_secret = { env = "SECRET" }
+        verify_token = { env = "SECRET" }
+    """,
+    ("email", "simulator"): "step_ms = 0",
+    ("sms", "simulator"): "step_ms = 0",
+    ("whatsapp", "simulator"): "step_ms = 0",
+}
+
+
+@pytest.mark.parametrize("kind", CARRIER_FIELDS)
+def test_every_kind_of_carrier_takes_its_own_fields(kind: tuple[str, str]) -> None:
+    text = CARRIER + f'channel = "{kind[0]}"\nkind = "{kind[1]}"\n' + REAL_CARRIERS[kind]
+    (carrier,) = read_setup_file(text, {"SECRET": "s3cret"}, runnable=CARRIER_FIELDS).carriers
+    assert carrier["options"].keys() == CARRIER_FIELDS[kind][0].keys()
+    assert ("SECRET" in REAL_CARRIERS[kind]) == ("s3cret" in str(carrier["options"]))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, (_, needed) in CARRIER_FIELDS.items() for n in needed])
+def test_a_carrier_without_a_needed_field_is_refused(kind: tuple[str, str], name: str) -> None:
+    lines = [line.strip() for line in REAL_CARRIERS[kind].split("\n")]
+    rest = "\n".join(line for line in lines if not line.startswith(f"{name} ="))
+    text = CARRIER + f'channel = "{kind[0]}"\nkind = "{kind[1]}"\n' + rest
+    with pytest.raises(SetupError, match=rf"carriers\[0\]\.{name}: is missing"):
+        read_setup_file(text, {"SECRET": "s3cret"}, runnable=CARRIER_FIELDS)
+
+
+def test_a_variable_that_is_not_set_is_refused() -> None:
+    text = TEAM + '[[teams.keys]]\nname = "k"\ntoken = { env = "NO_SUCH" }'
+    with pytest.raises(SetupError, match=r"teams\[0\]\.keys\[0\]\.token: the environment has no variable 'NO_SUCH'"):
+        read_setup_file(text, {"OTHER": "x"})

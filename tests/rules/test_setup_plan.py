@@ -1,0 +1,231 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heliograph.rules.keys import make_token, parse_token, token_hash
+from heliograph.rules.setup import Setup, updated
+from heliograph.rules.setup_file import SetupError, read_setup_file
+from heliograph.rules.setup_plan import NewKey, Plan, plan
+from heliograph.rules.team import VerifyLimits
+
+EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
+TOKEN = make_token(bytes(range(64)))
+OTHER_TOKEN = make_token(bytes(reversed(range(64))))
+MINTED = make_token(bytes(64))
+
+A = '[[teams]]\nid = "team_a"\nname = "A"\n'
+B = '[[teams]]\nid = "team_b"\nname = "B"\n'
+DOMAIN = '[[teams.domains]]\nid = "dom_a"\nname = "a.test"\nbrand = "A"\n'
+TEMPLATE = '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nname = "N"\nbody = "Hi"\n'
+KEY = '[[teams.keys]]\nname = "server"\n'
+
+
+def counted() -> Callable[[str], str]:
+    made: list[str] = []
+
+    def new_id(prefix: str) -> str:
+        made.append(prefix)
+        return f"{prefix}{len(made)}"
+
+    return new_id
+
+
+def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
+    current = current or Setup()
+    made = plan(read_setup_file(text, {}), current, next_ref, lambda: MINTED, counted())
+    return made, updated(current, made.rows, current.version + 1)
+
+
+def test_the_example_of_the_contract_is_applied_once() -> None:
+    first, setup = apply(EXAMPLE, next_ref=7)
+    assert first.changed == [
+        "platform: created",
+        "carrier sim: created",
+        "team team_acme: created",
+        "domain dom_acme: created",
+        "display name dn_support: created",
+        "template tpl_welcome: created",
+        "key server of team_acme: created",
+        "recipient me@example.com of team_acme: created",
+        "sender id GB of team_acme: created",
+        "suppression gone@example.com of team_acme: created",
+    ]
+    assert first.opened == [(7, 25_000_000)]
+    assert first.keys == [NewKey(team="team_acme", name="server", token=TOKEN)]
+    team = setup.teams["team_acme"]
+    assert (team.record.ref, team.record.email_quota, team.record.verify) == (7, 10_000, VerifyLimits())
+    assert team.domains["acme.test"].verified
+    assert team.display_names["dn_support"].domain == "dom_acme"
+    assert team.templates["tpl_welcome"].prices == {"GB": 10_000}
+    assert team.recipients == {"me@example.com"}
+    assert team.sender_ids["GB"].value == "ACME"
+    key = setup.callers[parse_token(TOKEN) or ""].key
+    assert (key.hash, key.domain, key.scopes) == (token_hash(TOKEN), "acme.test", ("send", "manage"))
+    assert setup.platform.verify_price == {"USD": 50_000, "EUR": 45_000}
+    assert [c.id for c in setup.carriers] == ["sim"]
+
+    file = read_setup_file(EXAMPLE, {})
+    second = plan(file, setup, 8, lambda: MINTED, counted(), {(7, "gone@example.com")})
+    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[])
+
+
+def test_records_without_ids_are_found_again_by_their_names() -> None:
+    text = A + '[[teams.domains]]\nname = "a.test"\nbrand = "A"\n[[teams.domains.display_names]]\nname = "N"\n'
+    text += TEMPLATE.replace('id = "tpl_a"\n', "") + KEY
+    first, setup = apply(text)
+    assert set(setup.records) == {
+        ("team", "team_a"),
+        ("domain", "dom_1"),
+        ("display_name", "dn_2"),
+        ("template", "tpl_3"),
+        ("key", parse_token(MINTED)),
+    }
+    assert first.keys == [NewKey(team="team_a", name="server", token=MINTED)]
+    assert apply(text, setup)[0].rows == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changed"),
+    [
+        (A, '[[teams]]\nid = "team_a"\nmode = "live"', ["team team_a: changed (mode)"]),
+        (A + 'credit = "5"', A + 'credit = "9"', []),
+        (A + "rate_limit = 5", A, []),
+        (
+            A + DOMAIN + "verified = true",
+            A + DOMAIN + "approved = true",
+            ["domain dom_a: changed (approved)"],
+        ),
+        (A + DOMAIN, A, []),
+        (A + TEMPLATE, A + TEMPLATE.replace("Hi", "Hello"), ["template tpl_a: changed (version 2)"]),
+        (A + TEMPLATE, A + TEMPLATE + 'price = "1"', ["template tpl_a: changed (price)"]),
+        (
+            A + TEMPLATE,
+            A + '[[teams.templates]]\nid = "tpl_a"\nstatus = "draft"',
+            ["template tpl_a: changed (status)"],
+        ),
+        (A + KEY, A + KEY + 'scopes = ["manage"]', ["key server of team_a: changed (scopes)"]),
+        (A + KEY + f'token = "{TOKEN}"', A + KEY, []),
+        (
+            A + KEY,
+            A + KEY + f'token = "{TOKEN}"',
+            [
+                "key server of team_a: created",
+                "key server of team_a: the token that it had before is revoked",
+            ],
+        ),
+        (A, A + B, ["team team_b: created"]),
+        ('[platform]\nbrand = "X"', '[platform]\nsender = "a@b.test"', ["platform: changed (sender)"]),
+    ],
+)
+def test_only_what_is_written_is_applied(first: str, second: str, changed: list[str]) -> None:
+    _, setup = apply(first)
+    made, after = apply(second, setup, next_ref=2)
+    assert made.changed == changed
+    assert len(made.rows) == len(changed)
+    assert len(after.records) >= len(setup.records)
+
+
+def test_verify_limits_and_carrier_options_are_merged() -> None:
+    carrier = '[[carriers]]\nid = "c"\nchannel = "sms"\nkind = "simulator"\n'
+    _, setup = apply(carrier + "step_ms = 5\n" + A + "verify = { per_phone_day = 1 }")
+    _, setup = apply(carrier + "priority = 1\n" + A + "verify = { per_phone_10m = 2 }", setup)
+    assert setup.carriers[0].options == {"step_ms": 5}
+    assert setup.teams["team_a"].record.verify == VerifyLimits(per_phone_day=1, per_phone_10m=2)
+
+
+def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
+    _, setup = apply(A + KEY + f'token = "{TOKEN}"\nscopes = ["manage"]')
+    made, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    assert made.keys == [NewKey(team="team_a", name="server", token=OTHER_TOKEN)]
+    keys = {caller.key.id: caller.key.revoked for caller in setup.callers.values()}
+    assert keys == {parse_token(TOKEN): True, parse_token(OTHER_TOKEN): False}
+    assert apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)[0].rows == []
+
+
+def test_a_revoked_key_stays_revoked() -> None:
+    text = A + KEY + f'token = "{TOKEN}"'
+    _, setup = apply(text)
+    _, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    _, setup = apply(text, setup)
+    assert all(caller.key.revoked for caller in setup.callers.values())
+
+
+def test_tokens_that_change_names_are_not_revoked() -> None:
+    def keys(first: str, second: str) -> str:
+        return A + KEY + f'token = "{first}"\n[[teams.keys]]\nname = "cron"\ntoken = "{second}"'
+
+    _, setup = apply(keys(TOKEN, OTHER_TOKEN))
+    made, setup = apply(keys(OTHER_TOKEN, TOKEN), setup)
+    assert len(made.rows) == 2
+    names = {caller.key.id: (caller.key.name, caller.key.revoked) for caller in setup.callers.values()}
+    assert names == {parse_token(TOKEN): ("cron", False), parse_token(OTHER_TOKEN): ("server", False)}
+
+
+def test_an_address_is_suppressed_once() -> None:
+    gone = '[[teams.suppressions]]\nemail = "{}"\n'
+    made, _ = apply(A + gone.format("Gone@b.test") + gone.format("gone@B.test"))
+    assert [(ref, a.normal, a.given, reason) for ref, a, reason in made.suppressions] == [
+        (1, "gone@b.test", "Gone@b.test", "manual")
+    ]
+    assert made.changed[1:] == ["suppression Gone@b.test of team_a: created"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("", '[[teams]]\nid = "team_a"', "teams[0].name: is missing; a new team needs it"),
+        ("", A + '[[teams.domains]]\nname = "a.test"', "teams[0].domains[0].brand: is missing"),
+        ("", A + '[[teams.templates]]\nid = "tpl_x"', "teams[0].templates[0].channel: is missing"),
+        ("", A + "[[teams.templates]]\n", "teams[0].templates[0].channel: is missing"),
+        ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),
+        ("", A + A, "teams[1]: is the same as teams[0]"),
+        ("", A + DOMAIN + DOMAIN, "teams[0].domains[1]: is the same as teams[0].domains[0]"),
+        ("", A + KEY + KEY, "teams[0].keys[1]: is the same as teams[0].keys[0]"),
+        (
+            "",
+            A + TEMPLATE.replace("Hi", "{{customer.x}}"),
+            "teams[0].templates[0].body: {{customer.x}} is not in variables",
+        ),
+        ("", A + DOMAIN + B + DOMAIN, "teams[1].domains[0].name: a.test is a domain of another team"),
+        (A + DOMAIN, B + DOMAIN, "teams[0].domains[0].name: a.test is a domain of another team"),
+        (
+            A + DOMAIN,
+            B + DOMAIN.replace("a.test", "b.test"),
+            "teams[0].domains[0].id: dom_a belongs to another team",
+        ),
+        (
+            A + DOMAIN,
+            A + DOMAIN.replace("dom_a", "dom_b"),
+            "teams[0].domains[0].id: a.test has the id dom_a already",
+        ),
+        (
+            A + DOMAIN,
+            A + DOMAIN.replace("a.test", "b.test"),
+            "teams[0].domains[0].name: dom_a is the domain a.test",
+        ),
+        (
+            A + DOMAIN + '[[teams.domains.display_names]]\nid = "dn_a"\nname = "N"',
+            A
+            + DOMAIN.replace("dom_a", "dom_b").replace("a.test", "b.test")
+            + '[[teams.domains.display_names]]\nid = "dn_a"\nname = "N"',
+            "teams[0].domains[0].display_names[0].id: dn_a belongs to the domain dom_a",
+        ),
+        (A + TEMPLATE, B + TEMPLATE, "teams[0].templates[0].id: tpl_a belongs to another team"),
+        (
+            A + KEY + f'token = "{TOKEN}"',
+            B + KEY + f'token = "{TOKEN}"',
+            "teams[0].keys[0].token: is in use by another key",
+        ),
+        (
+            A,
+            A + KEY + f'token = "{TOKEN}"\n[[teams.keys]]\nname = "b"\ntoken = "{TOKEN}"',
+            "teams[0].keys[1]: is the same as",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, second: str, message: str) -> None:
+    _, setup = apply(first)
+    with pytest.raises(SetupError) as refused:
+        apply(second, setup)
+    assert str(refused.value).startswith(f"FILE: {message}")

@@ -1,0 +1,450 @@
+"""Templates: variables, rendering by place, and what `apply` refuses."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.rules.refusals import (
+    InvalidRequest,
+    InvalidSubject,
+    MissingVariable,
+    Refusal,
+    TemplateNotFound,
+    UnknownVariable,
+    WrongTemplateChannel,
+)
+from heliograph.rules.team import Channel, Team, TeamRecord, Template
+from heliograph.rules.template import (
+    Rendered,
+    check_subject,
+    check_template,
+    check_variables,
+    find_template,
+    missing_and_unknown,
+    read_variables,
+    render,
+)
+
+
+def email(**fields: Any) -> Template:
+    given = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "text": "x"}
+    return Template(**given | fields)
+
+
+def html(source: str, value: str, other: str = "") -> str:
+    rendered = render(email(html=source), {"v": value, "w": other}, {"name": "Ac<me", "domain": "acme.test"})
+    assert rendered.html is not None
+    return rendered.html
+
+
+# -- variables ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"name": "Ada"}, {"name": "Ada"}),
+        ({"customer.name": "Ada"}, {"name": "Ada"}),
+        ({"customer": {"name": "Ada"}}, {"name": "Ada"}),
+        ({"order": {"item": {"sku": "x"}}}, {"order.item.sku": "x"}),
+        ({"order.item": {"sku": "x"}}, {"order.item.sku": "x"}),
+        ({"customer": {"order.id": 7}}, {"order.id": "7"}),
+        ({"customer.order": {"id": 7}}, {"order.id": "7"}),
+        ({"name": "Ada", "customer": {"name": "Ada"}}, {"name": "Ada"}),
+        ({"name": None, "customer.name": "Ada"}, {"name": "Ada"}),
+        ({"name": None, "customer": {"x": None}, "group": {}}, {}),
+        ({"name": ""}, {"name": ""}),
+        (
+            {"a": True, "b": False, "c": 0, "d": -12, "e": 10**20},
+            dict(zip("abcde", ["true", "false", "0", "-12", "1" + "0" * 20], strict=True)),
+        ),
+        ({"a": 0.1, "b": 2.5, "c": 5.0}, {"a": "0.1", "b": "2.5", "c": "5.0"}),
+        ({"customer": "Ada", "brand": "VW"}, {"customer": "Ada", "brand": "VW"}),
+        ({"brand.name": "Evil"}, {"brand.name": "Evil"}),
+        ({"brand": {"name": "Evil"}}, {"brand.name": "Evil"}),
+        ({"customer": {"brand": {"name": "Evil"}}}, {"brand.name": "Evil"}),
+    ],
+)
+def test_read_variables(given: dict[str, Any] | None, values: dict[str, str]) -> None:
+    assert read_variables(given) == values
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"name": "Ada", "customer.name": "Bob"}, "variables.name"),
+        ({"customer": {"name": "Ada"}, "name": "Bob"}, "variables.name"),
+        ({"order.id": 1, "order": {"id": 2}}, "variables.order.id"),
+        ({"items": [1]}, "variables.items"),
+        ({"customer": {"order": {"items": []}}}, "variables.order.items"),
+    ],
+)
+def test_invalid_variables(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_variables(given)
+    assert refused.value.param == param
+
+
+DECLARING = email(variables=("name", "order.id", "note"), optional=("note",))
+
+
+@pytest.mark.parametrize(
+    ("values", "refusal", "names"),
+    [
+        ({}, MissingVariable, ["name", "order.id"]),
+        ({"order.id": "1", "other": "x"}, MissingVariable, ["name"]),
+        (
+            {"name": "", "order.id": "", "b": "", "a": "", "brand.name": ""},
+            UnknownVariable,
+            ["b", "a", "brand.name"],
+        ),
+    ],
+)
+def test_variables_refused(values: dict[str, str], refusal: type[Refusal], names: list[str]) -> None:
+    with pytest.raises(refusal) as refused:
+        check_variables(DECLARING, values)
+    assert refused.value.param == "variables"
+    assert refused.value.details == {"variables": names}
+    assert all(name in refused.value.message for name in names)
+
+
+@pytest.mark.parametrize("more", [{}, {"note": "x"}])
+def test_variables_pass(more: dict[str, str]) -> None:
+    check_variables(DECLARING, {"name": "", "order.id": "1"} | more)
+
+
+def test_missing_and_unknown() -> None:
+    assert missing_and_unknown(DECLARING, {"x": "", "name": "", "y": ""}) == (["order.id"], ["x", "y"])
+
+
+# -- rendering ---------------------------------------------------------------------------------------------
+
+
+def test_every_part() -> None:
+    template = email(
+        subject="Hi {{customer.v}}",
+        html="<p>{{ customer.v }} of {{brand.name}}{{customer.absent}}{{brand.absent}}</p>",
+        text="{{\tcustomer.v\n}}/{{customer.order.id}}",
+    )
+    rendered = render(template, {"v": "<A&B>", "order.id": "7"}, {"name": "Acme"})
+    assert rendered == Rendered(subject="Hi <A&B>", html="<p>&lt;A&amp;B&gt; of Acme</p>", text="<A&B>/7", body=None)
+
+
+def test_body() -> None:
+    template = email(channel="sms", subject=None, text=None, body="{{customer.v}} & {{brand.name}}")
+    assert render(template, {"v": "'"}, {"name": "A"}) == Rendered(subject=None, html=None, text=None, body="' & A")
+
+
+def test_values_are_not_scanned_again() -> None:
+    template = email(subject="{{customer.a}}{{customer.b}}", html="{{customer.a}}", text="{{{customer.c}}}")
+    values = {"a": "{{customer.b}}", "b": "}}{{brand.name}}", "c": "{customer.a}"}
+    rendered = render(template, values, {"name": "SECRET"})
+    assert rendered.subject == "{{customer.b}}}}{{brand.name}}"
+    assert rendered.html == "{{customer.b}}"
+    assert rendered.text == "{{customer.a}}"
+
+
+def test_a_callers_brand_is_not_the_brand() -> None:
+    assert render(email(text="{{brand.name}}"), {"brand.name": "Evil"}, {"name": "Acme"}).text == "Acme"
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "expected"),
+    [
+        ("<p>{{customer.v}}</p>", """<b>&"'""", "<p>&lt;b&gt;&amp;&quot;&#x27;</p>"),
+        ("<p>{{brand.name}}</p>", "", "<p>Ac&lt;me</p>"),
+        ('<p title="{{customer.v}}">', '" onclick="x', '<p title="&quot; onclick=&quot;x">'),
+        ("<p title='{{customer.v}}'>", "' onclick='x", "<p title='&#x27; onclick=&#x27;x'>"),
+        ("<title>{{customer.v}}</title>", "</title><script>", "<title>&lt;/title&gt;&lt;script&gt;</title>"),
+        ("1 < 2 {{customer.v}}", "<", "1 < 2 &lt;"),
+        ("<script>a<b</script>{{customer.v}}", "<", "<script>a<b</script>&lt;"),
+        ("<!-- <a href=' --><b>{{customer.v}}</b>", "'>", "<!-- <a href=' --><b>&#x27;&gt;</b>"),
+        ("<a title=it's>{{customer.v}}</a>", "'", "<a title=it's>&#x27;</a>"),
+    ],
+)
+def test_text_and_attributes_are_escaped(source: str, value: str, expected: str) -> None:
+    assert html(source, value) == expected
+    assert not check_template(email(html=source, variables=("v",)))
+
+
+@pytest.mark.parametrize(
+    ("value", "address"),
+    [
+        ("https://x.test/a?b=c&d=e#f", "https://x.test/a?b=c&amp;d=e#f"),
+        ("HTTP://x.test", "HTTP://x.test"),
+        ("mailto:ada@x.test", "mailto:ada@x.test"),
+        ("tel:+441234", "tel:+441234"),
+        (" \t\nhttps://x.test ", "https://x.test"),
+        ("https://x.test/a b\"c'd<e>", "https://x.test/a%20b%22c%27d%3Ce%3E"),
+        ("https://x.test/%20é", "https://x.test/%20%C3%A9"),
+        ("javascript:alert(1)", "#"),
+        ("JaVaScRiPt:alert(1)", "#"),
+        ("java\tscript:alert(1)", "#"),
+        ("\x01javascript:alert(1)", "#"),
+        ("javascript&colon;alert(1)", "#"),
+        ("&#106;avascript:alert(1)", "#"),
+        ("https&colon;//x.test", "#"),
+        ("data:text/html,<script>", "#"),
+        ("vbscript:x", "#"),
+        ("file:///etc/passwd", "#"),
+        ("x.test/path", "#"),
+        ("/path", "#"),
+        ("//x.test", "#"),
+        ("", "#"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('<a href="', '">x</a>'), ("<IMG\nSRC = ' ", "'/>"), ('<form class="c" action="', '"></form>')],
+)
+def test_a_whole_address(before: str, after: str, value: str, address: str) -> None:
+    blank = " " if before.endswith(" ") and address != "#" else ""
+    source = before + "{{customer.v}}" + after
+    assert html(source, value) == before.rstrip(" ") + blank + address + after
+    assert not check_template(email(html=source, variables=("v",)))
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "other", "expected"),
+    [
+        ("https://x.test/{{customer.v}}", "a/b c\"'<>", "", "https://x.test/a/b%20c%22%27%3C%3E"),
+        ("https://x.test/{{customer.v}}", "javascript:alert(1)", "", "https://x.test/javascript:alert(1)"),
+        (
+            "https://x.test/?a={{customer.v}}&amp;b=1",
+            "1&b=2#%+ ;",
+            "",
+            "https://x.test/?a=1%26b=2%23%25%2B%20%3B&amp;b=1",
+        ),
+        ("https://x.test/?to={{customer.v}}", "ada@x.test", "", "https://x.test/?to=ada@x.test"),
+        ("https://{{brand.domain}}/{{customer.v}}", "p", "", "https://acme.test/p"),
+        (
+            "mailto:{{customer.v}}?subject={{customer.w}}",
+            "a@x.test",
+            "A & B",
+            "mailto:a@x.test?subject=A%20%26%20B",
+        ),
+        ("tel:{{customer.v}}", "+44 1", "", "tel:+44%201"),
+        ("{{customer.v}}/p?x={{customer.w}}", "https://x.test", "a&b", "https://x.test/p?x=a%26b"),
+        ("{{customer.v}}{{customer.w}}", "java", "script:x", "#"),
+        ("{{customer.v}}:alert(1)", "javascript", "", "#"),
+        ("{{customer.v}}&#58;alert(1)", "javascript", "", "#"),
+        ("{{customer.v}}{{customer.w}}", "", "https://x.test", "https://x.test"),
+    ],
+)
+def test_a_part_of_an_address(source: str, value: str, other: str, expected: str) -> None:
+    source = f'<a href="{source}">'
+    assert html(source, value, other) == f'<a href="{expected}">'
+    assert not check_template(email(html=source, variables=("v", "w")))
+
+
+REFUSED_PLACES = [
+    "<script>{{customer.v}}</script>",
+    "<script>a</scripty>{{customer.v}}</script>",
+    "<script>{{customer.v}}",
+    "<STYLE>a{color:{{customer.v}}}</STYLE>",
+    "<noscript>{{customer.v}}</noscript>",
+    "<iframe>{{customer.v}}</iframe>",
+    '<title><a href="{{customer.v}}"></title>',
+    "<p onclick=\"x('{{customer.v}}')\">",
+    '<p ONLOAD="{{customer.v}}">',
+    '<p style="color:{{customer.v}}">',
+    '<img srcset="{{customer.v}} 2x">',
+    '<iframe srcdoc="{{customer.v}}">',
+    '<meta http-equiv="refresh" content="0;url={{customer.v}}">',
+    "<p title={{customer.v}}>",
+    "<a href={{ customer.v }}>",
+    "<a href=https://x.test/{{customer.v}}>",
+    "<p {{customer.v}}>",
+    '<p {{customer.v}}="x">',
+    '<p x{{customer.v}}="x">',
+    "<{{customer.v}}>",
+    "<b{{customer.v}}>",
+    "</{{customer.v}}>",
+    "<!-- {{customer.v}} -->",
+    "<!{{customer.v}}>",
+    "<!doctype {{customer.v}}>",
+    "<? {{customer.v}} ?>",
+]
+
+
+@pytest.mark.parametrize("source", REFUSED_PLACES)
+def test_refused_places(source: str) -> None:
+    problems = check_template(email(html=source, variables=("v",)))
+    assert len(problems) == 1
+    assert problems[0].startswith("html: a placeholder cannot stand in ")
+    assert "VALUE" not in html(source, "VALUE")
+
+
+@pytest.mark.parametrize(
+    "start", ["javascript:", "&#106;avascript:", "data:text/html,", "/p/", "#", "//", "https", "cid:"]
+)
+def test_an_address_with_an_unsafe_beginning(start: str) -> None:
+    source = f'<a href="{start}{{{{customer.v}}}}">'
+    assert "must begin with https:" in check_template(email(html=source, variables=("v",)))[0]
+    assert html(source, "https://x.test") == '<a href="#">'
+
+
+class Outline(HTMLParser):
+    """The tags and attribute names of a page, and the schemes of its addresses."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, ...]] = []
+        self.addresses: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.addresses += [value or "" for name, value in attrs if name in {"href", "src"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}",))
+
+
+PAGE = """<!doctype html><title>{{customer.v}}</title>
+<a href="{{customer.v}}{{customer.w}}" title='{{customer.w}}'>{{customer.v}}</a>
+<img alt="{{customer.v}}" src='https://x.test/{{customer.v}}?q={{customer.w}}'>{{customer.w}}"""
+NASTY = st.lists(
+    st.sampled_from([*"<>&\"'`=/ \t\n\x00{}#?:;", "javascript", "https:", "--", "]]", "script", "{{customer.w}}"])
+    | st.characters(),
+    max_size=8,
+).map("".join)
+
+
+@settings(max_examples=80, deadline=None)
+@given(NASTY, NASTY)
+def test_values_never_change_the_page(value: str, other: str) -> None:
+    page = html(PAGE, value, other)
+    outline = Outline(page)
+    assert outline.tags == Outline(html(PAGE, "https://x.test", "a")).tags
+    assert page.count("<") == PAGE.count("<")
+    assert page.count('"') == PAGE.count('"')
+    assert page.count("'") == PAGE.count("'")
+    assert all(re.match(r"#|https?:|mailto:|tel:", each, re.IGNORECASE) for each in outline.addresses)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*"<>\"'=/ !-", "a", "{{customer.v}}", "<p ", "<!--", "-->", "<script>", "href=", "title="]),
+        max_size=14,
+    ).map("".join)
+)
+def test_any_source_compiles_and_keeps_its_literals(source: str) -> None:
+    if not check_template(email(html=source, variables=("v",))):
+        expected = source.replace("{{customer.v}}", "https:")
+        assert html(source, "https:") == expected
+
+
+# -- subjects ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("char", ["\r", "\n", "\t", "\x00", "\x1f", "\x7f", "\x85", "\x9f", "\u2028", "\u2029"])
+def test_invalid_subject(char: str) -> None:
+    with pytest.raises(InvalidSubject) as refused:
+        check_subject(f"a{char}b")
+    assert refused.value.param == "subject"
+
+
+@pytest.mark.parametrize("subject", ["", "Hi", "Grüße 😀", "a\u00a0b", "a\u202eb", "a\u200bb"])
+def test_valid_subject(subject: str) -> None:
+    check_subject(subject)
+
+
+# -- the template itself -----------------------------------------------------------------------------------
+
+WHATSAPP = {"channel": "whatsapp", "subject": None, "text": None, "body": "b", "category": "UTILITY"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"html": "<p>", "text": None},
+        {"channel": "sms", "subject": None, "text": None, "body": "b"},
+        WHATSAPP,
+        {"text": "{{customer.a_1.b2}}", "variables": ("a_1.b2",), "optional": ("a_1.b2",)},
+        {"text": "{{brand.name}}"},
+        {"html": "<style>@media print{a{b:c}}</style>"},
+        {"variables": ("unused", "x" * 63)},
+        {"prices": {"GB": 0}},
+    ],
+)
+def test_good_template(fields: dict[str, Any]) -> None:
+    assert check_template(email(**fields)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"subject": None}, "subject: an email template needs one"),
+        ({"subject": "a\nb"}, "subject: it must be one line"),
+        ({"text": None}, "html, text: an email template needs"),
+        ({"channel": "sms"}, "body: a template for sms needs one"),
+        (WHATSAPP | {"body": None}, "body: a template for whatsapp needs one"),
+        (WHATSAPP | {"category": None}, "category: a whatsapp template needs"),
+        ({"text": "{{customer.who}}"}, "text: {{customer.who}} is not in variables"),
+        ({"subject": "{{customer.who}}"}, "subject: {{customer.who}} is not in variables"),
+        ({"text": "{{name}}"}, "text: '{{name}}' is not a placeholder"),
+        ({"text": "{{customer.name"}, "text: '{{customer.name' is not a placeholder"),
+        ({"text": "{{customer.Name}}"}, "text: '{{customer.Name}}' is not a placeholder"),
+        ({"text": "{{customer.a..b}}"}, "text: '{{customer.a..b}}' is not a placeholder"),
+        ({"text": "{{customer." + "x" * 64 + "}}"}, "is not a placeholder"),
+        (WHATSAPP | {"body": "{{1}}"}, "body: '{{1}}' is not a placeholder"),
+        ({"html": "<p>{{#if x}}</p>"}, "html: '{{#if x}}</p>' is not a placeholder"),
+        ({"variables": ("a", "a")}, "variables: 'a' is there twice"),
+        ({"variables": ("Name",)}, "variables: 'Name' is not a name"),
+        ({"variables": ("a\n",)}, "is not a name"),
+        ({"variables": ("x" * 64,)}, "is not a name"),
+        ({"variables": ("customer.name",)}, "variables: write 'customer.name' without"),
+        ({"variables": ("brand.name",)}, "variables: write 'brand.name' without"),
+        ({"optional": ("a",)}, "optional: 'a' is not in variables"),
+        ({"price": -1}, "price: it cannot be negative"),
+        ({"prices": {"GB": -1}}, "prices.GB: it cannot be negative"),
+        ({"prices": {"gb": 1}}, "prices.gb: write the country as an ISO code"),
+    ],
+)
+def test_bad_template(fields: dict[str, Any], problem: str) -> None:
+    problems = check_template(email(**fields))
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
+TEAM = Team(
+    record=TeamRecord(ref=1, id="team_1", name="Acme"),
+    templates={
+        "tpl_mail": email(id="tpl_mail"),
+        "tpl_sms": email(id="tpl_sms", channel="sms", body="b"),
+        "tpl_draft": email(id="tpl_draft", status="draft"),
+        "tpl_old": email(id="tpl_old", status="archived"),
+    },
+)
+
+
+def test_find_template() -> None:
+    assert find_template(TEAM, "tpl_sms", "sms").id == "tpl_sms"
+
+
+@pytest.mark.parametrize(
+    ("template_id", "channel", "refusal"),
+    [
+        ("tpl_none", "email", TemplateNotFound),
+        ("", "email", TemplateNotFound),
+        ("tpl_draft", "email", TemplateNotFound),
+        ("tpl_draft", "sms", TemplateNotFound),
+        ("tpl_old", "email", TemplateNotFound),
+        ("tpl_mail", "sms", WrongTemplateChannel),
+        ("tpl_sms", "whatsapp", WrongTemplateChannel),
+    ],
+)
+def test_template_refused(template_id: str, channel: Channel, refusal: type[Refusal]) -> None:
+    with pytest.raises(refusal) as refused:
+        find_template(TEAM, template_id, channel)
+    assert refused.value.param == "template_id"

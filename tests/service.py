@@ -1,0 +1,164 @@
+"""The service as a user runs it: real processes of the command line, spoken to over HTTP."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from heliograph.rules.keys import make_token
+
+SETUP = Path(__file__).with_name("setup.toml")
+NAMES = (
+    *("ACME", "ACME_SEND", "ACME_MANAGE", "ACME_PINNED", "SANDBOX", "BARE", "POOR", "SUSPENDED", "SLOW"),
+    *("SUSPENDED_MANAGE", "SLOW_MANAGE", "BROKE", "NARROW", "PLAIN", "UDH", "QUOTA", "SLOW_SMS"),
+)
+TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
+COMMAND = (sys.executable, "-m", "heliograph.cli.main")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    headers: dict[str, str]  # lower-case names
+    raw: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def code(self) -> str | None:
+        """The error's code; None for a success."""
+        return self.json["error"]["code"] if self.status >= 400 else None
+
+
+class Service:
+    """One or more processes on one database; all are ended when the block ends."""
+
+    def __init__(self, database: str, data: Path, step_ms: int = 1) -> None:
+        self.database = database
+        self.data = data
+        self.ports: list[int] = []
+        self.processes: list[subprocess.Popen[str]] = []
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")},
+            **TOKENS,
+            "HELIOGRAPH_DATABASE": database,
+            "HELIOGRAPH_DATA": str(data),
+            "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end."""
+        return subprocess.run(
+            [*COMMAND, *arguments], env=self._environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def apply(self, file: Path = SETUP) -> Any:
+        done = self.run("apply", str(file), "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def start(self, role: str = "all", port: int = 0) -> "subprocess.Popen[str]":
+        """Start a process and wait until it answers; its port is the last one of `ports`."""
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--role", role, "--listen", f"127.0.0.1:{port}"],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        assert process.stdout
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if line.startswith("Heliograph is "):
+                if role != "worker":
+                    self.ports.append(int(line.split("http://127.0.0.1:")[1].split()[0]))
+                # The pipe must not fill up: what it says from now on is for the system's eyes only.
+                _drain(process)
+                return process
+        raise AssertionError("".join(seen))
+
+    def kill(self, process: "subprocess.Popen[str] | None" = None) -> None:
+        process = process or self.processes[-1]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def stop(self, process: "subprocess.Popen[str] | None" = None) -> int:
+        process = process or self.processes[-1]
+        process.send_signal(signal.SIGTERM)
+        return process.wait(60)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = "ACME",
+        headers: Mapping[str, str] | None = None,
+        port: int | None = None,
+    ) -> Answer:
+        """One request. `key` names a token of TOKENS; a body of bytes is sent as it is, anything else as JSON."""
+        given = {"Content-Type": "application/json"} if body is not None else {}
+        if key is not None:
+            given["Authorization"] = f"Bearer {TOKENS.get(key, key)}"
+        given |= headers or {}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.ports[-1], timeout=30)
+        try:
+            connection.request(method, path, sent, given)
+            response = connection.getresponse()
+            answered = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, answered, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **options: Any) -> Answer:
+        return self.ask("GET", path, **options)
+
+    def post(self, path: str, body: Any, **options: Any) -> Answer:
+        return self.ask("POST", path, body, **options)
+
+
+def until(check: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """The first true answer; fails when there is none in time."""
+    end = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < end, f"still {found!r} after {seconds} s"
+        time.sleep(0.02)
+
+
+def _drain(process: "subprocess.Popen[str]") -> None:
+
+    def read() -> None:
+        assert process.stdout
+        for _ in process.stdout:
+            pass
+
+    threading.Thread(target=read, daemon=True).start()
