@@ -111,7 +111,10 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
 def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        # asyncio sets this on the sockets that it makes itself; without it every answer waits 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         raise CannotListen(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "

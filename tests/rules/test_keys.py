@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.keys import checksum, find_key, make_token, matches, parse_token, token_hash
+from heliograph.rules.keys import checksum, find_caller, make_token, matches, parse_token, token_hash
 from heliograph.rules.refusals import InvalidApiKey
-from heliograph.rules.team import Key
+from heliograph.rules.team import Caller, Key, Team, TeamRecord
 
 TOKEN = make_token(bytes(range(64)))
 PUBLIC = TOKEN[3:13]
@@ -75,13 +75,18 @@ def test_hash() -> None:
     assert not matches("abd", token_hash("abc"))
 
 
+def callers(keys: dict[str, Key]) -> dict[str, Caller]:
+    team = Team(record=TeamRecord(ref=1, id="team_a", name="A"))
+    return {public: Caller(team=team, key=key) for public, key in keys.items()}
+
+
 def changed(**fields: object) -> Key:
     return msgspec.structs.replace(KEY, **fields)
 
 
 @pytest.mark.parametrize("key", [KEY, changed(expires_at=NOW + 1)])
 def test_found(key: Key) -> None:
-    assert find_key(TOKEN, {PUBLIC: key}, NOW) is key
+    assert find_caller(TOKEN, callers({PUBLIC: key}), NOW).key is key
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def test_found(key: Key) -> None:
 )
 def test_every_bad_key_is_refused_alike(token: str, keys: dict[str, Key]) -> None:
     with pytest.raises(InvalidApiKey) as refused:
-        find_key(token, keys, NOW)
+        find_caller(token, callers(keys), NOW)
     assert (refused.value.message, refused.value.param, refused.value.details) == (
         InvalidApiKey().message,
         None,

@@ -11,7 +11,7 @@ from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
-from heliograph.api.route import Call
+from heliograph.api.route import Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
 from heliograph.rules.limits import KIB
@@ -47,11 +47,11 @@ class Api:
         name = "none"
         try:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
-            name = f"{route.method} {route.path}"
+            name = route.name
             if route.scopes is None:
                 response = await route.call(Call(self.desk, route, request, params, None))
             else:
-                response = await self._keyed(Call(self.desk, route, request, params, None), extra)
+                response = await self._keyed(route, request, params, extra)
         except ClientGone:
             return
         except Refusal as refusal:
@@ -75,10 +75,9 @@ class Api:
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _keyed(self, call: Call, extra: Headers) -> Response:
+    async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
-        route, request, clock = call.route, call.request, self.desk.clock
-        now = clock.now()
+        now = self.desk.clock.now()
         caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
         record = caller.team.record
         turn = FREE
@@ -104,7 +103,7 @@ class Api:
             request.check_media_type()
             raw = await request.read_body(route.body_max, self._budget)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
-        return await route.call(Call(self.desk, route, request, call.params, caller, value))
+        return await route.call(Call(self.desk, route, request, params, caller, value))
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
         """The error answer; without a request when what came in was none."""

@@ -18,7 +18,7 @@ def find_caller(header: bytes | None, setup: Setup, now: int) -> Caller:
 
 def check_scope(caller: Caller, scopes: tuple[str, ...]) -> None:
     """The key needs one of these."""
-    if not set(scopes) & set(caller.key.scopes):
+    if not any(scope in caller.key.scopes for scope in scopes):
         raise InsufficientScope(
             f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
             f"this key has {', '.join(caller.key.scopes) or 'none'}."

@@ -29,7 +29,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Request:
-    __slots__ = ("_receive", "headers", "id", "key_values", "method", "path", "query_string", "segments")
+    __slots__ = ("_receive", "headers", "id", "method", "path", "query_string", "raw_headers")
 
     def __init__(self, scope: Scope, receive: Receive, id_: str) -> None:
         self.id = id_
@@ -37,12 +37,12 @@ class Request:
         self.path: str = scope["path"]
         self.query_string: bytes = scope["query_string"]
         self._receive = receive
-        self.headers: dict[bytes, bytes] = {}
-        self.key_values: list[bytes] = []  # every Idempotency-Key that was sent
-        for name, value in scope["headers"]:
-            self.headers[name] = value
-            if name == b"idempotency-key":
-                self.key_values.append(value)
+        self.raw_headers: Headers = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(self.raw_headers)
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Every value of a header that may have been sent more than once."""
+        return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
 
     def query(self, known: tuple[str, ...]) -> dict[str, str]:
         """The query parameters; an unknown or repeated one is refused."""

@@ -34,6 +34,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False  # takes an Idempotency-Key
     preview: Any = None  # type of the answer to ?dry_run=true
     refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
+    name: str = ""  # method and path, in counters
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", f"{self.method} {self.path}")
 
     @property
     def query_names(self) -> tuple[str, ...]:

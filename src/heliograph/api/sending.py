@@ -28,7 +28,7 @@ PreviewCall = Callable[[Desk, Caller, Any], Awaitable[Any]]
 def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         desk, caller, kind = call.desk, call.caller, call.route.body
-        key = idempotency.read_key(call.request.key_values)
+        key = idempotency.read_key(call.request.values(b"idempotency-key"))
         if call.request.query_string and _dry_run(call):
             return answer(await preview(desk, caller, to_request(call.json, kind)))
         if key is None:

@@ -66,6 +66,8 @@ def check_shape(items: list[Any]) -> None:
 
 
 def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
+    if not items:
+        return ()
     check_shape(items)
     if len(items) > ATTACHMENTS_MAX:
         raise TooManyAttachments(

@@ -35,6 +35,8 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 
     def distinct(self) -> list[tuple[Address, Kind]]:
         """Each address once, as it first occurs."""
+        if self.count == 1:
+            return [(self.to[0], "to")]
         first: dict[str, tuple[Address, Kind]] = {}
         fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
         fields = (("to", self.to), ("cc", self.cc), ("bcc", self.bcc))
@@ -47,6 +49,8 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 def read_recipients(
     to: str | list[str], cc: list[str] | None, bcc: list[str] | None, reply_to: str | None
 ) -> Recipients:
+    if isinstance(to, str) and reply_to is None and not cc and not bcc:
+        return Recipients(to=_addresses([to], "to"))  # most sends: no lists to count
     lists: dict[str, list[str]] = {
         "to": [to] if isinstance(to, str) else to,
         "cc": cc or [],

@@ -66,11 +66,11 @@ def _platform_sender(platform: Platform, from_: str | None) -> tuple[str | None,
 
 
 def _own_sender(team: Team, key: Key, from_: str | None) -> tuple[str | None, Address, Domain]:
-    if not team.approved_domains():
+    if not team.has_approved_domain:
         raise NoApprovedBrandDomain(param="from")
     name, address = _read_from(from_)
     domain = team.domains.get(address.domain)
-    if domain is None or not (domain.verified and domain.approved):
+    if domain is None or not domain.usable:
         raise FromDomainUnverified(
             f"{address.domain} is not a verified and approved domain of the team. {FromDomainUnverified.fix}",
             param="from",

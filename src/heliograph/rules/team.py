@@ -69,6 +69,10 @@ class Domain(Setting, frozen=True):
     verified: bool = False
     approved: bool = False
 
+    @property
+    def usable(self) -> bool:
+        return self.verified and self.approved
+
 
 class DisplayName(Setting, frozen=True):
     id: str
@@ -139,7 +143,11 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
     def approved_domains(self) -> list[Domain]:
         """The domains that the team may send for, in the order they were made."""
-        return [d for d in self.domains.values() if d.verified and d.approved]
+        return [domain for domain in self.domains.values() if domain.usable]
+
+    @property
+    def has_approved_domain(self) -> bool:
+        return any(domain.usable for domain in self.domains.values())
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

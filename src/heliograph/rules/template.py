@@ -40,7 +40,9 @@ def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
     `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
     """
     values: dict[str, str] = {}
-    for path, value in _leaves(given or {}, ""):
+    if not given:
+        return values
+    for path, value in _leaves(given, ""):
         name = path.removeprefix("customer.")
         text = _text_of(value, name)
         if values.setdefault(name, text) != text:

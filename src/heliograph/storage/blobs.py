@@ -1,9 +1,15 @@
 """Attachment files above 256 KB: written, synced and named by their hash before the transaction that needs them."""
 
+import fcntl
 import hashlib
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+FRESH_S = 3600.0  # a file that was put so lately may belong to a message that is about to be written
 
 
 class Blobs:
@@ -15,9 +21,10 @@ class Blobs:
         """Keep the bytes durably and answer their hash; blocking, so call it off the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
-        if target.exists():
-            os.utime(target)  # fresh again: housekeeping leaves it alone until its message is written
-            return hash_
+        with self._locked():
+            if target.exists():
+                os.utime(target)  # fresh again: `drop` leaves it alone
+                return hash_
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             try:
@@ -36,7 +43,18 @@ class Blobs:
         return self._path(hash_).read_bytes()
 
     def drop(self, hash_: str) -> None:
-        self._path(hash_).unlink(missing_ok=True)
+        """Remove a file that no message needs, unless it was put again meanwhile."""
+        path = self._path(hash_)
+        with self._locked():
+            if path.exists() and path.stat().st_mtime <= time.time() - FRESH_S:
+                path.unlink()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Between looking at a file and deciding about it, no other thread or process does the same."""
+        with open(self._folder / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _path(self, hash_: str) -> Path:
         return self._folder / hash_[:2] / hash_

@@ -119,7 +119,6 @@ CREATE INDEX outbox_due ON outbox (lane, team, due_at) WHERE owner IS NULL;
 CREATE INDEX outbox_claimed ON outbox (owner, lease_until) WHERE owner IS NOT NULL;
 -- Almost always empty: messages whose workers died with them.
 CREATE INDEX outbox_suspect ON outbox (due_at) WHERE owner IS NULL AND claims >= 2;
-CREATE INDEX outbox_by_message ON outbox (message);
 
 -- The timeline of every message and verification; rows with a sequence are published.
 CREATE TABLE event (
