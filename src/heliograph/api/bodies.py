@@ -88,13 +88,10 @@ def _too_deep() -> InvalidJson:
 
 def _depth(value: Any) -> int:
     """Objects and lists inside each other, the outermost is 1; level by level: a deep value cannot exhaust the stack."""
-    level, depth = [value], 0
-    while level and depth <= JSON_DEPTH_MAX:
+    values, depth = [value], 0
+    while (level := [item for item in values if isinstance(item, dict | list)]) and depth <= JSON_DEPTH_MAX:
         depth += 1
-        inner: list[Any] = []
-        for item in level:
-            inner += item.values() if isinstance(item, dict) else item
-        level = [item for item in inner if isinstance(item, dict | list)]
+        values = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     return depth
 
 

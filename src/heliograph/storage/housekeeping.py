@@ -4,7 +4,7 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.storage.database import Tx
 
 BODY_KEPT_MS = 7 * DAY_MS
-MESSAGE_KEPT_MS = 90 * DAY_MS
+KEPT_MS = 90 * DAY_MS
 PORTION = 500  # messages in one transaction
 
 
@@ -13,11 +13,14 @@ async def purge(tx: Tx, now: int) -> tuple[bool, list[str]]:
     await tx.run("purge_idempotency", now=now)
     await tx.run("purge_marketing", before=now - DAY_MS)
     freed: set[str] = set()
-    bodies = [tuple(r) for r in await tx.run("ended_with_content", before=now - BODY_KEPT_MS, limit=PORTION)]
+    bodies = [tuple(r) for r in await tx.run("ended_with_body", before=now - BODY_KEPT_MS, limit=PORTION)]
     if bodies:
-        await tx.run("purge_contents", messages=bodies)
+        for query in ("purge_contents", "mark_bodiless"):
+            await tx.run(query, messages=bodies)
         freed |= {row[0] for row in await tx.run("purge_blobs", messages=bodies)}
-    old = [tuple(r) for r in await tx.run("ended_messages", before=now - MESSAGE_KEPT_MS, limit=PORTION)]
+    for query in ("purge_verifications", "purge_lone_events"):
+        await tx.run(query, before=now - KEPT_MS, limit=PORTION)
+    old = [tuple(r) for r in await tx.run("ended_messages", before=now - KEPT_MS, limit=PORTION)]
     if old:
         for query in ("purge_events", "purge_recipients", "purge_messages"):
             await tx.run(query, messages=old)

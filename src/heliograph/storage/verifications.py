@@ -137,6 +137,7 @@ async def check(tx: Tx, items: Sequence[Check], new_id: NewId) -> list[CheckResu
         place = (item.team, item.id)
         row = rows.get(place)
         if row is None:
+            item.digest("00" * 16)  # the same work as for a known one, so that time tells nothing
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}"))
             continue
         status, wrong = states[place]

@@ -31,9 +31,9 @@ SELECT team, address, created_at FROM rows(:rows, team bigint, address text, cre
 
 -- name: insert_messages
 INSERT INTO message (id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
-                     charge, sequence, created_at, record)
+                     charge, sequence, created_at, has_body, record)
 SELECT id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
-       created_at, record
+       created_at, 1, record
 FROM rows(:messages, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
           template_id text, template_version bigint, country text, price bigint, charge text, created_at bigint,
           record text) AS r

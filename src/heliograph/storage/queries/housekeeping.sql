@@ -9,9 +9,12 @@ DELETE FROM marketing WHERE created_at <= :before;
 -- name: ended_messages
 SELECT key FROM message WHERE ended_at IS NOT NULL AND ended_at <= :before ORDER BY ended_at LIMIT :limit;
 
--- name: ended_with_content
-SELECT m.key FROM message m JOIN content c ON c.message = m.key
-WHERE m.ended_at IS NOT NULL AND m.ended_at <= :before LIMIT :limit;
+-- name: ended_with_body
+SELECT key FROM message WHERE ended_at IS NOT NULL AND has_body = 1 AND ended_at <= :before
+ORDER BY ended_at LIMIT :limit;
+
+-- name: mark_bodiless
+UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
 -- name: purge_contents
 DELETE FROM content WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
@@ -21,6 +24,12 @@ DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message b
 
 -- name: blobs_in_use
 SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash = b.hash;
+
+-- name: purge_verifications
+DELETE FROM verification WHERE key IN (SELECT key FROM verification WHERE created_at <= :before LIMIT :limit);
+
+-- name: purge_lone_events
+DELETE FROM event WHERE key IN (SELECT key FROM event WHERE message IS NULL AND created_at <= :before LIMIT :limit);
 
 -- name: purge_events
 DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);

@@ -59,10 +59,12 @@ CREATE TABLE message (
     sequence         BIGINT NOT NULL,          -- events published so far
     created_at       BIGINT NOT NULL,
     ended_at         BIGINT,                   -- when every recipient was finished
+    has_body         SMALLINT NOT NULL,        -- 0 when retention has taken its content
     record           TEXT NOT NULL             -- the answer of the send, as JSON
 );
 CREATE UNIQUE INDEX message_by_id ON message (team, id);
 CREATE INDEX message_ended ON message (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX message_ended_with_body ON message (ended_at) WHERE ended_at IS NOT NULL AND has_body = 1;
 
 -- What is handed over; apart from the message so that a status change does not rewrite it.
 CREATE TABLE content (
@@ -140,6 +142,7 @@ CREATE TABLE event (
 );
 CREATE INDEX event_by_message ON event (message) WHERE message IS NOT NULL;
 CREATE INDEX event_by_team ON event (team, id);
+CREATE INDEX event_alone ON event (created_at) WHERE message IS NULL;
 
 CREATE TABLE suppression (
     team              BIGINT NOT NULL,
@@ -194,6 +197,7 @@ CREATE TABLE verification (
 CREATE UNIQUE INDEX verification_by_id ON verification (team, id);
 CREATE INDEX verification_by_phone ON verification (team, phone, created_at);
 CREATE INDEX verification_by_prefix ON verification (team, prefix, created_at);
+CREATE INDEX verification_by_age ON verification (created_at);
 CREATE INDEX verification_dispatching ON verification (lease_until) WHERE owner IS NOT NULL;
 CREATE INDEX verification_pending ON verification (expires_at) WHERE status = 'pending';
 
