@@ -162,6 +162,15 @@ def test_tokens_that_change_names_are_not_revoked() -> None:
     assert names == {parse_token(TOKEN): ("cron", False), parse_token(OTHER_TOKEN): ("server", False)}
 
 
+def test_names_that_are_not_written_have_a_sensible_value() -> None:
+    file = '[[teams]]\nid = "team_a"\n[[teams.domains]]\nname = "a.test"\n'
+    _, setup = apply(file + '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nbody = "Hi"\n')
+    team = setup.teams["team_a"]
+    assert (team.record.name, team.domains["a.test"].brand) == ("team_a", "team_a")
+    assert team.templates["tpl_a"].name == "tpl_a"
+    assert apply(file, setup)[0].changed == []
+
+
 def test_an_address_is_suppressed_once() -> None:
     gone = '[[teams.suppressions]]\nemail = "{}"\n'
     made, _ = apply(A + gone.format("Gone@b.test") + gone.format("gone@B.test"))
@@ -174,8 +183,6 @@ def test_an_address_is_suppressed_once() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ("", '[[teams]]\nid = "team_a"', "teams[0].name: is missing; a new team needs it"),
-        ("", A + '[[teams.domains]]\nname = "a.test"', "teams[0].domains[0].brand: is missing"),
         ("", A + '[[teams.templates]]\nid = "tpl_x"', "teams[0].templates[0].channel: is missing"),
         ("", A + "[[teams.templates]]\n", "teams[0].templates[0].channel: is missing"),
         ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),

@@ -118,7 +118,7 @@ class _Planner:
             given["ref"] = old.ref
             given["verify"] = msgspec.to_builtins(old.verify) | own.get("verify", {})
         else:
-            given["ref"] = next_ref
+            given = {"name": id_} | given | {"ref": next_ref}
         record = self._put("team", id_, given, where, id_, f"team {id_}")
         assert isinstance(record, TeamRecord)
         return record, old is None
@@ -136,7 +136,8 @@ class _Planner:
             # The operator's word about one name must not pass to another.
             self._fail(f"{where}.name", f"{id_} is the domain {old.name}; give {name} an id of its own")
         own = {field: value for field, value in given.items() if field != "display_names"}
-        self.owned("domain", id_, own | {"id": id_}, where, team)
+        unsaid = {} if old else {"brand": team.name}
+        self.owned("domain", id_, unsaid | own | {"id": id_}, where, team)
         for step, display_name in _entries(given, "display_names", where):
             self._display_name(team, id_, display_name, step)
 
@@ -152,8 +153,9 @@ class _Planner:
         same = (team.id, given.get("channel"), given.get("name"))
         named = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == same)
         id_ = given.get("id") or next(named, None) or self._new_id("tpl_")
-        given = given | {"id": id_, "team": team.id}
         old = self._records.get(("template", id_))
+        unsaid = {} if old else {"name": id_}
+        given = unsaid | given | {"id": id_, "team": team.id}
         new = self._merged(old, "template", given, where)
         assert isinstance(new, Template)
         if isinstance(old, Template) and any(getattr(new, part) != getattr(old, part) for part in CONTENT):
