@@ -37,5 +37,5 @@ class Clock:
     def entropy(self, size: int) -> bytes:
         return secrets.token_bytes(size)
 
-    def code_number(self, below: int) -> int:
-        return secrets.randbelow(below)
+    def below(self, limit: int) -> int:
+        return secrets.randbelow(limit)

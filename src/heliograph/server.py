@@ -10,6 +10,7 @@ import msgspec
 import structlog
 import uvicorn
 
+from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.connection import Connection, close_slow
@@ -54,6 +55,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 async def serve(settings: Settings, role: str, ready: Callable[[Settings], None] | None = None) -> None:
     """Run until SIGTERM or SIGINT; `ready` is told the settings with the real port once requests are taken."""
+    logs.configure()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -98,4 +98,4 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
         ),
     )
     found = [(finding.check, finding.level) for finding in carriers(setup)]
-    assert found == [("carriers", "FAIL"), ("carriers", "ok"), ("carriers", "ok"), ("delivery", "warn")]
+    assert found == [("carriers", "FAIL"), ("carriers", "FAIL"), ("carriers", "ok"), ("delivery", "warn")]

@@ -53,7 +53,10 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     template = find_template(caller.team, request.template_id, channel)
     check_variables(template, variables)
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
-    brand = {"name": domain.brand, "domain": domain.name} if domain else {"name": setup.platform.brand}
+    platform = setup.platform
+    brand = {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
+    if domain:
+        brand = {"name": domain.brand, "domain": domain.name}
     body = render(template, variables, brand).body or ""
     return Draft(to=to, country=country_of(to), template=template, variables=variables, body=body)
 

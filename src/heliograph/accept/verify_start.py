@@ -97,6 +97,15 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
+    if not magic.is_magic_phone(phone):  # the countries only: what was started before is not looked up
+        check_velocity(
+            caller.team.record.verify,
+            country=country,
+            phone_starts=(),
+            prefix_starts=(),
+            wrong_today=0,
+            now=desk.clock.now(),
+        )
     price = _price(desk, caller, phone)
     pricing.hold(await desk.store.account(caller.team.record.ref), price)
     return VerifyPreview(
@@ -120,7 +129,7 @@ def _check(caller: Caller, request: VerifyRequest) -> tuple[str, str | None]:
 def _code(desk: Desk, phone: str) -> str:
     if magic.no_code_matches(phone):
         return desk.clock.entropy(16).hex()  # longer than any candidate can be
-    return magic.magic_code(phone) or make_code(desk.clock.code_number(10**CODE_DIGITS))
+    return magic.magic_code(phone) or make_code(desk.clock.below(10**CODE_DIGITS))
 
 
 def _price(desk: Desk, caller: Caller, phone: str) -> int:

@@ -11,10 +11,9 @@ from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
-from heliograph.api.route import Call, Route
+from heliograph.api.route import IN_THREAD, Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
-from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
     InternalError,
     RateLimitExceeded,
@@ -26,7 +25,6 @@ from heliograph.storage.store import StoreUnavailable
 
 log = structlog.get_logger()
 
-IN_THREAD = 256 * KIB  # bodies above this are decoded off the event loop
 ACTIVE_MAX = 2048  # requests at once; the next ones are told to come back (P12)
 
 

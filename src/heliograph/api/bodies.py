@@ -14,25 +14,6 @@ T = TypeVar("T")
 
 
 def parse_json(raw: bytes) -> Any:
-    quick = _quick(raw)
-    return _strict(raw) if quick is None else quick
-
-
-def _quick(raw: bytes) -> dict[str, Any] | None:
-    """A flat object, decoded five times faster than the strict way; None when only that can judge it.
-
-    msgspec keeps the last of repeated keys, so the object must have as many keys as the text has ends of keys.
-    """
-    if b"\\u" in raw or _SPACED.search(raw):
-        return None
-    try:
-        value = _flat.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return value if raw.count(b'":') == len(value) else None
-
-
-def _strict(raw: bytes) -> Any:
     try:
         value = _decoder.decode(raw.decode("utf-8"))
     except UnicodeDecodeError:
@@ -87,7 +68,7 @@ def _too_deep() -> InvalidJson:
 
 
 def _depth(value: Any) -> int:
-    """Objects and lists inside each other, the outermost is 1; level by level: a deep value cannot exhaust the stack."""
+    """Objects and lists inside each other, the outermost is 1; level by level, to spare the stack."""
     values, depth = [value], 0
     while (level := [item for item in values if isinstance(item, dict | list)]) and depth <= JSON_DEPTH_MAX:
         depth += 1
@@ -111,8 +92,6 @@ def _check_escapes(value: Any) -> None:
                 raise InvalidRequest("The body has a null character. Remove it.")
 
 
-_flat = msgspec.json.Decoder(dict[str, str | int | float | bool | list[str] | None])
-_SPACED = re.compile(rb'"\s+:')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$\.?(.*?)`)?")
 _FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")

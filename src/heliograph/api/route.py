@@ -7,9 +7,11 @@ import msgspec
 
 from heliograph.accept.desk import Desk
 from heliograph.api.request import Request, Response
-from heliograph.rules.limits import BODY_MAX
+from heliograph.rules.limits import BODY_MAX, KIB
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Caller
+
+IN_THREAD = 256 * KIB  # bodies above this are decoded and fingerprinted off the event loop
 
 
 class Query(msgspec.Struct, frozen=True):

@@ -195,8 +195,12 @@ def _dns() -> Finding:
 
 def carriers(setup: Setup) -> Iterator[Finding]:
     for channel in CHANNELS:
-        enabled = [carrier for carrier in setup.carriers if carrier.channel == channel and carrier.enabled]
-        if not enabled:
+        configured = [carrier for carrier in setup.carriers if carrier.channel == channel]
+        enabled = [carrier for carrier in configured if carrier.enabled]
+        if configured and not enabled:
+            fix = "enable one with heliograph apply"
+            yield Finding("carriers", "FAIL", f"every {channel} carrier is disabled: nothing is accepted", fix)
+        elif not enabled:
             yield Finding(
                 "carriers",
                 "ok",

@@ -73,7 +73,7 @@ class Dispatch:
             self.unrecorded.discard(claim.key)
 
     def _jitter(self) -> float:
-        return self._clock.code_number(2001) / 1000 - 1
+        return self._clock.below(2001) / 1000 - 1
 
 
 def choose_carrier(claim: Claim, setup: Setup) -> Carrier | None:

@@ -9,6 +9,7 @@ from heliograph.storage.store import Store
 
 RECLAIM_S = 5.0
 PURGE_S = 60.0
+SWEEP_S = 3600.0
 
 log = structlog.get_logger()
 
@@ -19,7 +20,11 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await asyncio.gather(_every(RECLAIM_S, self._reclaim), _every(PURGE_S, self._store.purge))
+        await asyncio.gather(
+            _every(RECLAIM_S, self._reclaim),
+            _every(PURGE_S, self._store.purge),
+            _every(SWEEP_S, self._store.sweep_blobs),
+        )
 
     async def _reclaim(self) -> None:
         if count := await self._store.reclaim():

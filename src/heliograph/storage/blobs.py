@@ -4,12 +4,11 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FRESH_S = 3600.0  # a file that was put so lately may belong to a message that is about to be written
+FRESH_MS = 3_600_000  # a file that was put so lately may belong to a message that is about to be written
 
 
 class Blobs:
@@ -42,11 +41,15 @@ class Blobs:
     def get(self, hash_: str) -> bytes:
         return self._path(hash_).read_bytes()
 
-    def drop(self, hash_: str) -> None:
+    def old(self, now: int) -> list[str]:
+        """The files that were put a while ago: if no message needs them now, none will."""
+        return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
+
+    def drop(self, hash_: str, now: int) -> None:
         """Remove a file that no message needs, unless it was put again meanwhile."""
         path = self._path(hash_)
         with self._locked():
-            if path.exists() and path.stat().st_mtime <= time.time() - FRESH_S:
+            if path.exists() and _is_old(path, now):
                 path.unlink()
 
     @contextmanager
@@ -58,6 +61,10 @@ class Blobs:
 
     def _path(self, hash_: str) -> Path:
         return self._folder / hash_[:2] / hash_
+
+
+def _is_old(path: Path, now: int) -> bool:
+    return path.stat().st_mtime * 1000 <= now - FRESH_MS
 
 
 def sync_folder(folder: Path) -> None:

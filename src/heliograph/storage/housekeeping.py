@@ -8,24 +8,24 @@ KEPT_MS = 90 * DAY_MS
 PORTION = 500  # messages in one transaction
 
 
-async def purge(tx: Tx, now: int) -> tuple[bool, list[str]]:
-    """Put away one portion; answers whether there may be more, and which attachment files no message needs."""
+async def purge(tx: Tx, now: int) -> bool:
+    """Put away one portion; answers whether there may be more."""
     await tx.run("purge_idempotency", now=now)
     await tx.run("purge_marketing", before=now - DAY_MS)
-    freed: set[str] = set()
     bodies = [tuple(r) for r in await tx.run("ended_with_body", before=now - BODY_KEPT_MS, limit=PORTION)]
     if bodies:
-        for query in ("purge_contents", "mark_bodiless"):
+        for query in ("purge_contents", "purge_blobs", "mark_bodiless"):
             await tx.run(query, messages=bodies)
-        freed |= {row[0] for row in await tx.run("purge_blobs", messages=bodies)}
     for query in ("purge_verifications", "purge_lone_events"):
         await tx.run(query, before=now - KEPT_MS, limit=PORTION)
     old = [tuple(r) for r in await tx.run("ended_messages", before=now - KEPT_MS, limit=PORTION)]
     if old:
         for query in ("purge_events", "purge_recipients", "purge_messages"):
             await tx.run(query, messages=old)
-    more = PORTION in (len(bodies), len(old))
-    if not freed:
-        return more, []
-    used = {row[0] for row in await tx.run("blobs_in_use", hashes=[(hash_,) for hash_ in freed])}
-    return more, sorted(freed - used)
+    return PORTION in (len(bodies), len(old))
+
+
+async def unused(tx: Tx, hashes: list[str]) -> list[str]:
+    """Of these attachment files, those that no message needs."""
+    used = {row[0] for row in await tx.run("blobs_in_use", hashes=[(hash_,) for hash_ in hashes])}
+    return [hash_ for hash_ in hashes if hash_ not in used]

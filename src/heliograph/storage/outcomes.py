@@ -69,7 +69,7 @@ async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id
     keys = [(key,) for key in {c.message for c in ours}]
     messages = {row[0]: _Message(*row) for row in await tx.run("lock_messages", messages=keys)}
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
-    await _apply(tx, _Ledger(new_id), [c for c in ours if c.message in messages], messages, recipients)
+    await _apply(tx, _Rows(new_id), [c for c in ours if c.message in messages], messages, recipients)
     await _settle_outbox(tx, ours, messages)
     return [c.claim is None or c.claim[0] in live for c in changes]
 
@@ -127,7 +127,7 @@ async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[in
     return {row[0] for row in await tx.run("fence", claims=claims, owner=owner)}
 
 
-class _Ledger:
+class _Rows:
     """Collects the rows of one recording transaction."""
 
     def __init__(self, new_id: NewId) -> None:
@@ -139,7 +139,7 @@ class _Ledger:
 
 async def _apply(
     tx: Tx,
-    rows: _Ledger,
+    rows: _Rows,
     changes: Sequence[Change],
     messages: dict[int, _Message],
     recipients: dict[tuple[int, int], _Recipient],
@@ -167,7 +167,7 @@ async def _apply(
         await tx.run("insert_events", events=rows.events)
 
 
-def _move(rows: _Ledger, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
+def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
     detail = msgspec.json.encode(change.detail).decode() if change.detail else None
     recipient.updated_at = change.at
     recipient.carrier = change.carrier or recipient.carrier
@@ -231,7 +231,7 @@ async def _move_money(tx: Tx, entries: list[tuple[_Message, str, int]]) -> None:
     await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at) for m, kind, at in entries])
 
 
-async def _suppress(tx: Tx, rows: _Ledger) -> None:
+async def _suppress(tx: Tx, rows: _Rows) -> None:
     if not rows.suppressions:
         return
     distinct = {(row[0], row[1]): row for row in rows.suppressions}

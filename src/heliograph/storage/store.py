@@ -5,6 +5,7 @@ Writes that many requests make at once go through a `Batch` (group commit); the 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from heliograph.clock import Clock
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer
@@ -211,11 +212,19 @@ class Store:
         return await self.database.write(story)
 
     async def purge(self) -> None:
-        now, more = self._clock.now(), True
-        while more:
-            more, unused = await self.database.write(lambda tx: housekeeping.purge(tx, now))
-            for hash_ in unused:
-                await asyncio.to_thread(self.blobs.drop, hash_)
+        """Put away what retention no longer keeps."""
+        now = self._clock.now()
+        while await self.database.write(lambda tx: housekeeping.purge(tx, now)):
+            continue
+
+    async def sweep_blobs(self) -> None:
+        """Remove the attachment files that no message needs, also those whose transaction never came."""
+        now = self._clock.now()
+        files = await asyncio.to_thread(self.blobs.old, now)
+        for start in range(0, len(files), housekeeping.PORTION):
+            some = files[start : start + housekeeping.PORTION]
+            for hash_ in await self.database.read(partial(housekeeping.unused, hashes=some)):
+                await asyncio.to_thread(self.blobs.drop, hash_, now)
 
     async def depth(self) -> list[tuple[str, int, int]]:
         """Lane, rows waiting, when the oldest was due."""

@@ -20,7 +20,7 @@ UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages
 DELETE FROM content WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
 -- name: purge_blobs
-DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r) RETURNING hash;
+DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
 -- name: blobs_in_use
 SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash = b.hash;

@@ -1,0 +1,54 @@
+"""Two teams with credit on both databases, a second process on the same one, and a checker of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from heliograph.app import open_store, sqlite_path
+from heliograph.settings import Settings
+from heliograph.storage.store import NewTeam, SetupChange, Store
+from tests.clocks import TestClock
+
+CREDIT = 1_000_000
+Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
+
+
+@pytest.fixture
+async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
+    """Runs on both databases; teams 1 and 2 have credit."""
+    async with open_store(settings, clock, "seat/0") as store:
+        await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)]))
+        yield store
+
+
+@pytest.fixture
+async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
+    """Another process on the same database."""
+    async with open_store(settings, clock, "seat/1") as other:
+        yield other
+
+
+@pytest.fixture
+async def sql(store: Store, settings: Settings) -> AsyncIterator[Sql]:
+    """Asks the database without the code under test."""
+    path = sqlite_path(settings)
+    if path:
+        file = apsw.Connection(str(path))
+        file.set_busy_timeout(10_000)
+
+        async def ask_file(query: str) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in file.execute(query)]
+
+        yield ask_file
+        file.close()
+    else:
+        server: Any = await asyncpg.connect(settings.database)
+
+        async def ask_server(query: str) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in await server.fetch(query)]
+
+        yield ask_server
+        await server.close()

@@ -1,0 +1,101 @@
+"""Messages and verifications as accept hands them to the store, in short."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from heliograph.clock import Clock
+from heliograph.rules import pricing
+from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
+from heliograph.rules.lanes import LANE
+from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.rules.refusals import Refusal
+from heliograph.storage.store import Check, Finish, Recent, Start
+
+KEY = "key"  # the API key behind everything here
+RIGHT, WRONG = "right", "wrong"
+PHONE = "+14155550100"
+
+
+def message(
+    clock: Clock,
+    *addresses: str,
+    team: int = 1,
+    channel: Any = "email",
+    price: int = 0,
+    decide: Callable[[Found], Accepted] | None = None,
+    **more: Any,
+) -> Acceptance:
+    """A message whose answer is its id; it costs `price`."""
+    id_ = clock.new_id("eml_")
+    to = addresses or ("ada@example.com",)
+
+    def take(found: Found) -> Accepted:
+        pricing.hold(found.account, price)
+        return Accepted(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, "to") for a in to], price=price)
+
+    fields: dict[str, Any] = {
+        "id": id_,
+        "team": team,
+        "channel": channel,
+        "lane": LANE[channel],
+        "status": "sending",
+        "sandbox": False,
+        "key_id": KEY,
+        "created_at": clock.now(),
+        "content": b'{"text":"hello"}',
+        "decide": decide or take,
+    }
+    return Acceptance(**fields | more)
+
+
+def start(clock: Clock, *, check: Callable[[Recent], None] = lambda recent: None, **more: Any) -> Start:
+    """A verification whose right code has the digest of RIGHT."""
+    now = clock.now()
+    fields: dict[str, Any] = {
+        "id": clock.new_id("vrf_"),
+        "team": 1,
+        "key_id": KEY,
+        "phone": PHONE,
+        "prefix": PHONE[:-4],
+        "magic": False,
+        "sandbox": False,
+        "salt": "salt",
+        "digest": digest(RIGHT)("salt"),
+        "price": 0,
+        "created_at": now,
+        "expires_at": now + VERIFICATION_MS,
+        "owner": "seat/0",
+        "check": check,
+    }
+    return Start(**fields | more)
+
+
+def finish(begun: Start, clock: Clock, status: str = "pending", response: bytes = b'{"ok":true}') -> Finish:
+    error = "refused" if status == "failed" else None
+    return Finish(
+        id=begun.id,
+        team=begun.team,
+        key_id=begun.key_id,
+        status=status,
+        error_message=error,
+        response=response,
+        at=clock.now(),
+        owner=begun.owner,
+        once=begun.once,
+    )
+
+
+def check(begun: Start, code: str, at: int) -> Check:
+    return Check(id=begun.id, team=begun.team, at=at, digest=digest(code))
+
+
+def digest(code: str) -> Callable[[str], str]:
+    return lambda salt: f"{salt}/{code}"
+
+
+def once(name: str, body: str = "body") -> Once:
+    return Once(name, body)
+
+
+def refusals(results: Sequence[Any]) -> list[str]:
+    return [result.code for result in results if isinstance(result, Refusal)]

@@ -1,0 +1,181 @@
+"""The accept transaction: one for many, exact for racers, and nobody's trouble is another's."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from heliograph.rules import pricing
+from heliograph.rules.acceptance import Acceptance, Accepted, Found
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import RecipientSuppressed
+from heliograph.storage.database import Story, T, Tx
+from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
+from tests.clocks import TestClock
+from tests.storage.conftest import CREDIT, Sql
+from tests.storage.samples import message, refusals
+
+pytestmark = pytest.mark.anyio
+
+
+async def accept_all(store: Store, items: list[Acceptance]) -> list[Any]:
+    return await asyncio.gather(*(store.accept(item) for item in items), return_exceptions=True)
+
+
+class Counted:
+    """Counts the transactions of a store and the statements in each."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statements: list[int] = []
+        write = store.database.write
+
+        async def counting(story: Story[T]) -> T:
+            self.statements.append(0)
+            return await write(lambda tx: story(self._wrap(tx)))
+
+        monkeypatch.setattr(store.database, "write", counting)
+
+    def _wrap(self, tx: Tx) -> Tx:
+        counted = self
+
+        class CountingTx:
+            async def run(self, query: str, **params: Any) -> list[Any]:
+                counted.statements[-1] += 1
+                return await tx.run(query, **params)
+
+        return CountingTx()
+
+
+async def test_many_messages_are_one_transaction_of_as_many_statements_as_one(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted(store, monkeypatch)
+    await accept_all(store, [message(clock, price=1)])
+    await accept_all(store, [message(clock, "a@example.com", "b@example.com", price=1) for _ in range(100)])
+    alone, together = counted.statements
+    assert alone == together
+    assert await sql("SELECT count(*) FROM message") == [(101,)]
+    assert await sql("SELECT count(*) FROM recipient") == await sql("SELECT count(*) FROM outbox") == [(201,)]
+
+
+async def test_what_is_written_is_what_was_decided(store: Store, clock: TestClock) -> None:
+    item = message(clock, "a@example.com", "b@example.com", price=7)
+    answer = await store.accept(item)
+    assert (answer.status, answer.body, answer.replayed) == (202, f'{{"id":"{item.id}"}}'.encode(), False)
+    stored = await store.message(1, item.id)
+    assert stored
+    assert (stored.status, stored.record.encode()) == ("sending", answer.body)
+    assert [tuple(r)[:3] for r in stored.recipients] == [
+        ("a@example.com", "to", "sending"),
+        ("b@example.com", "to", "sending"),
+    ]
+    claims = await store.claim("email", 10)
+    assert [(c.address, c.content) for c in claims] == [(a, item.content) for a in ("a@example.com", "b@example.com")]
+
+
+async def test_a_refusal_leaves_its_neighbours_and_their_money_alone(store: Store, clock: TestClock) -> None:
+    def refuse(found: Found) -> Accepted:
+        pricing.hold(found.account, 500)  # taken before the last rule says no
+        raise RecipientSuppressed
+
+    items = [message(clock, price=1), message(clock, decide=refuse), message(clock, price=1)]
+    results = await accept_all(store, items)
+    assert refusals(results) == ["recipient_suppressed"]
+    assert [await store.message(1, item.id) is not None for item in items] == [True, False, True]
+    account = await store.account(1)
+    assert (account.available, account.held) == (CREDIT - 2, 2)
+
+
+@pytest.mark.parametrize("trouble", ["a bug in its rule", "a team that is not there", "text no database takes"])
+async def test_poison_fails_alone(store: Store, clock: TestClock, trouble: str) -> None:
+    def bug(found: Found) -> Accepted:
+        raise ZeroDivisionError
+
+    poison = {
+        "a bug in its rule": lambda: message(clock, decide=bug),
+        "a team that is not there": lambda: message(clock, team=99),
+        "text no database takes": lambda: message(clock, content=b"\xff"),
+    }[trouble]()
+    results = await accept_all(store, [message(clock, price=1), poison, message(clock, price=1)])
+    assert [isinstance(r, Exception) for r in results] == [False, True, False]
+    assert not isinstance(results[1], StoreUnavailable)
+    assert (await store.account(1)).held == 2
+
+
+@pytest.mark.parametrize("teams", [(1,), (1, 2)])
+async def test_sixty_four_race_for_credit_for_ten(
+    store: Store, other: Store, clock: TestClock, sql: Sql, teams: tuple[int, ...]
+) -> None:
+    price = CREDIT // 10
+    racers = [
+        (process, message(clock, team=team, channel="sms", price=price))
+        for team in teams
+        for process in (store, other)
+        for _ in range(32)
+    ]
+    results = await asyncio.gather(*(process.accept(item) for process, item in racers), return_exceptions=True)
+    assert Counter(refusals(results)) == {"insufficient_credit": 54 * len(teams)}
+    for team in teams:
+        account = await store.account(team)
+        assert (account.available, account.held) == (0, CREDIT)
+    assert await sql("SELECT team, count(*), sum(price) FROM message GROUP BY team ORDER BY team") == [
+        (team, 10, CREDIT) for team in teams
+    ]
+
+
+async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock) -> None:
+    """A send that begins within the quota is free, and all of them are counted."""
+
+    def decide(found: Found) -> Accepted:
+        free = pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
+        price = 0 if free else 5
+        pricing.hold(found.account, price)
+        return Accepted(response=b"{}", recipients=[("a@example.com", "to")], price=price)
+
+    items = [message(clock, decide=decide) for _ in range(64)]
+    await asyncio.gather(*((store, other)[i % 2].accept(item) for i, item in enumerate(items)))
+    account = await store.account(1)
+    assert (account.used, account.held) == (64, 54 * 5)
+
+
+async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, clock: TestClock) -> None:
+    await store.suppress(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"))
+    await store.suppress(NewSuppression(2, "else@example.com", "else@example.com", "manual"))
+    seen: dict[str, set[str]] = {}
+
+    def note(name: str) -> Any:
+        def decide(found: Found) -> Accepted:
+            seen[name] = set(found.suppressed)
+            return Accepted(response=b"{}", recipients=[("a@example.com", "to")])
+
+        return decide
+
+    watch = ["gone@example.com", "else@example.com", "here@example.com"]
+    items = [message(clock, team=team, decide=note(f"team {team}"), watch=watch) for team in (1, 2)]
+    await accept_all(store, items)
+    assert seen == {"team 1": {"gone@example.com"}, "team 2": {"else@example.com"}}
+
+
+async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other: Store, clock: TestClock) -> None:
+    seen: list[int] = []
+
+    def decide(found: Found) -> Accepted:
+        seen.append(len(found.marketing))
+        return Accepted(response=b"{}", recipients=[("+14155550100", "to")])
+
+    def offer() -> Acceptance:
+        return message(clock, channel="whatsapp", decide=decide, marketing_to="+14155550100")
+
+    await accept_all(store, [offer(), offer()])  # in one batch
+    await other.accept(offer())
+    clock.forward(DAY_MS)
+    await store.accept(offer())
+    assert seen == [0, 1, 2, 0]
+
+
+async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
+    accepted = await store.rehearse(message(clock, price=7))
+    assert accepted.price == 7
+    assert await sql("SELECT count(*) FROM message") == [(0,)]
+    assert (await store.account(1)).available == CREDIT

@@ -1,0 +1,113 @@
+"""Group commit: everything that waits goes together, and what goes wrong with one goes wrong with that one."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from heliograph.storage.batch import BATCH_MAX, Batch
+from heliograph.storage.database import StoreUnavailable, Story, T, Tx
+
+pytestmark = pytest.mark.anyio
+
+
+class Gate:
+    """A database that runs the story when its gate is open; `fail` is raised instead, once."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.sizes: list[int] = []
+        self.fail: Exception | None = None
+
+    async def write(self, story: Story[T]) -> T:
+        await self.open.wait()
+        if self.fail:
+            error, self.fail = self.fail, None
+            raise error
+        return await story(None)  # type: ignore[arg-type]
+
+    read = write
+
+    async def close(self) -> None: ...
+
+
+class Broken(Exception):
+    """Said about one item."""
+
+
+@pytest.fixture
+def database() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def batch(database: Gate) -> Batch[Any, Any]:
+    async def double(tx: Tx, items: Sequence[Any]) -> Sequence[Any]:
+        database.sizes.append(len(items))
+        if "bomb" in items:
+            raise Broken
+        return [Broken("refused") if item == "bad" else item * 2 for item in items]
+
+    return Batch(database, double)
+
+
+async def submit(batch: Batch[Any, Any], items: Sequence[Any]) -> list[Any]:
+    return await asyncio.gather(*(batch.submit(item) for item in items), return_exceptions=True)
+
+
+async def test_what_waits_goes_together_in_order(batch: Batch[Any, Any], database: Gate) -> None:
+    assert await submit(batch, range(100)) == [2 * i for i in range(100)]
+    assert database.sizes == [100]
+
+
+async def test_what_comes_meanwhile_is_the_next_batch(batch: Batch[Any, Any], database: Gate) -> None:
+    database.open.clear()
+    first = asyncio.create_task(submit(batch, [1]))
+    await asyncio.sleep(0.01)
+    rest = asyncio.create_task(submit(batch, [2, 3, 4]))
+    await asyncio.sleep(0.01)
+    database.open.set()
+    assert [await first, await rest] == [[2], [4, 6, 8]]
+    assert database.sizes == [1, 3]
+
+
+async def test_a_batch_has_a_largest_size(batch: Batch[Any, Any], database: Gate) -> None:
+    await submit(batch, range(BATCH_MAX + 1))
+    assert database.sizes == [BATCH_MAX, 1]
+
+
+async def test_a_refusal_is_its_own(batch: Batch[Any, Any], database: Gate) -> None:
+    one, bad, two = await submit(batch, [1, "bad", 2])
+    assert (one, two) == (2, 4)
+    assert isinstance(bad, Broken)
+    assert database.sizes == [3]
+
+
+async def test_an_item_that_breaks_the_story_fails_alone(batch: Batch[Any, Any], database: Gate) -> None:
+    one, bomb, two = await submit(batch, [1, "bomb", 2])
+    assert (one, two) == (2, 4)
+    assert isinstance(bomb, Broken)
+    assert database.sizes == [3, 1, 1, 1]
+
+
+async def test_an_outage_reaches_all_and_the_next_batch_works(batch: Batch[Any, Any], database: Gate) -> None:
+    database.fail = StoreUnavailable("away")
+    assert [type(error) for error in await submit(batch, range(5))] == [StoreUnavailable] * 5
+    assert database.sizes == []
+    assert await submit(batch, [1]) == [2]
+
+
+@pytest.mark.parametrize("who", [0, 1, 2])
+async def test_a_cancelled_waiter_does_not_wedge_the_batch(batch: Batch[Any, Any], database: Gate, who: int) -> None:
+    database.open.clear()
+    waiters = [asyncio.create_task(batch.submit(item)) for item in range(3)]
+    await asyncio.sleep(0)
+    waiters[who].cancel()
+    await asyncio.sleep(0)
+    database.open.set()
+    results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 5)
+    assert [type(r) for i, r in enumerate(results) if i == who] == [asyncio.CancelledError]
+    assert [r for i, r in enumerate(results) if i != who] == [2 * i for i in range(3) if i != who]
+    assert await submit(batch, [7]) == [14]

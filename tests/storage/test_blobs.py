@@ -1,0 +1,57 @@
+"""Attachment files: durable under their hash before anything names them."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.storage.blobs import Blobs
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(tmp_path / "blobs")
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_put_and_get(blobs: Blobs, tmp_path: Path) -> None:
+    hash_ = blobs.put(b"content")
+    assert blobs.get(hash_) == b"content"
+    assert blobs.put(b"content") == hash_
+    assert len(files(tmp_path)) == 1
+
+
+def test_the_file_is_synced_before_its_name_and_the_folders_after(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("folder synced" if is_folder else f"file of {os.fstat(descriptor).st_size} bytes synced")
+
+    def noted_rename(source: Any, target: Any) -> None:
+        rename(source, target)
+        steps.append("renamed")
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    blobs.put(b"content")
+    assert steps == ["file of 7 bytes synced", "renamed", "folder synced", "folder synced"]
+
+
+def test_a_failed_write_leaves_nothing(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        blobs.put(b"content")
+    assert files(tmp_path) == []

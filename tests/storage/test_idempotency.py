@@ -1,0 +1,158 @@
+"""One message for one key: in one process, over two, after a day, and while the first one runs."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from heliograph.accept.desk import Desk
+from heliograph.accept.once import run_once
+from heliograph.channels.carrier import Carriers
+from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
+from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import KEY, finish, message, once, refusals, start
+
+pytestmark = pytest.mark.anyio
+
+
+def make_desk(store: Store, clock: TestClock) -> Desk:
+    def none(record: Any) -> Any:
+        raise AssertionError("no carrier is asked here")
+
+    return Desk(store=store, clock=clock, carriers=Carriers(none), base_url="", code_key=b"", running={})
+
+
+async def send(store: Store, clock: TestClock, key: Once) -> Answer:
+    return await store.accept(message(clock, once=key))
+
+
+async def send_until_answered(desk: Desk, key: Once) -> Answer:
+    """As a client does: told that the first request still runs, it asks again."""
+    while True:
+        try:
+            return await run_once(desk, KEY, key, lambda: desk.store.accept(message(desk.clock, once=key)))
+        except IdempotencyRequestInProgress:
+            await asyncio.sleep(0.001)
+
+
+async def test_twenty_at_once_are_one_message(store: Store, clock: TestClock, sql: Sql) -> None:
+    desk = make_desk(store, clock)
+    answers = await asyncio.gather(*(send_until_answered(desk, once("k")) for _ in range(20)))
+    assert len({answer.body for answer in answers}) == 1
+    assert Counter(answer.replayed for answer in answers) == {True: 19, False: 1}
+    assert await sql("SELECT count(*) FROM message") == [(1,)]
+
+
+async def test_a_hundred_keys_in_two_processes(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    desks = [make_desk(process, clock) for process in (store, other)]
+    asked = [(desk, once(f"k{number}")) for number in range(100) for desk in desks for _ in range(2)]
+    answers = await asyncio.gather(*(send_until_answered(desk, key) for desk, key in asked))
+    assert await sql("SELECT count(*) FROM message") == [(100,)]
+    bodies: dict[str, set[bytes]] = {}
+    for (_, key), answer in zip(asked, answers, strict=True):
+        bodies.setdefault(key.hash, set()).add(answer.body)
+    assert all(len(equal) == 1 for equal in bodies.values())
+    assert sum(not answer.replayed for answer in answers) == 100
+
+
+async def test_two_in_one_transaction_are_one_message(store: Store, clock: TestClock, sql: Sql) -> None:
+    """`run_once` keeps them apart; the transaction would too."""
+    answers = await asyncio.gather(*(send(store, clock, once("k")) for _ in range(3)))
+    assert len({answer.body for answer in answers}) == 1
+    assert await sql("SELECT count(*) FROM message") == [(1,)]
+
+
+async def test_another_body_is_refused_and_its_neighbours_are_not(store: Store, clock: TestClock) -> None:
+    await send(store, clock, once("k"))
+    results = await asyncio.gather(
+        send(store, clock, once("k", "another body")), send(store, clock, once("k2")), return_exceptions=True
+    )
+    assert refusals(results) == ["idempotency_key_reused"]
+
+
+async def test_another_body_is_told_before_in_progress(store: Store, clock: TestClock) -> None:
+    desk, gate = make_desk(store, clock), asyncio.Event()
+
+    async def slow() -> Answer:
+        await gate.wait()
+        return await send(store, clock, once("k"))
+
+    first = asyncio.create_task(run_once(desk, KEY, once("k"), slow))
+    await asyncio.sleep(0)
+    with pytest.raises(IdempotencyKeyReused):
+        await run_once(desk, KEY, once("k", "another body"), slow)
+    with pytest.raises(IdempotencyRequestInProgress) as told:
+        await run_once(desk, KEY, once("k"), slow)
+    assert told.value.retry_after == 1
+    gate.set()
+    assert (await first).status == 202
+
+
+async def test_a_refused_request_leaves_its_key_free(store: Store, clock: TestClock) -> None:
+    with pytest.raises(Exception, match="costs"):
+        await store.accept(message(clock, price=10**12, once=once("k")))
+    assert await store.find_remembered(KEY, "k") is None
+    assert not (await send(store, clock, once("k"))).replayed
+
+
+@pytest.mark.parametrize(("later_ms", "replayed"), [(DAY_MS - 1000, True), (DAY_MS, False)])
+async def test_a_key_is_remembered_for_a_day(store: Store, clock: TestClock, later_ms: int, replayed: bool) -> None:
+    first = await send(store, clock, once("k"))
+    clock.forward(later_ms)
+    again = await send(store, clock, once("k"))
+    assert again.replayed is replayed
+    assert (again.body == first.body) is replayed
+
+
+async def test_keys_of_two_api_keys_are_two(store: Store, clock: TestClock, sql: Sql) -> None:
+    for key_id in ("one", "two"):
+        await store.accept(message(clock, key_id=key_id, once=once("k")))
+    assert await sql("SELECT count(*) FROM message") == [(2,)]
+
+
+# -- a verification holds its key while the carrier is asked ----------------------------------------------------
+
+
+async def test_a_running_start_keeps_its_key(store: Store, other: Store, clock: TestClock) -> None:
+    begun = start(clock, once=once("k"))
+    assert await store.start_verification(begun) is None
+    with pytest.raises(IdempotencyRequestInProgress):
+        await other.start_verification(start(clock, once=once("k"), owner="seat/1"))
+    await store.finish_verification(finish(begun, clock, response=b'{"first":1}'))
+    replay = await other.start_verification(start(clock, once=once("k"), owner="seat/1"))
+    assert replay
+    assert (replay.status, replay.body, replay.replayed) == (202, b'{"first":1}', True)
+
+
+async def test_a_crash_frees_the_key_after_its_lease(store: Store, other: Store, clock: TestClock) -> None:
+    await store.start_verification(start(clock, once=once("k")))
+    clock.forward(IDEMPOTENCY_LEASE_MS)
+    assert await other.start_verification(start(clock, once=once("k"), owner="seat/1")) is None
+
+
+async def test_a_restart_frees_the_key_at_once(store: Store, other: Store, clock: TestClock) -> None:
+    await store.start_verification(start(clock, once=once("k")))
+    await other.start_verification(start(clock, once=once("theirs"), owner="seat/1"))
+    await store.take_back()
+    assert await store.start_verification(start(clock, once=once("k"))) is None
+    with pytest.raises(IdempotencyRequestInProgress):  # another process's key stays
+        await store.start_verification(start(clock, once=once("theirs")))
+
+
+async def test_a_late_finish_does_not_answer_for_another(store: Store, other: Store, clock: TestClock) -> None:
+    """The lease ran out and another process took the key: what the slow one says is not remembered."""
+    slow = start(clock, once=once("k"))
+    await store.start_verification(slow)
+    clock.forward(IDEMPOTENCY_LEASE_MS)
+    quick = start(clock, once=once("k"), owner="seat/1")
+    await other.start_verification(quick)
+    await store.finish_verification(finish(slow, clock, response=b'"slow"'))
+    await other.finish_verification(finish(quick, clock, response=b'"quick"'))
+    found = await store.find_remembered(KEY, "k")
+    assert found
+    assert found.response == b'"quick"'

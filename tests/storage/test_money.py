@@ -1,0 +1,198 @@
+"""Money balances: the ledger explains every balance, whatever happens in whatever order (P4, short form)."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from heliograph.rules.outcome import Report
+from heliograph.rules.pricing import ENTRY_KINDS
+from heliograph.rules.refusals import InsufficientCredit
+from heliograph.storage.blobs import Blobs
+from heliograph.storage.migrate import migrate_sqlite
+from heliograph.storage.sqlite import SqliteDatabase
+from heliograph.storage.store import Change, Claim, NewTeam, SetupChange, Start, Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import finish, message, start
+
+LEDGER = "SELECT team, kind, amount, subject FROM ledger ORDER BY key"
+ACCOUNTS = "SELECT team, available, held FROM account"
+
+
+def check_books(ledger: list[tuple[Any, ...]], accounts: list[tuple[Any, ...]]) -> None:
+    """Everything sums to zero, each account is what its entries say, and nothing is settled twice."""
+    books: dict[tuple[int, str], int] = {}
+    for team, kind, amount, _ in ledger:
+        source, target = ENTRY_KINDS[kind]
+        books[team, source] = books.get((team, source), 0) - amount
+        books[team, target] = books.get((team, target), 0) + amount
+    assert sum(books.values()) == 0
+    for team, available, held in accounts:
+        assert (available, held) == (books.get((team, "credit"), 0), books.get((team, "held"), 0))
+        assert available >= 0
+        assert held >= 0
+    for kinds in (("hold",), ("capture", "release")):
+        subjects = [subject for _, kind, _, subject in ledger if kind in kinds]
+        assert len(subjects) == len(set(subjects))
+
+
+def outcome(claim: Claim, at: int, wanted: str | None) -> Change:
+    return Change(
+        at=at,
+        message=claim.message,
+        position=claim.position,
+        claim=(claim.key, claim.epoch),
+        wanted=wanted,
+        accepted=wanted == "sent",
+        carrier="sim",
+        carrier_id=f"{claim.message_id}/{claim.position}" if wanted == "sent" else None,
+        again=None if wanted else (at, claim.attempt + 1, {}),
+    )
+
+
+@pytest.mark.anyio
+async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    items = [message(clock, team=1 + i % 2, channel="sms", price=1000 + i) for i in range(60)]
+    await asyncio.gather(*((store, other)[i % 2].accept(item) for i, item in enumerate(items)))
+    claims = [(process, claim) for process in (store, other) for claim in await process.claim("phone", 30)]
+    wishes: list[str | None] = ["sent", "failed", None]
+    changes = [(process, outcome(claim, clock.now(), wishes[i % 3])) for i, (process, claim) in enumerate(claims)]
+    for new in (True, False):  # the second time, no claim is ours any more
+        assert set(await asyncio.gather(*(process.record(change) for process, change in changes))) == {new}
+    receipts = [(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")]
+    await asyncio.gather(store.report("sim", receipts), other.report("sim", receipts))
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    settled = await sql("SELECT charge, count(*) FROM message GROUP BY charge ORDER BY charge")
+    assert settled == [("captured", 20), ("held", 20), ("released", 20)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "first"), [("hold", "hold"), ("capture", "release"), ("capture", "capture")])
+async def test_the_ledger_takes_nothing_twice(store: Store, sql: Sql, kind: str, first: str) -> None:
+    """The database itself refuses, whatever the code says."""
+
+    def insert(what: str) -> str:
+        columns = "(team, kind, amount, subject, created_at)"
+        return f"INSERT INTO ledger {columns} VALUES (1, '{what}', 5, 'sms_x', 0)"
+
+    await sql(insert(first))
+    with pytest.raises(Exception, match="(?i)unique"):
+        await sql(insert(kind))
+
+
+@pytest.mark.anyio
+async def test_a_balance_below_zero_is_refused_by_the_database(store: Store, sql: Sql) -> None:
+    with pytest.raises(Exception, match="(?i)check"):
+        await sql("UPDATE account SET available = -1 WHERE team = 1")
+
+
+class Money(RuleBasedStateMachine):
+    """Holds, captures and releases in any order, with the dead, duplicates and late receipts among them."""
+
+    sent = Bundle("sent")  # ids at the carrier
+    claims = Bundle("claims")
+    starts = Bundle("starts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "money.db"
+        migrate_sqlite(path)
+        self.clock = TestClock()
+        self.store = Store(SqliteDatabase(path), Blobs(path.parent / "blobs"), self.clock, "seat/0")
+        self.runner = asyncio.Runner()
+        self.books = apsw.Connection(str(path))
+        self.teams = 0
+        self.topped_up = 0
+        self.open_team(300)
+
+    def run(self, story: Any) -> Any:
+        return self.runner.run(story)
+
+    def teardown(self) -> None:
+        self.books.close()
+        self.run(self.store.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    @rule(credit=st.integers(0, 500))
+    def open_team(self, credit: int) -> None:
+        self.run(self.store.change_setup(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, credit)])))
+        self.teams += 1
+        self.topped_up += credit
+
+    @rule(team=st.integers(1, 3), price=st.integers(0, 200), count=st.integers(1, 4))
+    def send(self, team: int, price: int, count: int) -> None:
+        team = min(team, self.teams)
+        before = self.run(self.store.account(team)).available
+        items = [message(self.clock, team=team, channel="sms", price=price) for _ in range(count)]
+
+        async def all_at_once() -> list[Any]:
+            return await asyncio.gather(*(self.store.accept(item) for item in items), return_exceptions=True)
+
+        results = self.run(all_at_once())
+        refused = [r for r in results if isinstance(r, InsufficientCredit)]
+        assert len(refused) == max(0, count - before // price) if price else not refused
+
+    @rule(target=claims, most=st.integers(1, 3))
+    def claim(self, most: int) -> Any:
+        self.clock.forward(1)
+        return multiple(*self.run(self.store.claim("phone", most)))
+
+    @rule(target=sent, claim=claims, wanted=st.sampled_from(["sent", "failed", None]))
+    def record(self, claim: Claim, wanted: str | None) -> Any:
+        """The same claim may come again, also after it was taken back: only the first counts."""
+        done = self.run(self.store.record(outcome(claim, self.clock.now(), wanted)))
+        return multiple(f"{claim.message_id}/{claim.position}") if done and wanted == "sent" else multiple()
+
+    @rule(id_=sent, status=st.sampled_from(["delivered", "failed", "sent", "read"]), twice=st.booleans())
+    def report(self, id_: str, status: str, twice: bool) -> None:
+        reports = [(id_, Report(status=status))] * (1 + twice)
+        assert self.run(self.store.report("sim", reports)) == [True] * len(reports)
+
+    @rule()
+    def die_and_start_again(self) -> None:
+        self.run(self.store.take_back())
+        self.run(self.store.reclaim())
+
+    @rule(target=starts, price=st.integers(0, 200))
+    def start_verification(self, price: int) -> Any:
+        begun = start(self.clock, price=price)
+        try:
+            self.run(self.store.start_verification(begun))
+        except InsufficientCredit:
+            return multiple()
+        return multiple(begun)
+
+    @rule(begun=starts, status=st.sampled_from(["pending", "failed"]))
+    def finish_verification(self, begun: Start, status: str) -> None:
+        self.run(self.store.finish_verification(finish(begun, self.clock, status)))
+
+    @invariant()
+    def books_balance(self) -> None:
+        ledger = [tuple(row) for row in self.books.execute(LEDGER)]
+        check_books(ledger, [tuple(row) for row in self.books.execute(ACCOUNTS)])
+        assert sum(amount for _, kind, amount, _ in ledger if kind == "topup") == self.topped_up
+
+    @invariant()
+    def every_message_is_charged_as_its_state_says(self) -> None:
+        rows = self.books.execute("SELECT charge, status, price FROM message").fetchall()
+        for charge, status, price in rows:
+            assert (charge == "none") == (price == 0)
+            if charge == "held":
+                assert status == "sending"
+            if charge == "released":
+                assert status == "failed"
+
+
+TestMoney = Money.TestCase
+TestMoney.settings = settings(
+    max_examples=50, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,69 @@
+"""The SQL files: every query is valid on both databases and used, every query that is used exists."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from heliograph import storage
+from heliograph.app import sqlite_path
+from heliograph.settings import Settings
+from heliograph.storage.query import load_queries, postgres_params, read_query, sqlite_params
+from heliograph.storage.store import Store
+
+CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).glob("*.py")))
+NAMES = sorted(load_queries("sqlite"))
+
+
+@pytest.mark.anyio
+async def test_every_query_is_valid(store: Store, settings: Settings) -> None:
+    path = sqlite_path(settings)
+    if path:
+        file = apsw.Connection(str(path))
+        for query in load_queries("sqlite").values():
+            file.execute(f"EXPLAIN {query.sql}", dict.fromkeys(query.params)).fetchall()
+        file.close()
+    else:
+        server: Any = await asyncpg.connect(settings.database)
+        for query in load_queries("postgres").values():
+            await server.prepare(query.sql)
+        await server.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_is_used(name: str) -> None:
+    assert f'"{name}"' in CODE
+
+
+def test_every_query_that_is_used_exists() -> None:
+    assert set(re.findall(r'\brun\(\s*"(\w+)"', CODE)) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_dialects_take_the_same_parameters(name: str) -> None:
+    sqlite, postgres = load_queries("sqlite")[name], load_queries("postgres")[name]
+    assert sqlite.tables == postgres.tables
+    # On PostgreSQL, each column of a table of rows is a parameter of its own.
+    assert set(sqlite.params) == {param.partition("__")[0] for param in postgres.params}
+
+
+def test_rows_become_a_table() -> None:
+    text = "SELECT a FROM rows(:things, a bigint, b text) AS t WHERE b = :b AND a::text <> '' -- why"
+    sqlite, postgres = read_query(text, "sqlite"), read_query(text, "postgres")
+    assert "jsonb_each(:things)" in sqlite.sql
+    assert sqlite_params(sqlite, {"things": [(1, "x"), (2, None)], "b": "x"})["things"] == '[[1,"x"],[2,null]]'
+    assert "unnest($1::bigint[], $2::text[]) AS u(a, b)" in postgres.sql
+    assert "b = $3 AND a::text" in postgres.sql
+    assert postgres_params(postgres, {"things": [(1, "x"), (2, None)], "b": "x"}) == [(1, 2), ("x", None), "x"]
+    assert postgres_params(postgres, {"things": [], "b": "x"}) == [(), (), "x"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"), [("sqlite", "SELECT 1 FROM a"), ("postgres", "SELECT 1 FROM b FOR UPDATE")]
+)
+def test_a_marked_line_belongs_to_one_dialect(dialect: Any, expected: str) -> None:
+    text = "SELECT 1\nFROM a  --sqlite\nFROM b --postgres\nFOR UPDATE  --postgres\n;"
+    assert read_query(text, dialect).sql.split() == expected.split()

@@ -1,0 +1,136 @@
+"""What the API reads: filters, pages, and never another team's."""
+
+from typing import Any
+
+import pytest
+
+from heliograph.storage.store import Filter, NewSuppression, Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import check, finish, message, start
+
+pytestmark = pytest.mark.anyio
+
+PHONE_2 = "+14155550101"
+
+
+def wanted(prefix: str = "eml_", limit: int = 100, **more: Any) -> Filter:
+    given: dict[str, Any] = {"low": prefix, "high": prefix + "~", "limit": limit}
+    return Filter(**given | more)
+
+
+def records(rows: list[tuple[str, str]]) -> list[str]:
+    return [record for _, record in rows]
+
+
+@pytest.fixture
+async def sent(store: Store, clock: TestClock) -> list[str]:
+    """Four records, oldest first, a second apart; the last belongs to team 2."""
+    made = []
+    for team, address, template in [
+        (1, "a@example.com", "tpl_x"),
+        (1, "b@example.com", None),
+        (1, "a@example.com", None),
+        (2, "a@example.com", "tpl_x"),
+    ]:
+        item = message(clock, address, team=team, template_id=template)
+        made.append((await store.accept(item)).body.decode())
+        clock.forward(1000)
+    return made
+
+
+async def test_a_list_is_the_teams_own_newest_first(store: Store, sent: list[str]) -> None:
+    assert records(await store.messages(1, wanted())) == sent[2::-1]
+    assert records(await store.messages(2, wanted())) == [sent[3]]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"address": "a@example.com"}, [2, 0]),
+        ({"address": "nobody@example.com"}, []),
+        ({"template_id": "tpl_x"}, [0]),
+        ({"status": "sending"}, [2, 1, 0]),
+        ({"status": "delivered"}, []),
+        ({"address": "a@example.com", "template_id": "tpl_x"}, [0]),
+        ({"low": "sms_", "high": "sms_~"}, []),
+    ],
+)
+async def test_filters(store: Store, sent: list[str], more: dict[str, Any], expected: list[int]) -> None:
+    assert records(await store.messages(1, wanted(**more))) == [sent[i] for i in expected]
+
+
+async def test_times_and_pages_exclude_their_ends(store: Store, sent: list[str], sql: Sql) -> None:
+    rows = await sql("SELECT id, created_at FROM message WHERE team = 1 ORDER BY id")
+    (first, first_at), (second, _), (third, third_at) = rows
+    between = wanted(created_after=first_at, created_before=third_at)
+    assert records(await store.messages(1, between)) == [sent[1]]
+    assert records(await store.messages(1, wanted(low=first, high=third))) == [sent[1]]
+    assert records(await store.messages(1, wanted(high=second))) == [sent[0]]
+
+
+async def test_a_page_shows_that_there_are_more(store: Store, sent: list[str]) -> None:
+    assert len(await store.messages(1, wanted(limit=2))) == 3
+    assert len(await store.messages(1, wanted(limit=3))) == 3
+
+
+async def test_a_message_of_another_team_is_not_there(store: Store, clock: TestClock) -> None:
+    item = message(clock)
+    await store.accept(item)
+    assert await store.message(2, item.id) is None
+    assert await store.message(1, "eml_never") is None
+
+
+async def test_verifications(store: Store, clock: TestClock) -> None:
+    begun = [start(clock), start(clock, phone=PHONE_2), start(clock), start(clock, team=2)]
+    for item in begun:
+        await store.start_verification(item)
+        await store.finish_verification(finish(item, clock))
+    await store.check_verification(check(begun[0], "right", clock.now()))
+
+    async def ids(**more: Any) -> list[int]:
+        rows = await store.verifications(1, wanted("vrf_", **more))
+        return [[item.id for item in begun].index(row[0]) for row in rows]
+
+    assert await ids() == [2, 1, 0]
+    assert await ids(address=PHONE_2) == [1]
+    assert await ids(status="verified") == [0]
+    assert await ids(status="pending") == [2, 1]
+    assert await store.verification(2, begun[0].id) is None
+    clock.forward(10 * 60_000)  # nobody has written it down yet
+    assert await ids(status="expired") == [2, 1]
+    assert await ids(status="pending") == []
+
+
+async def test_suppressions(store: Store, clock: TestClock, sql: Sql) -> None:
+    for name in ("a", "b", "c"):
+        assert await store.suppress(NewSuppression(1, f"{name}@example.com", f"{name.upper()}@example.com", "manual"))
+        clock.forward(1000)
+    assert not await store.suppress(NewSuppression(1, "a@example.com", "again@example.com", "bounce"))
+    rows = await store.suppressions(1, None, 2)
+    assert [row[0] for row in rows] == ["C@example.com", "B@example.com", "A@example.com"]  # one more than asked
+    assert [row[0] for row in await store.suppressions(1, "b@example.com", 2)] == ["A@example.com"]
+    assert await store.suppressions(2, None, 2) == []
+    assert not await store.unsuppress(2, "a@example.com")
+    assert await store.unsuppress(1, "a@example.com")
+    assert not await store.unsuppress(1, "a@example.com")
+    assert await store.suppression(1, "a@example.com") is None
+    assert await sql("SELECT type, count(*) FROM event GROUP BY type ORDER BY type") == [
+        ("suppression.created", 3),
+        ("suppression.deleted", 1),
+    ]
+
+
+async def test_suppressions_of_one_moment_are_all_on_some_page(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    for name in "abcdefg":
+        await store.suppress(NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"))
+    seen: list[str] = []
+    after = None
+    while page := (await store.suppressions(1, after, 2))[:2]:
+        seen += [row[0][0] for row in page]
+        after = page[-1][0]
+    assert seen == list("gfedcba")

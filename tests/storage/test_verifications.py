@@ -1,0 +1,208 @@
+"""A code works once, has five guesses and ten minutes; starts are limited over all processes."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import asyncpg
+import pytest
+
+from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
+from heliograph.rules.refusals import VerificationNotFound, VerifyRateLimited
+from heliograph.settings import Settings
+from heliograph.storage.store import Recent, Start, Store
+from tests.clocks import TestClock
+from tests.storage.conftest import CREDIT, Sql
+from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, start
+
+pytestmark = pytest.mark.anyio
+
+
+async def begin(store: Store, clock: TestClock, **more: Any) -> Start:
+    begun = start(clock, **more)
+    assert await store.start_verification(begun) is None
+    await store.finish_verification(finish(begun, clock))
+    return begun
+
+
+async def test_a_hundred_wrong_codes_at_once_count_five(store: Store, other: Store, clock: TestClock) -> None:
+    begun = await begin(store, clock)
+    tries = [check(begun, WRONG, clock.now()) for _ in range(100)]
+    results = await asyncio.gather(*((store, other)[i % 2].check_verification(t) for i, t in enumerate(tries)))
+    assert Counter(r.status for r in results) == {"pending": 4, "exhausted": 96}
+    stored = await store.verification(1, begun.id)
+    assert stored
+    assert (stored[2], stored[6]) == ("exhausted", 5)
+    assert not (await store.check_verification(check(begun, RIGHT, clock.now()))).verified
+
+
+async def test_fifty_right_codes_at_once_verify_once(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    begun = await begin(store, clock)
+    tries = [check(begun, RIGHT, clock.now()) for _ in range(50)]
+    results = await asyncio.gather(*((store, other)[i % 2].check_verification(t) for i, t in enumerate(tries)))
+    assert Counter((r.verified, r.status) for r in results) == {(True, "verified"): 1, (False, "verified"): 49}
+    assert await sql("SELECT type, count(*) FROM event GROUP BY type") == [("verification.verified", 1)]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "expected"), [(VERIFICATION_MS - 1, (True, "verified")), (VERIFICATION_MS, (False, "expired"))]
+)
+async def test_a_code_lives_ten_minutes(
+    store: Store, clock: TestClock, after_ms: int, expected: tuple[bool, str]
+) -> None:
+    begun = await begin(store, clock)
+    result = await store.check_verification(check(begun, RIGHT, begun.created_at + after_ms))
+    assert (result.verified, result.status) == expected
+
+
+async def test_four_wrong_codes_leave_one_guess(store: Store, clock: TestClock) -> None:
+    begun = await begin(store, clock)
+    for _ in range(4):
+        await store.check_verification(check(begun, WRONG, clock.now()))
+    assert (await store.check_verification(check(begun, RIGHT, clock.now()))).verified
+
+
+async def test_another_teams_verification_is_not_there(store: Store, clock: TestClock) -> None:
+    begun = await begin(store, clock)
+    with pytest.raises(VerificationNotFound):
+        await store.check_verification(check(start(clock, id=begun.id, team=2), RIGHT, clock.now()))
+
+
+async def test_an_unknown_id_is_not_its_neighbours_trouble(store: Store, clock: TestClock) -> None:
+    begun = await begin(store, clock)
+    unknown = check(start(clock), RIGHT, clock.now())
+    results = await asyncio.gather(
+        store.check_verification(unknown),
+        store.check_verification(check(begun, RIGHT, clock.now())),
+        return_exceptions=True,
+    )
+    assert isinstance(results[0], VerificationNotFound)
+    assert not isinstance(results[1], BaseException)
+    assert results[1].verified
+
+
+# -- limits -----------------------------------------------------------------------------------------------------
+
+
+def at_most(count: int) -> Any:
+    def look(recent: Recent) -> None:
+        if len(recent.phone_starts) >= count:
+            raise VerifyRateLimited(retry_after=1)
+
+    return look
+
+
+async def test_limits_hold_over_two_processes(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    starts = [start(clock, check=at_most(5), owner=f"seat/{i % 2}") for i in range(40)]
+    results = await asyncio.gather(
+        *((store, other)[i % 2].start_verification(item) for i, item in enumerate(starts)), return_exceptions=True
+    )
+    assert Counter(type(r) for r in results) == {type(None): 5, VerifyRateLimited: 35}
+    assert await sql("SELECT count(*) FROM verification") == [(5,)]
+
+
+async def test_what_a_limit_sees(store: Store, clock: TestClock) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def look(recent: Recent) -> None:
+        seen.append((len(recent.phone_starts), len(recent.prefix_starts), recent.wrong_today))
+
+    clock.forward(DAY_MS - clock.now() % DAY_MS)  # midnight: all that follows is the same day
+    first = await begin(store, clock)
+    for _ in range(3):
+        await store.check_verification(check(first, WRONG, clock.now()))
+    await begin(store, clock, phone=PHONE[:-4] + "9999")  # another phone that begins alike
+    await begin(store, clock, team=2)  # another team's phone
+    await begin(store, clock, check=look)
+    clock.forward(VERIFICATION_MS)
+    await begin(store, clock, check=look)
+    await begin(store, clock, check=look, magic=True)  # simulator numbers have no limits
+    assert seen == [(1, 2, 3), (2, 0, 3)]
+
+
+async def test_wrong_codes_are_counted_by_the_utc_day(store: Store, clock: TestClock) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(recent: Recent) -> None:
+        seen.append((len(recent.phone_starts), recent.wrong_today))
+
+    clock.forward(DAY_MS - clock.now() % DAY_MS + DAY_MS - 60_000)  # a minute before midnight
+    first = await begin(store, clock)
+    await store.check_verification(check(first, WRONG, clock.now()))
+    await begin(store, clock, check=look)
+    clock.forward(60_000)
+    await begin(store, clock, check=look)
+    assert seen == [(1, 1), (2, 0)]
+
+
+# -- money and the dead -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "available"), [("pending", CREDIT - 50), ("failed", CREDIT)])
+async def test_a_start_is_charged_when_the_carrier_took_it(
+    store: Store, clock: TestClock, status: str, available: int
+) -> None:
+    begun = start(clock, price=50)
+    await store.start_verification(begun)
+    assert (await store.account(1)).held == 50
+    await store.finish_verification(finish(begun, clock, status))
+    account = await store.account(1)
+    assert (account.available, account.held) == (available, 0)
+
+
+async def test_racers_for_credit(store: Store, other: Store, clock: TestClock) -> None:
+    starts = [start(clock, price=CREDIT // 10, owner=f"seat/{i % 2}") for i in range(64)]
+    results = await asyncio.gather(
+        *((store, other)[i % 2].start_verification(item) for i, item in enumerate(starts)), return_exceptions=True
+    )
+    assert results.count(None) == 10
+    assert (await store.account(1)).available == 0
+
+
+@pytest.mark.parametrize("how", ["its process starts again", "its lease runs out"])
+async def test_an_abandoned_start_is_given_up_and_its_hold_released(
+    store: Store, other: Store, clock: TestClock, sql: Sql, how: str
+) -> None:
+    begun = start(clock, price=50)
+    await store.start_verification(begun)
+    await other.reclaim()  # too early: it may be at work
+    assert (await store.account(1)).held == 50
+    if how == "its process starts again":
+        await store.take_back()
+    else:
+        clock.forward(IDEMPOTENCY_LEASE_MS)
+        await other.reclaim()
+    stored = await store.verification(1, begun.id)
+    assert stored
+    assert (stored[2], stored[5]) == ("failed", "interrupted")
+    assert (await store.account(1)).available == CREDIT
+    await store.finish_verification(finish(begun, clock))  # the dead come back
+    assert (await store.account(1)).available == CREDIT
+    assert await sql("SELECT kind FROM ledger WHERE subject IS NOT NULL ORDER BY key") == [("hold",), ("release",)]
+
+
+async def test_housekeeping_writes_down_what_expired(store: Store, clock: TestClock, sql: Sql) -> None:
+    await begin(store, clock)
+    clock.forward(VERIFICATION_MS)
+    await store.reclaim()
+    assert await sql("SELECT status FROM verification") == [("expired",)]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # SQLite has one writer at a time
+async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
+    store: Store, settings: Settings, clock: TestClock, sql: Sql
+) -> None:
+    """A check in the last millisecond and housekeeping in the next: what is verified stays verified."""
+    begun = await begin(store, clock)
+    clock.forward(VERIFICATION_MS)
+    checking: Any = await asyncpg.connect(settings.database)
+    transaction = checking.transaction()
+    await transaction.start()
+    await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{begun.id}'")
+    expiring = asyncio.create_task(store.reclaim())
+    while not await sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+        await asyncio.sleep(0.01)
+    await transaction.commit()
+    await expiring
+    await checking.close()
+    assert await sql("SELECT status FROM verification") == [("verified",)]

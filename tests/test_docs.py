@@ -1,0 +1,271 @@
+"""The documentation against the code: links, commands, tables, and the README's lines against a running service."""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.api.errors import error_list
+from heliograph.cli.options import FLAGS
+from heliograph.rules import team, verification
+from heliograph.rules.keys import make_token
+from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
+from heliograph.rules.message import MOVES
+from heliograph.settings import NAMES, PREFIX, Settings
+from tests.service import Service
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+DEMO = ROOT / "src" / "heliograph" / "cli" / "demo.toml"
+
+Row = list[str]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", read(page), re.M | re.S)
+    assert found, f"{page} has no heading {heading!r}"
+    return found[1]
+
+
+def table(text: str) -> list[Row]:
+    """The cells of the first table, without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def bare(cell: str) -> str:
+    return cell.removeprefix("`").removesuffix("`")
+
+
+# -- links and commands ------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_resolve(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        target, _, anchor = link.partition("#")
+        if target.startswith(("http://", "https://")):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_make_targets_and_files_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) - targets == set()
+    places = [ROOT, ROOT / "src" / "heliograph", *(page.parents[:1])]
+    named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`", text)
+    named += re.findall(r"`((?:rules|accept|deliver|channels|storage|api|cli|tests|docs)/[\w./-]*)`", text)
+    folders = [p for place in places for p in (place, *place.rglob("*/")) if "." not in p.name]
+    missing = {name for name in named if not any((folder / name).exists() for folder in folders)}
+    assert missing - {"setup.toml"} == set()  # the reader's own file
+
+
+def test_adrs_are_numbered_without_gaps_and_listed() -> None:
+    assert [int(path.name[:4]) for path in ADRS] == list(range(1, len(ADRS) + 1))
+    listed = re.findall(r"^\| \[(\d{4})\]\(adr/(.+?)\) \|", read("docs/architecture.md"), re.M)
+    assert [(path.name[:4], path.name) for path in ADRS] == listed
+    for path in ADRS:
+        text = path.read_text("utf-8")
+        assert text.startswith(f"# {path.name[:4]}: ")
+        assert "**Problem.**" in text and "**Choice.**" in text and "**Consequences.**" in text
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def test_settings_table() -> None:
+    usual = Settings()
+    defaults = {
+        "listen": f"{usual.host}:{usual.port}",
+        "database": usual.database,
+        "data": str(usual.data),
+        "simulator_step_ms": str(usual.simulator_step_ms),
+    }
+    wanted = [
+        [
+            f"`{name}`",
+            f"`--{name.replace('_', '-')}`" if name in FLAGS else "–",
+            f"`{PREFIX}{name.upper()}`",
+            f"`{defaults[name]}`" if name in defaults else "–",
+        ]
+        for name in NAMES
+    ]
+    assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
+
+
+# Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
+SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = {
+    "`[platform]`": (team.Platform, {"paused"}, set()),
+    "`[[carriers]]`": (team.Carrier, {"options"}, set()),
+    "`[[teams]]`": (team.TeamRecord, {"ref"}, {"credit"}),
+    "`verify = { … }` of a team": (team.VerifyLimits, set(), set()),
+    "`[[teams.domains]]`": (team.Domain, {"team"}, set()),
+    "`[[teams.domains.display_names]]`": (team.DisplayName, {"team", "domain"}, set()),
+    "`[[teams.templates]]`": (team.Template, {"team", "version"}, set()),
+    "`[[teams.keys]]`": (team.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),
+    "`[[teams.recipients]]`": (team.Recipient, {"team"}, set()),
+    "`[[teams.sender_ids]]`": (team.SenderId, {"team"}, set()),
+    "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),
+    "`[[teams.webhooks]]`": (None, set(), {"url", "secret", "events"}),
+}
+
+
+@pytest.mark.parametrize("heading", SETUP_TABLES)
+def test_setup_file_table(heading: str) -> None:
+    record, unset, added = SETUP_TABLES[heading]
+    shown = {bare(row[0]): row[1] for row in table(section("docs/configuration.md", heading))}
+    fields = {field.name: field for field in msgspec.structs.fields(record)} if record else {}
+    assert shown.keys() == (fields.keys() - unset) | added
+    for name in fields.keys() - unset:
+        if fields[name].required:
+            assert shown[name] in ("needed", "made")
+        else:
+            assert shown[name] == default(name, fields[name])
+
+
+def default(name: str, field: msgspec.structs.FieldInfo) -> str:
+    made = field.default_factory
+    value = field.default if made is msgspec.NODEFAULT else made()
+    if value is None:
+        return "–"
+    if isinstance(value, msgspec.Struct):
+        return "see below"
+    if name == "price":
+        value = str(value)  # an amount, written as a string
+    return f"`{json.dumps(value)}`"
+
+
+@pytest.mark.parametrize("channel", MOVES)
+def test_message_states(channel: team.Channel) -> None:
+    wanted = [
+        [f"`{state}`", ", ".join(f"`{target}`" for target in sorted(targets)) or "–"]
+        for state, targets in MOVES[channel].items()
+    ]
+    assert table(section("docs/states.md", channel)) == wanted
+
+
+def test_every_message_state_is_explained() -> None:
+    explained = {bare(row[0]) for row in table(section("docs/states.md", "Messages"))}
+    assert explained == {state for moves in MOVES.values() for state in moves}
+
+
+# What the table says happens → right code?, wrong codes before, ms after the start.
+CHECKS: dict[str, list[tuple[bool, int, int]]] = {
+    "right code": [(True, wrong, VERIFICATION_MS - 1) for wrong in range(WRONG_CODES_MAX)],
+    "wrong code, the 1st to 4th": [(False, wrong, 0) for wrong in range(WRONG_CODES_MAX - 1)],
+    "wrong code, the 5th": [(False, WRONG_CODES_MAX - 1, 0)],
+    "any code, 10 minutes after the start or later": [(right, 0, VERIFICATION_MS) for right in (True, False)],
+    "any code": [(right, 1, at) for right in (True, False) for at in (0, VERIFICATION_MS)],
+}
+
+
+@pytest.mark.parametrize("row", table(section("docs/states.md", "Verifications")), ids=" ".join)
+def test_verification_states(row: Row) -> None:
+    before, on, after = bare(row[0]), row[1], bare(row[2])
+    for right, wrong, at in CHECKS[on]:
+        assert verification.check(before, wrong, at, VERIFICATION_MS, right).status == after
+
+
+def test_every_error_code_is_listed() -> None:
+    listed = {(bare(row[1]), row[0]) for row in table(read("docs/errors.md"))}
+    assert listed == {(error["code"], str(error["status"])) for error in error_list()}
+
+
+# -- the README's lines ------------------------------------------------------------------------------------
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A curl line of the README and the answer shown below it."""
+
+    path: str
+    body: Any
+    answer: Any
+
+
+def examples() -> Iterator[Example]:
+    blocks = re.findall(r"^```sh\n(curl .*?)^```\n\s*^```json\n(.*?)^```", read("README.md"), re.M | re.S)
+    for command, answer in blocks:
+        words = shlex.split(command.replace("\\\n", ""))
+        assert words[:2] == ["curl", "-sS"]
+        options = list(zip(words[3::2], words[4::2], strict=True))
+        assert options[:2] == [("-H", "Authorization: Bearer $KEY"), ("-H", "Content-Type: application/json")]
+        assert [name for name, _ in options[2:]] == ["-d"]
+        base, _, path = words[2].partition("/v1/")
+        assert base == f"http://{Settings().host}:{Settings().port}"
+        yield Example(f"/v1/{path}", json.loads(options[2][1]), json.loads(answer))
+
+
+def steady(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer without what differs each time; ids keep their prefix."""
+    times = {name: "a time" for name in answer if name.endswith("_at")}
+    return {**answer, **times, "id": answer["id"][:4]}
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The service with the demo's teams."""
+    monkeypatch.setenv("LIVE", make_token(bytes(range(64))))
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as running:
+        running.apply(DEMO)
+        running.start()
+        yield running
+
+
+def test_the_readme_shows_real_answers(demo: Service) -> None:
+    shown = list(examples())
+    assert [example.path for example in shown] == [
+        *("/v1/emails", "/v1/sms", "/v1/whatsapp", "/v1/verify", "/v1/verify/$ID/check"),
+    ]
+    id_ = ""
+    for example in shown:
+        answer = demo.post(example.path.replace("$ID", id_), example.body, key=os.environ["LIVE"])
+        assert answer.status == (200 if "$ID" in example.path else 202), answer.raw
+        assert steady(answer.json) == steady(example.answer)
+        id_ = answer.json["id"]
+
+
+# -- what must not be in the repository --------------------------------------------------------------------
+
+TEXTS = {"", ".md", ".py", ".toml", ".sql", ".lock", ".txt", ".json", ".yml", ".yaml", ".html"}
+MACHINE = re.compile("|".join(("/" + "work/", "/" + "tmp/v", "/" + "root", "/" + "home/")))
+
+
+def repository() -> Iterator[Path]:
+    """The text files that are ours: no hidden folders but .ci, nothing that a run leaves behind."""
+    for entry in ROOT.iterdir():
+        if entry.is_file():
+            yield entry
+        elif entry.name in (".ci", "bench", "docs", "src", "tests"):
+            yield from (path for path in entry.rglob("*") if path.is_file() and path.suffix in TEXTS)
+
+
+def test_no_machine_paths_and_no_addresses_in_lock_files() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8", "replace") for path in repository()}
+    assert {name for name, text in texts.items() if MACHINE.search(text)} == set()
+    locks = {name: text for name, text in texts.items() if name.endswith(".lock")}
+    assert locks
+    assert {name for name, text in locks.items() if re.search("https?://", text)} == set()

@@ -1,0 +1,252 @@
+"""Who may import whom, no cycles, one clock, SQL in its own files: the shape of src/heliograph as rules."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "heliograph"
+FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+
+# Part → what it may import of ours. The first row that fits a file is its row; docs/architecture.md shows this table.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "rules/": ("rules/",),
+    "settings.py": (),
+    "logs.py": (),
+    "keeping.py": (),
+    "clock.py": ("rules/",),
+    "channels/carrier.py": ("rules/",),
+    "channels/*/": ("rules/", "channels/carrier.py", "itself"),
+    "storage/store.py": ("rules/", "clock.py", "storage/"),
+    "storage/": ("rules/", "storage/"),
+    "accept/": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py", "itself"),
+    "deliver/": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py", "itself"),
+    "api/": ("rules/", "accept/", "storage/store.py", "itself"),
+    "app.py": ("rules/", "settings.py", "clock.py", "channels/", "storage/"),
+    "server.py": (
+        *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "app.py"),
+        *("channels/carrier.py", "storage/store.py", "accept/", "deliver/", "api/"),
+    ),
+    "cli/": (
+        *("rules/", "settings.py", "clock.py", "keeping.py", "app.py", "server.py"),
+        *("storage/store.py", "storage/setup.py", "storage/migrate.py", "itself"),
+    ),
+}
+
+RULES_LIBRARIES = {"msgspec", "idna", "phonenumbers", "pybase64"}  # pure computation (ADR 0008)
+IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "shutil", "socket", "sqlite3", "subprocess", "threading"}
+
+CHANCE = {"random", "secrets", "time", "uuid"}  # modules
+NOW = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("os", "urandom")}
+CLOCKS = {"clock.py", "keeping.py"}
+
+SQL = re.compile(
+    r"\b(SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|(CREATE|ALTER|DROP)\s+(TABLE|INDEX))\b", re.S
+)
+SQL_ALLOWED = {
+    "storage/query.py": "what rows(…) expands to",
+    "storage/migrate.py": "the table that says which schema files were applied",
+    "cli/doctor.py": "reads that table of a database that must not be migrated",
+}
+
+FORBIDDEN_WORDS = {"manager", "handler", "processor", "service", "helper", "util", "common"}
+
+
+# -- reading a file ----------------------------------------------------------------------------------------
+
+
+def parse(path: str) -> ast.Module:
+    return ast.parse((SOURCE / path).read_text("utf-8"), path)
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import with the dotted names that it may mean: `from a import b` is a and a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative imports hide where a name comes from"
+            yield node, node.module or ""
+            for alias in node.names:
+                yield node, f"{node.module}.{alias.name}"
+
+
+def to_file(name: str) -> str | None:
+    """heliograph.rules.ids → rules/ids.py; None for packages and for what is not ours."""
+    package, _, inner = name.partition(".")
+    path = inner.replace(".", "/") + ".py"
+    return path if package == "heliograph" and path in FILES else None
+
+
+def own_imports(tree: ast.AST) -> set[str]:
+    return {file for _, name in imported(tree) if (file := to_file(name))}
+
+
+# -- the rules ---------------------------------------------------------------------------------------------
+
+
+def row_of(path: str) -> str | None:
+    return next((part for part in MAY_IMPORT if fnmatch(path, part + "*" if part.endswith("/") else part)), None)
+
+
+def forbidden_arrows(path: str, tree: ast.Module) -> list[str]:
+    row = row_of(path)
+    assert row, f"{path} has no row in MAY_IMPORT"
+    allowed = tuple(f"{Path(path).parent.as_posix()}/" if part == "itself" else part for part in MAY_IMPORT[row])
+    return sorted(f"{path} → {target}" for target in own_imports(tree) if not target.startswith(allowed))
+
+
+def impurities(tree: ast.Module) -> list[str]:
+    """What rules/ must not import: other libraries, and the parts of the standard library that touch the world."""
+    found = {name.partition(".")[0] for _, name in imported(tree)} - {"heliograph"}
+    return sorted(found - ((sys.stdlib_module_names | RULES_LIBRARIES) - IMPURE - CHANCE))
+
+
+def hidden_imports(tree: ast.Module) -> list[int]:
+    """Lines inside functions that import our own package."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node.lineno for f in functions for node, name in imported(f) if name.split(".")[0] == "heliograph"]
+
+
+def clocks_and_chance(tree: ast.Module) -> list[str]:
+    found = [name for _, name in imported(tree) if name.split(".")[0] in CHANCE or name == "os.urandom"]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            if (owner, node.attr) in NOW:
+                found.append(f"{owner}.{node.attr}")
+    return found
+
+
+def sql_texts(tree: ast.Module) -> list[str]:
+    """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
+    docstrings = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    texts = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else " x " for p in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            texts.append(node.value)
+    return [text for text in texts if SQL.search(text)]
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def bad_words(path: str) -> set[str]:
+    return {word for part in Path(path).with_suffix("").parts for word in part.split("_")} & {
+        *FORBIDDEN_WORDS,
+        *(f"{word}s" for word in FORBIDDEN_WORDS),
+    }
+
+
+# -- our code keeps them -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path != "__init__.py"])
+def test_file(path: str) -> None:
+    tree = parse(path)
+    if not path.endswith("__init__.py"):
+        assert forbidden_arrows(path, tree) == []
+    assert hidden_imports(tree) == []
+    assert bad_words(path) == set()
+    if path.startswith("rules/"):
+        assert impurities(tree) == []
+    if path not in CLOCKS:
+        assert clocks_and_chance(tree) == []
+    if path not in SQL_ALLOWED:
+        assert sql_texts(tree) == []
+
+
+def test_no_import_cycle() -> None:
+    assert cycle({path: own_imports(parse(path)) for path in FILES}) == []
+
+
+def test_every_row_and_exception_is_needed() -> None:
+    assert {row_of(path) for path in FILES if not path.endswith("__init__.py")} == set(MAY_IMPORT)
+    assert [path for path in SQL_ALLOWED if not sql_texts(parse(path))] == []
+    assert [path for path in CLOCKS if not clocks_and_chance(parse(path))] == []
+
+
+def test_the_docs_show_the_same_table() -> None:
+    rows = [
+        f"| `{part}` | {', '.join(f'`{name}`' if name != 'itself' else name for name in allowed) or 'nothing'} |"
+        for part, allowed in MAY_IMPORT.items()
+    ]
+    table = "\n".join(["| part | may import of ours |", "|---|---|", *rows])
+    assert table in (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+# -- and each rule can fail --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("rules/ids.py", "from heliograph.storage import batch"),
+        ("rules/ids.py", "import heliograph.clock"),
+        ("channels/sms/simulator.py", "from heliograph.channels.email import simulator"),
+        ("channels/sms/simulator.py", "from heliograph.storage.store import Store"),
+        ("accept/email.py", "from heliograph.deliver.worker import Worker"),
+        ("accept/email.py", "from heliograph.storage.sqlite import SqliteDatabase"),
+        ("api/health.py", "from heliograph import app"),
+        ("storage/batch.py", "from heliograph.clock import Clock"),
+        ("server.py", "from heliograph.cli import main"),
+    ],
+)
+def test_a_forbidden_arrow_is_seen(path: str, source: str) -> None:
+    assert forbidden_arrows(path, ast.parse(source))
+
+
+@pytest.mark.parametrize("source", ["import asyncpg", "import os", "from asyncio import sleep", "import time"])
+def test_an_impure_rule_is_seen(source: str) -> None:
+    assert impurities(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "datetime.now()",
+        "datetime.datetime.utcnow()",
+        "date.today()",
+        "import random",
+        "from time import time_ns",
+        "import secrets",
+        "os.urandom(8)",
+        "from os import urandom",
+    ],
+)
+def test_a_second_clock_is_seen(source: str) -> None:
+    assert clocks_and_chance(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source", ['run("SELECT 1 FROM t")', 'x = f"DELETE FROM {t}"', '"""Doc."""\nx = "UPDATE t SET a = 1"']
+)
+def test_sql_is_seen(source: str) -> None:
+    assert sql_texts(ast.parse(source))
+
+
+def test_a_docstring_is_not_sql_and_an_import_in_a_function_is_seen() -> None:
+    assert not sql_texts(ast.parse('def f():\n    """SELECT a FROM b"""'))
+    assert hidden_imports(ast.parse("def f():\n    from heliograph.rules import ids")) == [2, 2]
+    assert cycle({"a": {"b"}, "b": {"a"}})
+    assert bad_words("accept/email_helpers.py") == {"helpers"}
