@@ -64,7 +64,7 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
                 done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
                 answers[title] = done.stdout
     assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
-    assert len(answers) == 7
+    assert len(answers) == 8
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
     with running(tmp_path) as second:

@@ -85,6 +85,7 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         "email, in the sandbox": curl(
             base, sandbox, "/v1/emails", email | {"subject": "Hello", "text": "From the sandbox."}
         ),
+        "what became of the emails": f"curl -sS '{base}/v1/emails?limit=2' -H 'Authorization: Bearer {live}'",
     }
     return [
         "",
