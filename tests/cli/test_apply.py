@@ -52,9 +52,9 @@ def test_machines_get_exactly_keys_and_changes(run: Run, tmp_path: Path) -> None
 
 
 def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(TEAM + '[[teams.domains]]\nname = "a.test"\n')
+    (tmp_path / "a.toml").write_text(TEAM + '[[teams.domains]]\nbrand = "A"\n')
     refused = run("apply", "a.toml")
-    expected = "heliograph: a.toml: teams[0].domains[0].brand: is missing; a new domain needs it\n"
+    expected = "heliograph: a.toml: teams[0].domains[0].name: is missing\n"
     assert (refused.code, refused.out, refused.err) == (1, "", expected)
     assert asyncio.run(_records()) == 0
 

@@ -138,7 +138,7 @@ async def check(tx: Tx, items: Sequence[Check], new_id: NewId) -> list[CheckResu
         row = rows.get(place)
         if row is None:
             item.digest("00" * 16)  # the same work as for a known one, so that time tells nothing
-            results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}"))
+            results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
         status, wrong = states[place]
         matches = hmac.compare_digest(row[5], item.digest(row[4]))

@@ -1,0 +1,60 @@
+"""Requests that are accepted, one a channel, and what the tests of several endpoints ask of the answers."""
+
+from typing import Any
+
+from tests.service import Answer, Service, until
+
+Body = dict[str, Any]
+
+EMAIL: Body = {"to": "delivered@simulator.test", "from": "hello@acme.test", "subject": "Hello", "text": "Hi"}
+WELCOME: Body = {
+    "to": "delivered@simulator.test",
+    "from": "hello@acme.test",
+    "template_id": "tpl_welcome",
+    "variables": {"name": "Ada"},
+}
+SMS: Body = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "A1"}}
+WHATSAPP: Body = {"to": "+15005550006", "template_id": "tpl_whatsapp", "variables": {"parcel": "A1"}}
+VERIFY: Body = {"to": "+15005550006"}
+SENDS: dict[str, Body] = {"/v1/emails": EMAIL, "/v1/sms": SMS, "/v1/whatsapp": WHATSAPP, "/v1/verify": VERIFY}
+
+UNFINISHED = ("queued", "sending", "sent")
+
+
+def without(body: Body, *names: str) -> Body:
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def assert_refused(answer: Answer, status: int, code: str, param: str | None = None) -> None:
+    """`param` is compared when it is given."""
+    assert (answer.status, answer.code) == (status, code), answer.raw
+    if param is not None:
+        assert answer.json["error"]["param"] == param
+
+
+def settled(service: Service, path: str, key: str = "ACME", status: str | None = None) -> Any:
+    """The message when it has come to its end, or to the given status."""
+
+    def check() -> Any:
+        found = service.get(path, key=key).json
+        done = found["status"] == status if status else found["status"] not in UNFINISHED
+        return found if done else None
+
+    return until(check)
+
+
+def send(service: Service, path: str, body: Body, key: str = "ACME", status: str | None = None) -> Any:
+    """Send and wait for the end."""
+    answer = service.post(path, body, key=key)
+    assert answer.status == 202, answer.raw
+    return settled(service, f"{path}/{answer.json['id']}", key, status)
+
+
+def idle_me(service: Service, key: str) -> Any:
+    """The team's account once nothing is held any more."""
+
+    def check() -> Any:
+        me = service.get("/v1/me", key=key).json
+        return me if me["held"] == "0.0000" else None
+
+    return until(check)

@@ -1,0 +1,104 @@
+"""Attachments (spec 2.2 and 8): limits, types, strict base64, and where large ones are kept."""
+
+import base64
+import hashlib
+import os
+from typing import Any
+
+import pytest
+
+from tests.api.sends import EMAIL, assert_refused
+from tests.service import Answer, Service
+
+MIB = 1024 * 1024
+FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+TYPES = (
+    *("application/pdf", "application/msword", f"{_OFFICE}wordprocessingml.document", "application/vnd.ms-excel"),
+    *(f"{_OFFICE}spreadsheetml.sheet", "application/vnd.ms-powerpoint", f"{_OFFICE}presentationml.presentation"),
+    *("application/json", "text/csv", "text/plain", "text/calendar", "application/zip"),
+    *("application/x-zip-compressed", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"),
+)
+
+
+def post(service: Service, *files: Any) -> Answer:
+    return service.post("/v1/emails", EMAIL | {"attachments": list(files)})
+
+
+def sized(size: int) -> dict[str, str]:
+    return FILE | {"content": base64.b64encode(bytes(size)).decode()}
+
+
+@pytest.mark.parametrize("given", [*TYPES, "TEXT/Plain", "text/plain; charset=utf-8", " text/csv ;header=present"])
+def test_allowed_types(shared_service: Service, given: str) -> None:
+    answer = post(shared_service, FILE | {"content_type": given})
+    assert (answer.status, answer.json.get("attachments_count")) == (202, 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["text/html", "application/octet-stream", "application/x-msdownload", "image/bmp", "pdf", "text/plain, text/csv"],
+)
+def test_other_types(shared_service: Service, given: str) -> None:
+    answer = post(shared_service, FILE, FILE | {"content_type": given})
+    assert_refused(answer, 400, "unsupported_attachment_type", "attachments[1].content_type")
+
+
+@pytest.mark.parametrize(
+    "content", ["YQ", "YQ=", "YQ===", "YQ==\n", " YQ==", "Y Q==", "YR==", "YWJ=", "_-8=", "Y*==", "====", "YQ==YQ=="]
+)
+def test_base64_is_strict(shared_service: Service, content: str) -> None:
+    answer = post(shared_service, FILE | {"content": content})
+    assert_refused(answer, 400, "invalid_attachment", "attachments[0].content")
+
+
+@pytest.mark.parametrize("content", ["", "YQ==", "YWI=", "YWJj", "/+8="])
+def test_good_base64(shared_service: Service, content: str) -> None:
+    assert post(shared_service, FILE | {"content": content}).status == 202
+
+
+@pytest.mark.parametrize("field", FILE)
+@pytest.mark.parametrize("value", [None, 1, [], {}])
+def test_a_part_that_is_missing_or_no_text(shared_service: Service, field: str, value: Any) -> None:
+    assert_refused(post(shared_service, FILE | {field: value}), 400, "invalid_attachment", f"attachments[0].{field}")
+    gone = {name: text for name, text in FILE.items() if name != field}
+    assert_refused(post(shared_service, gone), 400, "invalid_attachment", f"attachments[0].{field}")
+
+
+def test_twenty_are_the_most(shared_service: Service) -> None:
+    answer = post(shared_service, *[FILE] * 20)
+    assert (answer.status, answer.json["attachments_count"]) == (202, 20)
+    assert_refused(post(shared_service, *[FILE] * 21), 400, "too_many_attachments", "attachments")
+
+
+def test_ten_mib_are_the_most_for_one(shared_service: Service) -> None:
+    assert post(shared_service, sized(10 * MIB)).status == 202
+    answer = post(shared_service, FILE, sized(10 * MIB + 1))
+    assert_refused(answer, 400, "attachment_too_large", "attachments[1].content")
+
+
+def test_25_mib_are_the_most_together(shared_service: Service) -> None:
+    assert post(shared_service, sized(10 * MIB), sized(10 * MIB), sized(5 * MIB)).status == 202
+    answer = post(shared_service, sized(10 * MIB), sized(10 * MIB), sized(5 * MIB), sized(1))
+    assert_refused(answer, 400, "attachments_too_large", "attachments")
+
+
+@pytest.mark.parametrize(("size", "kept"), [(300_000, True), (256 * 1024 + 1, True), (256 * 1024, False)])
+def test_a_large_attachment_becomes_a_file(shared_service: Service, size: int, kept: bool) -> None:
+    content = os.urandom(size)
+    answer = post(shared_service, FILE | {"content": base64.b64encode(content).decode()})
+    assert answer.status == 202
+    digest = hashlib.sha256(content).hexdigest()
+    files = [path for path in shared_service.data.rglob("*") if path.is_file() and path.stat().st_size == size]
+    found = [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == digest]
+    assert len(found) == kept
+
+
+def test_a_refused_send_leaves_no_file_that_counts(shared_service: Service) -> None:
+    """A 300 KB file of a send that a rule in memory refuses is never written."""
+    content = os.urandom(300_000)
+    file = FILE | {"content": base64.b64encode(content).decode()}
+    body = EMAIL | {"attachments": [file], "from": "a@example.com"}
+    assert_refused(shared_service.post("/v1/emails", body), 403, "from_domain_unverified")
+    files = [path for path in shared_service.data.rglob("*") if path.is_file() and path.stat().st_size == 300_000]
+    assert content not in [path.read_bytes() for path in files]

@@ -1,0 +1,232 @@
+"""The OpenAPI document and the docs pages say what the routes and the refusals say."""
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jsonschema_rs
+import msgspec
+import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+
+from heliograph.api import openapi, pages
+from heliograph.api.documents import ErrorList, document_routes, list_errors
+from heliograph.api.errors import status_of
+from heliograph.api.request import Response
+from heliograph.api.route import Call, Route
+from heliograph.api.routes import V1
+from heliograph.rules.refusals import all_refusals
+
+BASE = "http://127.0.0.1:8700"
+DOCUMENT = openapi.openapi_document(V1, BASE)
+SCHEMAS = DOCUMENT["components"]["schemas"]
+DOCS = pages.docs_page(V1, DOCUMENT)
+ERRORS = pages.errors_page()
+CODES = [refusal.code for refusal in all_refusals()]
+
+
+def named(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def operation(route: Route) -> dict[str, Any]:
+    return cast(dict[str, Any], DOCUMENT["paths"][route.path][route.method.lower()])
+
+
+def refs(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield value["$ref"]
+        for inner in value.values():
+            yield from refs(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from refs(inner)
+
+
+def is_valid(schema: str, value: Any) -> bool:
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(whole).is_valid(value)
+
+
+# -- the document ------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_openapi_3_1() -> None:
+    assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
+
+
+def test_every_ref_resolves() -> None:
+    for ref in set(refs(DOCUMENT)):
+        value: Any = DOCUMENT
+        for part in ref.removeprefix("#/").split("/"):
+            value = value[part]
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [openapi.operation_id(route) for route in V1]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("route", V1, ids=named)
+def test_a_route_is_described_as_it_is(route: Route) -> None:
+    found = operation(route)
+    assert found["summary"] == route.summary
+    assert found["security"] == [{"bearer": [scope]} for scope in route.scopes or ()]
+    assert ("requestBody" in found) == (route.body is not None)
+    assert str(route.status) in found["responses"]
+    names = {one["name"] for one in found["parameters"]}
+    wanted = {*re.findall(r"\{(.+?)\}", route.path), *route.query_names}
+    assert names == wanted | ({"Idempotency-Key"} if route.once else set())
+
+
+@pytest.mark.parametrize("route", V1, ids=named)
+def test_every_refusal_of_a_route_is_declared_under_its_status(route: Route) -> None:
+    responses = operation(route)["responses"]
+    for refusal in route.refusals:
+        schema = responses[str(status_of(refusal))]["content"]["application/json"]["schema"]
+        assert refusal.code in schema["allOf"][1]["properties"]["error"]["properties"]["code"]["enum"]
+
+
+def test_every_field_has_a_meaning() -> None:
+    silent = [
+        f"{name}.{field}"
+        for name, schema in SCHEMAS.items()
+        if name != "Error"
+        for field, inner in schema.get("properties", {}).items()
+        if "description" not in inner
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("table", [openapi.MEANINGS, openapi.LIMITS], ids=["meanings", "limits"])
+def test_the_tables_name_only_fields_that_exist(table: dict[str, Any]) -> None:
+    fields = {field for schema in SCHEMAS.values() for field in schema.get("properties", {})}
+    exact = {f"{name}.{field}" for name, schema in SCHEMAS.items() for field in schema.get("properties", {})}
+    assert set(table) <= fields | exact
+
+
+@pytest.mark.parametrize("route", [route for route in V1 if route.body], ids=named)
+def test_examples_fit_their_schema(route: Route) -> None:
+    assert is_valid(route.body.__name__, openapi.EXAMPLES[route.path])
+
+
+FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "valid"),
+    [
+        ("EmailRequest", {"to": "a@b.test"}, True),
+        ("EmailRequest", {"to": ["a@b.test"] * 50, "cc": None, "from": None}, True),
+        ("EmailRequest", {"to": ["a@b.test"] * 51}, False),
+        ("EmailRequest", {"to": []}, False),
+        ("EmailRequest", {"to": None}, False),
+        ("EmailRequest", {}, False),
+        ("EmailRequest", {"to": "a@b.test", "from_": "x"}, False),
+        ("EmailRequest", {"to": "a@b.test", "subject": "é" * 200}, True),
+        ("EmailRequest", {"to": "a@b.test", "subject": "é" * 201}, False),
+        ("EmailRequest", {"to": "a@b.test", "subject": "two\nlines"}, False),
+        ("EmailRequest", {"to": "a@b.test", "attachments": [FILE] * 20}, True),
+        ("EmailRequest", {"to": "a@b.test", "attachments": [FILE] * 21}, False),
+        ("EmailRequest", {"to": "a@b.test", "attachments": [FILE | {"content_type": "a/b"}]}, False),
+        ("EmailRequest", {"to": "a@b.test", "attachments": [FILE | {"size": 1}]}, False),
+        ("EmailRequest", {"to": "a@b.test", "variables": {"a": {"b": 1}, "c": None}}, True),
+        ("EmailRequest", {"to": "a@b.test", "variables": {"a": [1]}}, False),
+        ("PhoneRequest", {"to": "+14155550123", "template_id": "tpl_x"}, True),
+        ("PhoneRequest", {"to": "+14155550123", "template_id": None}, False),
+        ("PhoneRequest", {"to": "14155550123", "template_id": "tpl_x"}, False),
+        ("VerifyRequest", {"to": "+14155550123", "channel": None}, True),
+        ("VerifyRequest", {"to": "+14155550123", "channel": "call"}, False),
+        ("CheckRequest", {"code": "1234"}, True),
+        ("CheckRequest", {"code": "123"}, False),
+        ("CheckRequest", {"code": 123456}, False),
+        ("CheckRequest", {}, False),
+    ],
+)
+def test_request_schemas(schema: str, value: Any, valid: bool) -> None:
+    assert is_valid(schema, value) is valid
+
+
+# -- the pages ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", V1, ids=named)
+def test_the_docs_show_every_route(route: Route) -> None:
+    assert f"<code>{route.method} {route.path}</code>" in DOCS
+    assert f'<section id="{openapi.operation_id(route)}"' in DOCS
+
+
+def test_the_errors_page_has_an_anchor_for_every_code() -> None:
+    assert re.findall(r'<section id="(.+?)"', ERRORS) == CODES
+
+
+def test_links_to_codes_lead_somewhere() -> None:
+    assert set(re.findall(r"/docs/errors#(\w+)", DOCS)) <= set(CODES)
+
+
+@pytest.mark.parametrize("page", [DOCS, ERRORS], ids=["docs", "errors"])
+def test_a_page_works_offline_and_with_a_screen_reader(page: str) -> None:
+    assert "<script" not in page
+    assert not re.findall(r'(?:src|href)="(?!/|#)', page)
+    levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for landmark in ("<header>", "<main ", "<nav aria-label=", "<footer>"):
+        assert page.count(landmark) == 1
+    ids = re.findall(r' id="(.+?)"', page)
+    assert len(set(ids)) == len(ids)
+
+
+def test_text_is_escaped() -> None:
+    route = msgspec.structs.replace(V1[0], summary="<script>alert(1)</script>")
+    assert "<script" not in pages.docs_page([route], openapi.openapi_document([route], BASE))
+
+
+def test_errors_md_is_current() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "errors.md"
+    assert stored.read_text() == pages.errors_markdown(), (
+        "run: PYTHONPATH=src python -m heliograph.api.pages > docs/errors.md"
+    )
+
+
+# -- the routes that answer them ---------------------------------------------------------------------------
+
+
+def ask(route: Route) -> Response:
+    desk = cast(Any, SimpleNamespace(base_url=BASE))
+    call = Call(desk, route, cast(Any, None), {}, None)
+    return asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body"),
+    [
+        ("/openapi.json", b"application/json", msgspec.json.encode(DOCUMENT)),
+        ("/docs", b"text/html; charset=utf-8", DOCS.encode()),
+        ("/docs/errors", b"text/html; charset=utf-8", ERRORS.encode()),
+    ],
+)
+def test_documents_are_built_once(path: str, content_type: bytes, body: bytes) -> None:
+    route = next(route for route in document_routes(V1) if route.path == path)
+    response = ask(route)
+    assert (response.status, response.content_type, response.body) == (200, content_type, body)
+    assert ask(route) is response
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/errors"])
+def test_pages_may_load_nothing(path: str) -> None:
+    headers = dict(ask(next(route for route in document_routes(V1) if route.path == path)).headers)
+    assert headers[b"content-security-policy"].startswith(b"default-src 'none'; style-src 'unsafe-inline';")
+    assert headers[b"x-content-type-options"] == b"nosniff"
+
+
+def test_the_error_list_has_every_code() -> None:
+    route = next(route for route in V1 if route.path == "/v1/errors")
+    response = ask(msgspec.structs.replace(route, call=list_errors))
+    assert [entry.code for entry in msgspec.json.decode(response.body, type=ErrorList).data] == CODES
+    assert is_valid("ErrorList", msgspec.json.decode(response.body))

@@ -1,0 +1,78 @@
+"""Rate limits (contract 11): the slow team has two requests a second and a burst of four."""
+
+import time
+
+from tests.api.sends import assert_refused
+from tests.service import Answer, Service, until
+
+BODY = {"to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
+HEADERS = ("ratelimit-limit", "ratelimit-remaining", "ratelimit-reset")
+
+
+def full(service: Service) -> Answer:
+    """Wait until the whole burst is there again; the answer that says so took one of it."""
+
+    def check() -> Answer | None:
+        answer = service.get("/v1/me", key="SLOW")
+        if answer.headers["ratelimit-remaining"] == "3":
+            return answer
+        time.sleep(2.1)
+        return None
+
+    found = until(check, 20)
+    assert isinstance(found, Answer)
+    return found
+
+
+def drained(service: Service) -> Answer:
+    """The first answer that is refused."""
+    answers = [service.post("/v1/emails", BODY, key="SLOW") for _ in range(8)]
+    return next(answer for answer in answers if answer.status == 429)
+
+
+def test_the_headers_count_down(shared_service: Service) -> None:
+    assert full(shared_service).headers["ratelimit-limit"] == "4"
+    answers = [
+        shared_service.get("/v1/me", key="SLOW"),
+        shared_service.post("/v1/emails", {}, key="SLOW"),  # a 400 has them too
+        shared_service.get("/v1/emails/eml_none", key="SLOW"),  # and a 404
+    ]
+    assert [answer.status for answer in answers] == [200, 400, 404]
+    left = [int(answer.headers["ratelimit-remaining"]) for answer in answers]
+    assert left[0] in (2, 3) and left == sorted(left, reverse=True)
+    for answer in answers:
+        assert all(answer.headers[name].isdigit() for name in HEADERS)
+
+
+def test_a_429_says_how_long_to_wait(shared_service: Service) -> None:
+    answer = drained(shared_service)
+    assert_refused(answer, 429, "rate_limit_exceeded")
+    assert answer.json["error"]["type"] == "rate_limit_error"
+    assert (answer.headers["retry-after"], answer.headers["ratelimit-remaining"]) == ("1", "0")
+    assert int(answer.headers["ratelimit-reset"]) >= 1
+
+
+def test_a_429_consumes_nothing(shared_service: Service) -> None:
+    drained(shared_service)
+    answers = [
+        shared_service.post("/v1/emails", BODY, key="SLOW", headers={"Idempotency-Key": f"slow {i}"}) for i in range(5)
+    ]
+    refused = [i for i, answer in enumerate(answers) if answer.status == 429]
+    assert refused
+    time.sleep(int(answers[refused[0]].headers["retry-after"]))
+    again = shared_service.post("/v1/emails", BODY, key="SLOW", headers={"Idempotency-Key": f"slow {refused[0]}"})
+    assert again.status == 202
+    assert "idempotency-replayed" not in again.headers
+
+
+def test_other_keys_have_their_own_bucket(shared_service: Service) -> None:
+    drained(shared_service)
+    assert shared_service.get("/v1/me", key="SUSPENDED").headers["ratelimit-remaining"] == "200"
+    assert {shared_service.get("/v1/me").status for _ in range(20)} == {200}
+
+
+def test_a_suspended_team_and_a_missing_scope_show_the_bucket_too(shared_service: Service) -> None:
+    for key in ("SUSPENDED", "SUSPENDED_MANAGE"):
+        answer = shared_service.get("/v1/emails", key=key)
+        assert answer.status == 403
+        assert all(name in answer.headers for name in HEADERS)

@@ -1,0 +1,298 @@
+"""Reading (contract 12): one record, lists and their filters, /v1/me; and who may read what (P17)."""
+
+import re
+from typing import Any
+
+import pytest
+
+from heliograph.api.route import Route
+from heliograph.api.routes import ROUTES
+from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
+from tests.service import Service
+
+RECIPIENT = ("address", "kind", "status", "updated_at", "detail")
+EVENT = (
+    *("id", "type", "recipient", "status", "previous_status", "message_status", "sequence", "detail", "created_at"),
+)
+MESSAGES = ("/v1/emails", "/v1/sms", "/v1/whatsapp")
+PREFIX = {"/v1/emails": "eml_", "/v1/sms": "sms_", "/v1/whatsapp": "wam_", "/v1/verify": "vrf_"}
+
+
+# -- one record --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", MESSAGES)
+def test_a_message_with_recipients_and_events(shared_service: Service, path: str) -> None:
+    answer = shared_service.post(path, SENDS[path])
+    end = "read" if path == "/v1/whatsapp" else "delivered"
+    found = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
+    assert tuple(found) == (*answer.json, "recipients", "events")
+    assert {name: found[name] for name in answer.json} == answer.json | {"status": end}
+    (recipient,) = found["recipients"]
+    assert tuple(recipient) == RECIPIENT
+    assert (recipient["address"], recipient["kind"], recipient["status"]) == (SENDS[path]["to"], "to", end)
+    assert all(tuple(event) == EVENT for event in found["events"])
+    assert [event["sequence"] for event in found["events"]] == list(range(1, len(found["events"]) + 1))
+
+
+def test_several_recipients_each_have_their_own_state(shared_service: Service) -> None:
+    body = EMAIL | {
+        "to": ["delivered@simulator.test", "bounced@simulator.test"],
+        "cc": ["failed@simulator.test"],
+        "bcc": ["complained@simulator.test"],
+    }
+    found = send(shared_service, "/v1/emails", body, status="complained")
+    kinds = {r["address"].partition("@")[0]: (r["kind"], r["status"]) for r in found["recipients"]}
+    assert kinds == {
+        "delivered": ("to", "delivered"),
+        "bounced": ("to", "bounced"),
+        "failed": ("cc", "failed"),
+        "complained": ("bcc", "complained"),
+    }
+    assert [e["sequence"] for e in found["events"]] == list(range(1, len(found["events"]) + 1))
+
+
+def test_a_verification(shared_service: Service) -> None:
+    answer = shared_service.post("/v1/verify", {"to": "+15005550005"})
+    assert shared_service.get(f"/v1/verify/{answer.json['id']}").json == answer.json
+
+
+@pytest.mark.parametrize("path", PREFIX)
+def test_unknown_ids(shared_service: Service, path: str) -> None:
+    code = "verification_not_found" if path == "/v1/verify" else "message_not_found"
+    for id_ in (f"{PREFIX[path]}01JCQ8Z6V3M2N7T0K4H9R5B1XA", "nothing", "x" * 300, "%F0%9F%98%80"):
+        assert_refused(shared_service.get(f"{path}/{id_}"), 404, code, "id")
+
+
+def test_an_id_of_another_channel_is_unknown(shared_service: Service) -> None:
+    id_ = shared_service.post("/v1/sms", SMS).json["id"]
+    for path in ("/v1/emails", "/v1/whatsapp"):
+        assert_refused(shared_service.get(f"{path}/{id_}"), 404, "message_not_found")
+
+
+# -- lists -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PREFIX)
+def test_paging_newest_first(shared_service: Service, path: str) -> None:
+    made = [shared_service.post(path, SENDS[path]).json["id"] for _ in range(5)]
+    first = shared_service.get(f"{path}?limit=2").json
+    assert (first["object"], first["has_more"]) == ("list", True)
+    second = shared_service.get(f"{path}?limit=3&after={first['data'][-1]['id']}").json
+    assert [item["id"] for item in first["data"] + second["data"]] == made[::-1]
+    assert shared_service.get(f"{path}?after={PREFIX[path]}0").json == {"object": "list", "has_more": False, "data": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "to"), [("/v1/emails", "delivered+last@simulator.test"), ("/v1/verify", "+15005551070")]
+)
+def test_the_last_page_says_so(shared_service: Service, path: str, to: str) -> None:
+    for _ in range(2):
+        assert shared_service.post(path, SENDS[path] | {"to": to}).status == 202
+    query = f"{path}?to={to.replace('+', '%2B')}"
+    pages = [shared_service.get(f"{query}&limit={limit}").json for limit in (1, 2, 3)]
+    assert [(len(page["data"]), page["has_more"]) for page in pages] == [(1, True), (2, False), (2, False)]
+
+
+@pytest.mark.parametrize("path", PREFIX)
+def test_the_default_page_has_twenty(shared_service: Service, path: str) -> None:
+    for _ in range(21):
+        assert shared_service.post(path, SENDS[path]).status == 202
+    page = shared_service.get(path).json
+    assert (len(page["data"]), page["has_more"]) == (20, True)
+
+
+@pytest.mark.parametrize("path", PREFIX)
+def test_a_list_item_is_the_record_as_answered(shared_service: Service, path: str) -> None:
+    sent = shared_service.post(path, SENDS[path]).json
+    listed = shared_service.get(f"{path}?limit=1").json["data"][0]
+    assert listed == sent | {"status": listed["status"]}
+
+
+def listed(service: Service, path: str, query: str) -> list[str]:
+    answer = service.get(f"{path}?limit=100&{query}")
+    assert answer.status == 200, answer.raw
+    return [item["id"] for item in answer.json["data"]]
+
+
+def test_filters_of_emails(shared_service: Service) -> None:
+    def made(body: Body, status: str) -> Any:
+        return send(shared_service, "/v1/emails", body, status=status)
+
+    one = made(EMAIL | {"to": "bounced+filter@simulator.test"}, "bounced")
+    two = made(EMAIL | {"to": "delivered@simulator.test", "cc": ["delivered+FILTER@simulator.test"]}, "delivered")
+    three = made(
+        {"to": "delivered+f3@simulator.test", "from": "a@acme.test", "template_id": "tpl_welcome"}
+        | {"variables": {"name": "x"}},
+        "delivered",
+    )
+    path = "/v1/emails"
+    assert one["id"] in listed(shared_service, path, "status=bounced")
+    assert two["id"] not in listed(shared_service, path, "status=bounced")
+    assert listed(shared_service, path, "to=Bounced%2Bfilter@simulator.test") == [one["id"]]
+    assert listed(shared_service, path, "to=delivered%2Bfilter@simulator.test") == [two["id"]]
+    assert three["id"] in listed(shared_service, path, "template_id=tpl_welcome")
+    assert one["id"] not in listed(shared_service, path, "template_id=tpl_welcome")
+    assert listed(shared_service, path, "template_id=tpl_none") == []
+    assert listed(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
+
+
+def test_filters_by_time(shared_service: Service) -> None:
+    to = "delivered+time@simulator.test"
+    made = [shared_service.post("/v1/emails", EMAIL | {"to": to}).json for _ in range(2)]
+    query = f"to={to.replace('+', '%2B')}"
+    first, last = made[0]["created_at"], made[1]["created_at"]
+    assert listed(shared_service, "/v1/emails", f"{query}&created_after=2020-01-01T00:00:00.000Z") == [
+        made[1]["id"],
+        made[0]["id"],
+    ]
+    assert listed(shared_service, "/v1/emails", f"{query}&created_before=2020-01-01T00:00:00.000Z") == []
+    assert made[0]["id"] not in listed(shared_service, "/v1/emails", f"{query}&created_after={first}")
+    assert made[1]["id"] not in listed(shared_service, "/v1/emails", f"{query}&created_before={last}")
+
+
+@pytest.mark.parametrize("path", ["/v1/sms", "/v1/whatsapp", "/v1/verify"])
+def test_filters_by_phone_and_status(shared_service: Service, path: str) -> None:
+    to = {"/v1/sms": "+15005551061", "/v1/whatsapp": "+15005551062", "/v1/verify": "+15005551063"}[path]
+    id_ = shared_service.post(path, SENDS[path] | {"to": to}).json["id"]
+    assert listed(shared_service, path, f"to={to.replace('+', '%2B')}") == [id_]
+    if path == "/v1/verify":
+        assert id_ in listed(shared_service, path, "status=pending")
+        assert id_ not in listed(shared_service, path, "status=verified")
+        assert shared_service.post(f"/v1/verify/{id_}/check", {"code": to[-6:]}).json["verified"]
+        assert id_ in listed(shared_service, path, "status=verified")
+
+
+@pytest.mark.parametrize("path", PREFIX)
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=ten", "limit"),
+        ("limit=1.0", "limit"),
+        ("limit=%C2%B2", "limit"),
+        ("limit=", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("status=lost", "status"),
+        ("status=", "status"),
+        ("after=xyz_1", "after"),
+        ("created_after=yesterday", "created_after"),
+        ("created_before=2026-13-01T00:00:00.000Z", "created_before"),
+        ("created_before=", "created_before"),
+        ("page=2", "page"),
+    ],
+)
+def test_bad_query_values(shared_service: Service, path: str, query: str, param: str) -> None:
+    assert_refused(shared_service.get(f"{path}?{query}"), 400, "invalid_request", param)
+
+
+def test_states_of_other_channels_are_no_states(shared_service: Service) -> None:
+    assert_refused(shared_service.get("/v1/sms?status=bounced"), 400, "invalid_request", "status")
+    assert_refused(shared_service.get("/v1/emails?status=read"), 400, "invalid_request", "status")
+    assert shared_service.get("/v1/whatsapp?status=read").status == 200
+
+
+# -- the team itself ---------------------------------------------------------------------------------------
+
+
+def test_me(shared_service: Service) -> None:
+    found = idle_me(shared_service, "POOR")
+    assert tuple(found) == ("team", "mode", "sandbox", "scopes", "email_quota", "currency", "credit", "held")
+    assert found["team"] == {"id": "team_poor", "name": "Live, past its quota, with credit for ten SMS"}
+    assert (found["mode"], found["sandbox"], found["scopes"], found["currency"]) == ("live", False, ["send"], "USD")
+    sandbox = shared_service.get("/v1/me", key="SANDBOX").json
+    assert (sandbox["mode"], sandbox["sandbox"]) == ("sandbox", True)
+    assert shared_service.get("/v1/me", key="ACME_MANAGE").json["scopes"] == ["manage"]
+
+
+def test_me_counts_recipients(shared_service: Service) -> None:
+    before = shared_service.get("/v1/me").json["email_quota"]["used"]
+    body = EMAIL | {"to": ["a@example.com", "A@example.com"], "cc": ["b@example.com"], "bcc": ["gone@example.com"]}
+    assert shared_service.post("/v1/emails", body).status == 202
+    assert shared_service.get("/v1/me").json["email_quota"] == {"limit": 10000, "used": before + 3}
+
+
+# -- P17: who may read what --------------------------------------------------------------------------------
+
+KEYED = [route for route in ROUTES if route.scopes is not None]
+OPEN = [route for route in ROUTES if route.scopes is None]
+
+
+def named(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def own_ids(service: Service) -> dict[str, str]:
+    """For each path with a name in it, one that acme owns."""
+    ids = {path: str(service.post(path, body).json["id"]) for path, body in SENDS.items()}
+    return {
+        "/v1/emails/{id}": ids["/v1/emails"],
+        "/v1/sms/{id}": ids["/v1/sms"],
+        "/v1/whatsapp/{id}": ids["/v1/whatsapp"],
+        "/v1/verify/{id}": ids["/v1/verify"],
+        "/v1/verify/{id}/check": ids["/v1/verify"],
+        "/v1/templates/{id}/render": "tpl_sms",
+        "/v1/suppressions/{email}": "gone@example.com",
+    }
+
+
+def body_of(route: Route) -> Body | None:
+    if route.body is None:
+        return None
+    if route.path in SENDS:
+        return SENDS[route.path]
+    return {"code": "123456"} if route.path.endswith("/check") else {}
+
+
+def ask(service: Service, route: Route, name: str, key: str | None) -> tuple[int, bytes]:
+    """Status and body, without what differs in any two answers: the request's id and the name asked for."""
+    path = re.sub(r"\{.+?\}", name, route.path)
+    answer = service.ask(route.method, path, body_of(route), key=key)
+    plain = answer.raw.replace(answer.headers["x-request-id"].encode(), b"")
+    return answer.status, plain.replace(name.encode(), b"") if name else plain
+
+
+@pytest.mark.parametrize("route", KEYED, ids=named)
+def test_without_a_key_or_with_a_suspended_team_nothing_is_told(shared_service: Service, route: Route) -> None:
+    name = own_ids(shared_service).get(route.path, "")
+    for key, status, code in ((None, 401, b"missing_api_key"), ("SUSPENDED", 403, b"team_suspended")):
+        own, never = ask(shared_service, route, name, key), ask(shared_service, route, "never", key)
+        assert own[0] == status and code in own[1]
+        assert own == never
+
+
+@pytest.mark.parametrize("route", [route for route in KEYED if len(route.scopes or ()) == 1], ids=named)
+def test_a_key_without_the_scope(shared_service: Service, route: Route) -> None:
+    key = "ACME_SEND" if route.scopes == ("manage",) else "ACME_MANAGE"
+    name = own_ids(shared_service).get(route.path, "")
+    own, never = ask(shared_service, route, name, key), ask(shared_service, route, "never", key)
+    assert own[0] == 403 and b"insufficient_scope" in own[1]
+    assert own == never
+
+
+@pytest.mark.parametrize("route", [route for route in KEYED if "{" in route.path], ids=named)
+def test_another_teams_record_is_as_one_that_never_existed(shared_service: Service, route: Route) -> None:
+    other = "OTHER" if route.scopes == ("manage",) else "SANDBOX"
+    name = own_ids(shared_service)[route.path]
+    never = "never@example.com" if "@" in name else name[:4] + "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+    theirs = ask(shared_service, route, name, other)
+    assert theirs[0] == 404
+    assert theirs == ask(shared_service, route, never, other)
+    assert ask(shared_service, route, name, "ACME")[0] != 404
+    if route.method == "DELETE":
+        assert shared_service.post("/v1/suppressions", {"email": name, "reason": "bounce"}).status == 201
+
+
+@pytest.mark.parametrize("path", [*PREFIX, "/v1/suppressions"])
+def test_lists_hold_only_the_teams_own(shared_service: Service, path: str) -> None:
+    if path in SENDS:
+        shared_service.post(path, SENDS[path])
+    assert shared_service.get(f"{path}?limit=1").json["data"] != []
+    assert shared_service.get(path, key="OTHER").json["data"] == []
+
+
+@pytest.mark.parametrize("route", OPEN, ids=named)
+def test_what_needs_no_key(shared_service: Service, route: Route) -> None:
+    assert shared_service.ask(route.method, route.path, key=None).status == 200

@@ -1,0 +1,208 @@
+"""Looking without sending (contract 12): render, and `dry_run` on each sending endpoint."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.sends import EMAIL, SENDS, SMS, VERIFY, WELCOME, WHATSAPP, Body, assert_refused, idle_me
+from tests.service import Service
+
+EMPTY = dict.fromkeys(("subject", "html", "text", "body", "segments", "encoding"))
+
+
+def rendered(service: Service, id_: str, body: Body, key: str = "ACME") -> Any:
+    answer = service.post(f"/v1/templates/{id_}/render", body, key=key)
+    assert answer.status == 200, answer.raw
+    return answer.json
+
+
+# -- render ------------------------------------------------------------------------------------------------
+
+
+def test_an_email_template(shared_service: Service) -> None:
+    assert rendered(shared_service, "tpl_welcome", {"variables": {"name": "<Ada>"}}) == EMPTY | {
+        "channel": "email",
+        "subject": "Welcome, <Ada>",
+        "html": "<p>Hi &lt;Ada&gt;, Acme here.</p>",
+        "text": "Hi <Ada>, Acme here.",
+        "price": "0.0000",
+        "missing": [],
+        "unknown": [],
+    }
+
+
+def test_an_sms_template(shared_service: Service) -> None:
+    found = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1"}, "to": "+14155550123"})
+    assert found == EMPTY | {
+        "channel": "sms",
+        "body": "Acme: parcel A1 is on its way. ",
+        "segments": 1,
+        "encoding": "gsm7",
+        "price": "0.0450",
+        "missing": [],
+        "unknown": [],
+    }
+
+
+def test_a_whatsapp_template(shared_service: Service) -> None:
+    found = rendered(shared_service, "tpl_whatsapp", {"variables": {"parcel": "A1"}})
+    assert (found["channel"], found["body"]) == ("whatsapp", "Acme: parcel A1 is on its way.")
+    assert (found["segments"], found["encoding"], found["price"]) == (None, None, "0.0300")
+
+
+@pytest.mark.parametrize(
+    ("to", "note", "segments", "encoding", "price"),
+    [
+        (None, "", 1, "gsm7", "0.0450"),
+        ("+447400123456", "", 1, "gsm7", "0.0350"),
+        ("+4915112345678", "", 1, "gsm7", "0.0000"),
+        ("+18765550123", "x" * 130, 2, "gsm7", "0.0900"),
+        ("+447400123456", "ж" * 40, 2, "ucs2", "0.0700"),
+        ("+4915112345678", "ж" * 40, 2, "ucs2", "0.0000"),
+    ],
+)
+def test_the_price_is_the_total_for_the_country(
+    shared_service: Service, to: str | None, note: str, segments: int, encoding: str, price: str
+) -> None:
+    found = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1", "note": note}, "to": to})
+    assert (found["segments"], found["encoding"], found["price"]) == (segments, encoding, price)
+
+
+def test_missing_and_unknown_are_told_not_refused(shared_service: Service) -> None:
+    found = rendered(shared_service, "tpl_sms", {"variables": {"other": 1, "brand.name": "x"}})
+    assert (found["missing"], found["unknown"]) == (["parcel"], ["other", "brand.name"])
+    assert found["body"] == "Acme: parcel  is on its way. "
+    assert rendered(shared_service, "tpl_sms", {})["missing"] == ["parcel"]
+
+
+@pytest.mark.parametrize(
+    ("id_", "body", "status", "code"),
+    [
+        ("tpl_none", {}, 404, "template_not_found"),
+        ("tpl_poor_sms", {}, 404, "template_not_found"),
+        ("tpl_sms", {"to": "123"}, 400, "invalid_phone"),
+        ("tpl_sms", {"to": 1}, 400, "invalid_request"),
+        ("tpl_sms", {"variables": []}, 400, "invalid_request"),
+        ("tpl_sms", {"variables": {"parcel": [1]}}, 400, "invalid_request"),
+        ("tpl_sms", {"surprise": 1}, 400, "invalid_request"),
+    ],
+)
+def test_what_cannot_be_rendered(shared_service: Service, id_: str, body: Body, status: int, code: str) -> None:
+    assert_refused(shared_service.post(f"/v1/templates/{id_}/render", body), status, code)
+
+
+# -- dry run -----------------------------------------------------------------------------------------------
+
+
+def dry(service: Service, path: str, body: Body, key: str = "ACME") -> Any:
+    answer = service.post(f"{path}?dry_run=true", body, key=key)
+    assert answer.status == 200, answer.raw
+    return answer.json
+
+
+def test_an_email(shared_service: Service) -> None:
+    extra = {
+        "to": ["a@example.com", "b@example.com"],
+        "bcc": ["gone@example.com", "c@example.com"],
+        "reply_to": "r@acme.test",
+        "from_display_id": "dn_support",
+    }
+    assert dry(shared_service, "/v1/emails", WELCOME | extra) == {
+        "dry_run": True,
+        "from": "Acme Support <hello@acme.test>",
+        "to": ["a@example.com", "b@example.com"],
+        "cc": [],
+        "bcc": ["c@example.com"],
+        "reply_to": "r@acme.test",
+        "recipient_count": 3,
+        "subject": "Welcome, Ada",
+        "html": "<p>Hi Ada, Acme here.</p>",
+        "text": "Hi Ada, Acme here.",
+        "attachments_count": 0,
+        "template_version": 1,
+        "price": "0.0000",
+        "sandbox": False,
+    }
+
+
+def test_an_sms(shared_service: Service) -> None:
+    found = dry(shared_service, "/v1/sms", SMS | {"to": "+447400123456"})
+    assert (found["dry_run"], found["to"], found["country"]) == (True, "+447400123456", "GB")
+    assert (found["body"], found["encoding"], found["segments"]) == ("Acme: parcel A1 is on its way. ", "gsm7", 1)
+    assert (found["price"], found["sandbox"], found["template_version"]) == ("0.0350", False, 1)
+
+
+def test_a_whatsapp_message(shared_service: Service) -> None:
+    found = dry(shared_service, "/v1/whatsapp", WHATSAPP | {"to": "+14155550123"})
+    assert (found["template"], found["language"], found["parameters"]) == ("parcel", "en", ["A1"])
+    assert (found["body"], found["price"]) == ("Acme: parcel A1 is on its way.", "0.0300")
+
+
+def test_a_verification(shared_service: Service) -> None:
+    found = dry(shared_service, "/v1/verify", VERIFY | {"to": "+14155550124"})
+    assert found == {
+        "dry_run": True,
+        "to": "+14155550124",
+        "channel": "sms",
+        "country": "US",
+        "price": "0.0500",
+        "sandbox": False,
+    }
+
+
+@pytest.mark.parametrize("to", ["+15005550006", "+15005551050"])
+def test_magic_recipients_cost_nothing(shared_service: Service, to: str) -> None:
+    for path in ("/v1/sms", "/v1/whatsapp", "/v1/verify"):
+        assert dry(shared_service, path, SENDS[path] | {"to": to})["price"] == "0.0000"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("/v1/emails", EMAIL | {"to": "gone@example.com"}, "recipient_suppressed"),
+        ("/v1/emails", EMAIL | {"from": "a@example.com"}, "from_domain_unverified"),
+        ("/v1/sms", SMS | {"variables": {}}, "missing_variable"),
+        ("/v1/sms", SMS | {"to": "+33612345678"}, "no_carrier_available"),
+        ("/v1/whatsapp", WHATSAPP | {"template_id": "tpl_sms"}, "wrong_template_channel"),
+        ("/v1/verify", VERIFY | {"channel": "call"}, "unsupported_channel"),
+    ],
+)
+def test_a_dry_run_is_refused_as_the_send_would_be(shared_service: Service, path: str, body: Body, code: str) -> None:
+    assert shared_service.post(f"{path}?dry_run=true", body).code == code
+
+
+def test_a_dry_run_looks_at_the_credit(shared_service: Service) -> None:
+    sms = {"to": "+447400123456", "template_id": "tpl_broke_sms", "variables": {"name": "x"}}
+    sends = {
+        "/v1/emails": {"to": "a@example.com", "from": "a@broke.test", "template_id": "tpl_broke_email"},
+        "/v1/sms": sms,
+        "/v1/whatsapp": sms | {"template_id": "tpl_broke_whatsapp"},
+        "/v1/verify": {"to": "+447400123456"},
+    }
+    for path, body in sends.items():
+        answer = shared_service.post(f"{path}?dry_run=true", body, key="BROKE")
+        assert_refused(answer, 400, "insufficient_credit")
+
+
+def test_a_dry_run_looks_at_the_velocity(shared_service: Service) -> None:
+    answer = shared_service.post("/v1/verify?dry_run=true", {"to": "+14155550100"}, key="NARROW")
+    assert_refused(answer, 429, "verify_rate_limited")
+
+
+def test_a_dry_run_and_a_rendering_write_nothing(shared_service: Service) -> None:
+    def seen() -> Any:
+        newest = [shared_service.get(f"{path}?limit=1").json["data"] for path in SENDS]
+        return idle_me(shared_service, "ACME"), [[item["id"] for item in page] for page in newest]
+
+    before = seen()
+    for path, body in SENDS.items():
+        to = "someone@example.com" if path == "/v1/emails" else "+14155550124"
+        for _ in range(3):
+            dry(shared_service, path, body | {"to": to})
+    rendered(shared_service, "tpl_sms", {"to": "+14155550124"})
+    assert seen() == before
+
+
+def test_dry_run_false_sends(shared_service: Service) -> None:
+    for path, body in SENDS.items():
+        assert shared_service.post(f"{path}?dry_run=false", body).status == 202

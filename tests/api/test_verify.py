@@ -1,0 +1,91 @@
+"""POST /v1/verify: its answer (spec 2.5), its limits (contract 8), each row of spec 7.4 that a start can have."""
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.api.sends import VERIFY, Body, assert_refused, idle_me, without
+from tests.service import Service
+
+
+def test_the_answer(shared_service: Service) -> None:
+    answer = shared_service.post("/v1/verify", VERIFY)
+    assert answer.status == 202
+    found = answer.json
+    assert tuple(found) == ("id", "channel", "to", "status", "sandbox", "expires_at", "error_message")
+    assert re.fullmatch("vrf_[0-9A-HJKMNP-TV-Z]{26}", found["id"])
+    assert without(found, "id", "expires_at") == {
+        "channel": "sms",
+        "to": "+15005550006",
+        "status": "pending",
+        "sandbox": False,
+        "error_message": None,
+    }
+    assert shared_service.get(f"/v1/verify/{found['id']}").json == found
+
+
+def test_it_expires_after_ten_minutes(shared_service: Service) -> None:
+    before = datetime.now().astimezone()
+    expires = datetime.fromisoformat(shared_service.post("/v1/verify", VERIFY).json["expires_at"])
+    after = datetime.now().astimezone()
+    slack, life = timedelta(milliseconds=1), timedelta(minutes=10)
+    assert before - slack <= expires - life <= after
+
+
+@pytest.mark.parametrize("channel", [None, "sms"])
+def test_sms_is_the_default_channel(shared_service: Service, channel: str | None) -> None:
+    answer = shared_service.post("/v1/verify", VERIFY | {"channel": channel})
+    assert (answer.status, answer.json["channel"]) == (202, "sms")
+
+
+@pytest.mark.parametrize("to", ["+15005550001", "+15005550007", "+33612345678"])
+def test_a_carriers_refusal_is_no_error_and_costs_nothing(shared_service: Service, to: str) -> None:
+    before = idle_me(shared_service, "ACME")["credit"]
+    answer = shared_service.post("/v1/verify", {"to": to})
+    assert (answer.status, answer.json["status"]) == (202, "failed")
+    assert answer.json["error_message"]
+    assert idle_me(shared_service, "ACME")["credit"] == before
+
+
+def test_sandbox_is_free(shared_service: Service) -> None:
+    answer = shared_service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX")
+    assert (answer.status, answer.json["status"], answer.json["sandbox"]) == (202, "pending", True)
+    assert shared_service.get("/v1/me", key="SANDBOX").json["credit"] == "0.0000"
+
+
+ROWS: list[tuple[str, Body, int, str]] = [
+    ("ACME", {"to": "14155550123"}, 400, "invalid_phone"),
+    ("ACME", {"to": "+1 415 555 0123"}, 400, "invalid_phone"),
+    ("ACME", {"channel": "call"}, 400, "unsupported_channel"),
+    ("ACME", {"channel": "whatsapp"}, 400, "unsupported_channel"),
+    ("ACME", {"channel": "SMS"}, 400, "unsupported_channel"),
+    ("ACME", {"channel": ""}, 400, "unsupported_channel"),
+    ("ACME", {"channel": 1}, 400, "invalid_request"),
+    ("BROKE", {"to": "+447400123456"}, 400, "insufficient_credit"),
+    ("BARE", {}, 403, "feature_not_on_plan"),
+    ("SANDBOX", {"to": "+447400999999"}, 403, "recipient_not_allowed"),
+    ("SUSPENDED", {}, 403, "team_suspended"),
+    ("NARROW", {"to": "+14155550100"}, 429, "verify_rate_limited"),
+]
+
+
+@pytest.mark.parametrize(("key", "extra", "status", "code"), ROWS)
+def test_a_start_is_refused(shared_service: Service, key: str, extra: Body, status: int, code: str) -> None:
+    answer = shared_service.post("/v1/verify", VERIFY | extra, key=key)
+    assert_refused(answer, status, code)
+    if status == 429:
+        assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_one_start_in_thirty_seconds_for_a_phone(shared_service: Service) -> None:
+    body = {"to": "+447400000101"}
+    assert shared_service.post("/v1/verify", body).status == 202
+    answer = shared_service.post("/v1/verify", body)
+    assert_refused(answer, 429, "verify_rate_limited", "to")
+    assert 1 <= int(answer.headers["retry-after"]) <= 30
+    assert shared_service.post("/v1/verify", {"to": "+447400000102"}).status == 202
+
+
+def test_magic_numbers_have_no_velocity_limit(shared_service: Service) -> None:
+    assert {shared_service.post("/v1/verify", VERIFY).status for _ in range(25)} == {202}
