@@ -49,7 +49,7 @@ class Blobs:
         """Remove a file that no message needs, unless it was put again meanwhile."""
         path = self._path(hash_)
         with self._locked():
-            if path.exists() and _is_old(path, now):
+            if _is_old(path, now):
                 path.unlink()
 
     @contextmanager
@@ -64,7 +64,10 @@ class Blobs:
 
 
 def _is_old(path: Path, now: int) -> bool:
-    return path.stat().st_mtime * 1000 <= now - FRESH_MS
+    try:
+        return path.stat().st_mtime * 1000 <= now - FRESH_MS
+    except FileNotFoundError:  # another process was faster
+        return False
 
 
 def sync_folder(folder: Path) -> None:

@@ -18,6 +18,8 @@ OUTAGES = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.PostgresIOError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.DiskFullError,

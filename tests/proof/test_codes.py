@@ -1,0 +1,36 @@
+"""P6 in short: a code has five guesses and works once, however many ask at the same time."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.conftest import other as other
+from tests.storage.conftest import store as store
+from tests.storage.samples import RIGHT, WRONG, check, finish, start
+
+ROUNDS = 20
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([WRONG] * 100, {(False, "pending"): 4, (False, "exhausted"): 96}),
+        ([RIGHT] * 50, {(True, "verified"): 1, (False, "verified"): 49}),
+    ],
+    ids=["wrong", "right"],
+)
+async def test_parallel_codes(
+    store: Store, other: Store, clock: TestClock, codes: list[str], expected: dict[tuple[bool, str], int]
+) -> None:
+    for _ in range(ROUNDS):
+        begun = start(clock)
+        await store.start_verification(begun)
+        await store.finish_verification(finish(begun, clock))
+        results = await asyncio.gather(
+            *((store, other)[i % 2].check_verification(check(begun, code, clock.now())) for i, code in enumerate(codes))
+        )
+        assert Counter((r.verified, r.status) for r in results) == expected

@@ -1,0 +1,129 @@
+"""P13 in short: the disk is full or breaks. Never a 202 without its row, never two debits, and it mends by itself."""
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from heliograph.storage import sqlite
+from heliograph.storage.blobs import Blobs
+from heliograph.storage.migrate import migrate_sqlite
+from heliograph.storage.sqlite import BUSY_MS, SqliteDatabase
+from heliograph.storage.store import NewTeam, SetupChange, Store, StoreUnavailable
+from tests.clocks import TestClock
+from tests.journeys.load import Load, check_all_arrived
+from tests.service import Service, until
+from tests.storage.samples import message, once
+
+BREAKS = 60  # the n-th write or sync fails, n = 1 … BREAKS
+PRICE = 10
+
+
+class Disk(apsw.VFS):
+    """A disk whose n-th write or sync from now on fails, once or until it is mended."""
+
+    def __init__(self) -> None:
+        super().__init__("breaking", "")
+        self.left = -1
+        self.for_good = False
+        self.failed = 0
+
+    def xOpen(self, name: Any, flags: Any) -> "DiskFile":
+        return DiskFile(self, name, flags)
+
+    def tick(self, error: type[Exception]) -> None:
+        if self.left > 0:
+            self.left -= 1
+        if self.left == 0:
+            self.failed += 1
+            self.left = 0 if self.for_good else -1
+            raise error("the test says so")
+
+
+class DiskFile(apsw.VFSFile):
+    def __init__(self, disk: Disk, name: Any, flags: Any) -> None:
+        super().__init__("", name, flags)
+        self._disk = disk
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        self._disk.tick(apsw.FullError)
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        self._disk.tick(apsw.IOError)
+        super().xSync(flags)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk()
+
+    def open_breaking(path: Path) -> apsw.Connection:
+        connection = apsw.Connection(str(path), vfs="breaking")
+        connection.set_busy_timeout(BUSY_MS)
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=20"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        return connection
+
+    monkeypatch.setattr(sqlite, "open_sqlite", open_breaking)
+    yield disk
+    disk.unregister()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "until mended"])
+async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Disk, for_good: bool) -> None:
+    path, clock = tmp_path / "breaking.db", TestClock()
+    migrate_sqlite(path)
+    store = Store(SqliteDatabase(path), Blobs(tmp_path / "blobs"), clock, "seat/0")
+    credit = BREAKS * PRICE * 2
+    await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(1, credit)]))
+    refused = 0
+    for n in range(1, BREAKS + 1):
+        disk.left, disk.for_good = n, for_good
+        items = [message(clock, price=PRICE, once=once(f"{n}/{i}")) for i in range(2)]
+        results = await asyncio.gather(*(store.accept(item) for item in items), return_exceptions=True)
+        disk.left = -1
+        for item, result in zip(items, results, strict=True):
+            assert isinstance(result, StoreUnavailable) or await store.message(1, item.id)
+            refused += isinstance(result, StoreUnavailable)
+        # Mended, the same keys work. A refusal may come after the commit (a checkpoint failed): then it replays too.
+        for item, result in zip(items, results, strict=True):
+            again = await store.accept(message(clock, price=PRICE, once=item.once))
+            assert again.replayed or isinstance(result, StoreUnavailable)
+    account = await store.account(1)
+    await store.close()
+    assert disk.failed
+    assert refused
+    assert (account.available, account.held) == (0, credit)
+    books = apsw.Connection(str(path))
+    assert books.execute("SELECT count(*) FROM message").get == BREAKS * 2
+    assert books.execute("SELECT count(*), sum(amount) FROM ledger WHERE kind = 'hold'").fetchall() == [
+        (BREAKS * 2, credit)
+    ]
+    assert books.execute("PRAGMA integrity_check").get == "ok"
+    books.close()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_full_disk_under_load(service: Service) -> None:
+    """No file may grow any more: the service refuses, answers reads, and goes on when there is room again."""
+    process = service.processes[-1]
+    wal = service.database.removeprefix("sqlite:///") + "-wal"
+    with Load(service) as load:
+        load.more(30)
+        whole = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (min(os.path.getsize(wal), 64 * 1024), whole[1]))
+        until(lambda: any(answer.status == 503 for answer in load.refused))
+        first = next(iter(load.accepted.values()))
+        assert service.get(f"/v1/emails/{first}").status == 200
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, whole)
+        load.more(30)
+    assert {(a.status, a.code) for a in load.refused} == {(503, "service_unavailable")}
+    assert all("retry-after" in a.headers for a in load.refused)
+    check_all_arrived(service.database, load.accepted)
