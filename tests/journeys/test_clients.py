@@ -22,8 +22,8 @@ def test_the_resend_sdk_sends_unmodified(shared_service: Service, monkeypatch: p
     monkeypatch.setattr(resend, "api_key", TOKENS["ACME"])
     params: resend.Emails.SendParams = {
         "from": "Acme Support <support@acme.test>",
-        "to": ["ada@example.com"],
-        "cc": ["grace@example.com"],
+        "to": ["delivered+sdk@simulator.test"],
+        "cc": ["delivered+sdk-cc@simulator.test"],
         "reply_to": "help@acme.test",
         "subject": "From an SDK",
         "html": "<p>Hello</p>",
