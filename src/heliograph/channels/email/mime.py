@@ -1,0 +1,374 @@
+"""The email as it goes over the wire: header block and body, built as bytes.
+
+What leaves here has CRLF line ends only, lines of at most 76 characters where a line can be broken (an address
+cannot), a body in seven bits with no line that starts with a dot or with `From `, and exactly the header fields
+that were meant.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
+from urllib.parse import quote
+
+import msgspec
+import pybase64
+
+from heliograph.channels.email.html_text import text_from_html
+from heliograph.rules.address import parse_address
+from heliograph.rules.attachments import ALLOWED_TYPES
+from heliograph.rules.content import EmailContent, File
+from heliograph.rules.limits import KIB
+from heliograph.rules.text import quoted
+
+LINE = 76  # characters of a line that can be broken (RFC 2045 6.7 and 6.8, RFC 2047 2)
+LINE_MAX = 998  # of any line (RFC 5322 2.1.1)
+CHUNK = 64 * KIB  # bytes handed out at once
+STEP = 57 * 840  # bytes of a file read at once: whole lines of 76, and less than a CHUNK of them
+WORD = 39  # bytes in an encoded word: the longest field name, `Subject: `, leaves 67 characters
+SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters
+ENTROPY_MIN = 8  # bytes
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
+_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+_NAME = re.compile("[ -~]{1,60}")
+_SUBJECT = re.compile("[!-~]{1,60}(?: [!-~]{1,60})*")  # can be folded at its spaces and comes back the same
+_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no backslash between quotes
+_TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
+_FIELD_NAME = re.compile(rb"[!-9;-~]+")
+
+_NO_CONTROL = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
+_AS_IS = bytes(byte for byte in b"\t\r\n" + bytes(range(0x20, 0x7F)) if byte != ord("="))
+_SOFT_LINE = re.compile(rb".{1,72}(?<!=)(?<!=.)", re.DOTALL)  # ends between escapes; two of 76 left for _guarded
+_SPACE, _DOT, _F = b" .F"
+_BYTES = [bytes([byte]) for byte in range(256)]
+_ESCAPES = [b"=%02X" % byte for byte in range(256)]
+
+Fields = list[tuple[str, Sequence[bytes]]]  # name, and what stands between the places where it may be folded
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that becomes base64 while it is read, so that it is never whole in memory."""
+
+    blob: str
+    size: int  # of the file
+    open_blob: Callable[[str], BinaryIO]
+
+    def __len__(self) -> int:
+        characters = (self.size + 2) // 3 * 4
+        return characters + 2 * -(-characters // LINE)
+
+    def chunks(self) -> Iterator[bytes]:
+        seen = 0
+        with self.open_blob(self.blob) as file:
+            while step := file.read(STEP):
+                seen += len(step)
+                yield _base64(step)
+        if seen != self.size:
+            raise ValueError(f"attachment file {self.blob} has {seen} bytes, {self.size} were expected")
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    headers: bytes  # without the empty line after them
+    body: tuple[bytes | Attached, ...]
+
+    @property
+    def needs_utf8(self) -> bool:
+        """Some local part is not ASCII: only a peer with SMTPUTF8 can take it."""
+        return not self.headers.isascii()
+
+    @property
+    def size(self) -> int:
+        return len(self.headers) + 2 + sum(map(len, self.body))
+
+    def chunks(self) -> Iterator[bytes]:
+        """The whole mail; can be asked for again and again."""
+        yield self.headers + b"\r\n"
+        yield from self.body_chunks()
+
+    def body_chunks(self) -> Iterator[bytes]:
+        for piece in self.body:
+            if isinstance(piece, Attached):
+                yield from piece.chunks()
+            elif len(piece) <= CHUNK:
+                yield piece
+            else:
+                yield from (piece[at : at + CHUNK] for at in range(0, len(piece), CHUNK))
+
+
+class Entity(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIME part, or the whole mail."""
+
+    fields: Fields
+    content: Sequence[bytes | Attached]  # ends with a line end
+
+
+def build(
+    content: EmailContent,
+    *,
+    message_id: str,
+    date_ms: int,
+    entropy: bytes,
+    open_blob: Callable[[str], BinaryIO],
+) -> Mail:
+    """The same arguments make the same bytes. ValueError: some value cannot stand in a header."""
+    if len(entropy) < ENTROPY_MIN:
+        raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
+    seed = entropy.hex().encode()
+    entity = _written(content, seed)
+    if content.attachments:
+        files = [_attachment(file, open_blob) for file in content.attachments]
+        entity = _multipart("mixed", b"=_m" + seed, [entity, *files])
+    headers = _block(_own_fields(content, message_id, date_ms) + entity.fields)
+    return Mail(headers=headers, body=tuple(_joined(entity.content)))
+
+
+def check_headers(block: bytes, expected: Sequence[str]) -> None:
+    """The last gate: ValueError unless the bytes hold exactly the expected fields, each on sound lines."""
+    lines = block.split(b"\r\n")
+    # With all else taken away only the line ends are left: no bare CR or LF, no NUL, no other control.
+    if lines.pop() or block.translate(None, _NO_CONTROL) != b"\r\n" * len(lines):
+        raise ValueError("the header block has a control character or a bare line end")
+    names: list[str] = []
+    for line in lines:
+        if len(line) > LINE_MAX:
+            raise ValueError(f"the header block has a line of {len(line)} bytes")
+        if line.startswith(b" "):
+            if not names or line.isspace():
+                raise ValueError("the header block has an empty or misplaced continuation line")
+            continue
+        name, colon, _ = line.partition(b":")
+        if not colon or not _FIELD_NAME.fullmatch(name):
+            raise ValueError(f"the header block has a line that is no field: {line[:80]!r}")
+        names.append(name.decode())
+    if sorted(names) != sorted(expected):
+        raise ValueError(f"the header block has the fields {names}, {list(expected)} were meant")
+
+
+# -- header fields -----------------------------------------------------------------------------------------
+
+
+def _own_fields(content: EmailContent, message_id: str, date_ms: int) -> Fields:
+    if not _ID.fullmatch(message_id):
+        raise ValueError(f"{quoted(message_id)} cannot be part of a Message-ID")
+    sender = _mailbox(content.from_address)
+    domain = sender.rpartition(b"@")[2].lower()
+    fields: Fields = [
+        ("From", [*_phrase(content.from_name), b"<" + sender + b">"]),
+        ("To", _mailboxes(content.to)),
+    ]
+    if content.cc:
+        fields.append(("Cc", _mailboxes(content.cc)))
+    if content.reply_to is not None:
+        fields.append(("Reply-To", [_mailbox(content.reply_to)]))
+    fields += [
+        ("Subject", _unstructured(content.subject)),
+        ("Date", [_date(date_ms)]),
+        ("Message-ID", [b"<" + message_id.encode() + b"@" + domain + b">"]),
+        ("MIME-Version", [b"1.0"]),
+    ]
+    return fields
+
+
+def _block(fields: Fields) -> bytes:
+    block = b"".join([_folded(name.encode(), tokens) for name, tokens in fields])
+    check_headers(block, [name for name, _ in fields])
+    return block
+
+
+def _folded(name: bytes, tokens: Sequence[bytes]) -> bytes:
+    field = name + b": " + b" ".join(tokens)
+    if len(field) <= LINE:
+        return field + b"\r\n"
+    lines = [name + b": " + tokens[0]]
+    for token in tokens[1:]:
+        if len(lines[-1]) + 1 + len(token) > LINE:
+            lines.append(b"")
+        lines[-1] += b" " + token
+    return b"\r\n".join(lines) + b"\r\n"
+
+
+def _mailbox(text: str) -> bytes:
+    """The address as it was given, but for a domain that has to become A-labels."""
+    address = parse_address(text)
+    if address is None:
+        raise ValueError(f"{quoted(text)} is not an email address")
+    local, _, domain = text.rpartition("@")
+    return (text if domain.isascii() else f"{local}@{address.domain}").encode()
+
+
+def _mailboxes(texts: Sequence[str]) -> list[bytes]:
+    if not texts:
+        raise ValueError("there is no address to write")
+    return _separated([_mailbox(text) for text in texts], b",")
+
+
+def _separated(tokens: list[bytes], mark: bytes) -> list[bytes]:
+    return [*(token + mark for token in tokens[:-1]), tokens[-1]]
+
+
+def _phrase(name: str) -> list[bytes]:
+    if not _line(name).strip():
+        raise ValueError("the sender has no display name")
+    if "=?" in name or not _NAME.fullmatch(name):
+        return _words(name)
+    escaped = name.replace("\\", r"\\").replace('"', r"\"")
+    return [f'"{escaped}"'.encode()]
+
+
+def _unstructured(text: str) -> list[bytes]:
+    if "=?" not in text and _SUBJECT.fullmatch(text):
+        return text.encode().split(b" ")
+    return _words(_line(text)) or [b""]
+
+
+def _line(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError(f"{quoted(text)} has a control character or a line break and cannot stand in a header")
+    return text
+
+
+def _words(text: str) -> list[bytes]:
+    """Encoded words (RFC 2047); the space between two of them is no part of the text."""
+    return [b"=?utf-8?B?" + pybase64.b64encode(piece) + b"?=" for piece in _pieces(text, WORD)]
+
+
+def _pieces(text: str, size: int) -> Iterator[bytes]:
+    """The text in UTF-8, cut between characters."""
+    whole = text.encode()
+    start = 0
+    while start < len(whole):
+        end = start + size
+        while end < len(whole) and whole[end] & 0xC0 == 0x80:
+            end -= 1
+        yield whole[start:end]
+        start = end
+
+
+def _date(ms: int) -> bytes:
+    at = time.gmtime(ms // 1000)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04}"
+    return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} +0000".encode()
+
+
+# -- parts -------------------------------------------------------------------------------------------------
+
+
+def _written(content: EmailContent, seed: bytes) -> Entity:
+    """What the sender wrote: text, HTML, or both as alternatives."""
+    text, html = content.text, content.html
+    if html is None:
+        if text is None:
+            raise ValueError("the mail has neither text nor HTML")
+        return _text("plain", text)
+    if text is None:
+        text = text_from_html(html)
+    if not text:
+        return _text("html", html)
+    return _multipart("alternative", b"=_a" + seed, [_text("plain", text), _text("html", html)])
+
+
+def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity:
+    """`=_` opens the boundary: it stands in no quoted-printable and in no base64, so in no part."""
+    content: list[bytes | Attached] = []
+    for entity in entities:
+        content += [b"--" + boundary + b"\r\n" + _block(entity.fields) + b"\r\n", *entity.content]
+    content.append(b"--" + boundary + b"--\r\n")
+    fields: Fields = [("Content-Type", [f"multipart/{kind};".encode(), b'boundary="' + boundary + b'"'])]
+    return Entity(fields=fields, content=content)
+
+
+def _text(kind: str, text: str) -> Entity:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    plain = text.removesuffix("\n").replace("\n", "\r\n").encode()
+    to_escape = plain.translate(None, _AS_IS)
+    # Escapes can be read in the raw mail and cost two bytes each; filters distrust base64 where ASCII would do.
+    if len(to_escape) * 4 > len(plain) and not text.isascii():
+        encoding, encoded = b"base64", _base64(plain)
+    else:
+        encoding, encoded = b"quoted-printable", _quoted_printable(plain, to_escape)
+    fields: Fields = [
+        ("Content-Type", [f"text/{kind}; charset=utf-8".encode()]),
+        ("Content-Transfer-Encoding", [encoding]),
+    ]
+    return Entity(fields=fields, content=[encoded])
+
+
+def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
+    plain, *parameters = file.content_type.split("; ")
+    found = [_TYPE_PARAMETER.fullmatch(parameter) for parameter in parameters]
+    if plain not in ALLOWED_TYPES or not all(found):
+        raise ValueError(f"{quoted(file.content_type)} is not an attachment's type")
+    kept = [f'{match[1]}="{match[2]}"'.encode() for match in found if match]
+    fields: Fields = [
+        ("Content-Type", _separated([plain.encode(), *kept, *_parameter("name", file.filename)], b";")),
+        ("Content-Transfer-Encoding", [b"base64"]),
+        ("Content-Disposition", _separated([b"attachment", *_parameter("filename", file.filename)], b";")),
+    ]
+    if file.blob is not None:
+        attached = Attached(blob=file.blob, size=file.size, open_blob=open_blob)
+        return Entity(fields=fields, content=[attached])
+    if file.base64 is None:
+        raise ValueError(f"attachment {quoted(file.filename)} has no content")
+    return Entity(fields=fields, content=[_base64(pybase64.b64decode(file.base64, validate=True))])
+
+
+def _parameter(name: str, value: str) -> list[bytes]:
+    if "=?" not in value and _FILENAME.fullmatch(value):
+        return [f'{name}="{value}"'.encode()]
+    sections = [quote(piece, safe="") for piece in _pieces(_line(value), SECTION)] or [""]
+    sections[0] = "utf-8''" + sections[0]
+    if len(sections) == 1:
+        return [f"{name}*={sections[0]}".encode()]
+    return [f"{name}*{number}*={section}".encode() for number, section in enumerate(sections)]
+
+
+def _joined(pieces: Iterable[bytes | Attached]) -> Iterator[bytes | Attached]:
+    """Neighbouring bytes in one: a mail without files is one piece."""
+    waiting: list[bytes] = []
+    for piece in pieces:
+        if isinstance(piece, Attached):
+            yield b"".join(waiting)
+            yield piece
+            waiting = []
+        else:
+            waiting.append(piece)
+    yield b"".join(waiting)
+
+
+# -- transfer encodings ------------------------------------------------------------------------------------
+
+
+def _base64(content: bytes) -> bytes:
+    return pybase64.encodebytes(content).replace(b"\n", b"\r\n") or b"\r\n"
+
+
+def _quoted_printable(plain: bytes, to_escape: bytes) -> bytes:
+    """Lines of at most 76 characters; the last line end is the encoding's, not the text's."""
+    # One replacement of the whole text for each distinct byte: an expression with a function costs ten times that.
+    for byte in sorted(set(to_escape), key=b"=".__contains__, reverse=True):
+        plain = plain.replace(_BYTES[byte], _ESCAPES[byte])
+    lines = [
+        line
+        if not line or (len(line) <= LINE and line[0] != _DOT and line[0] != _F and line[-1] > _SPACE)
+        else _wrapped(line)
+        for line in plain.split(b"\r\n")
+    ]
+    return b"\r\n".join(lines) + b"\r\n"
+
+
+def _wrapped(line: bytes) -> bytes:
+    if line.endswith((b" ", b"\t")):
+        line = line[:-1] + _ESCAPES[line[-1]]
+    if len(line) <= LINE - 2:
+        return _guarded(line)
+    return b"=\r\n".join([_guarded(piece) for piece in _SOFT_LINE.findall(line)])
+
+
+def _guarded(line: bytes) -> bytes:
+    """No line starts with a dot (SMTP's end of mail) or with `From ` (mbox's start of one)."""
+    return _ESCAPES[line[0]] + line[1:] if line.startswith((b".", b"From ")) else line

@@ -1,0 +1,137 @@
+"""The carrier `mx`: straight to the mail exchangers of the recipient's domain."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
+from heliograph.channels.email.pool import LIMITS, Limits, Pool, Prepare, Prepared, tell
+from heliograph.channels.email.resolve import Exchange, Forbidden, NullMx, Resolver, Unknown, Unresolved, networks
+from heliograph.channels.email.smtp import MANNER, Destination, Manner
+from heliograph.channels.email.tls import Pin, Tls, system_roots
+from heliograph.rules.outcome import Deferred, Outcome, Refused
+
+TRIES_MAX = 5  # addresses asked in one hand-over
+TRIES_S = 120.0  # no further address is asked after this
+
+
+class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    helo: str | None = None  # None: our address as a literal
+    source_ips: tuple[str, ...] = ()
+    tls: Literal["opportunistic", "required"] = "opportunistic"
+    per_host: int = 8  # connections
+    port: int = 25
+    resolver: str | None = None  # host:port; None: the system's
+    allow_private: tuple[str, ...] = ()  # ranges that mail exchangers may be in
+
+
+class Mx:
+    def __init__(
+        self,
+        options: MxOptions,
+        prepare: Prepare,
+        *,
+        manner: Manner = MANNER,
+        limits: Limits = LIMITS,
+        fetch: Fetch | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """`fetch` gets MTA-STS policies; None: by HTTPS."""
+        self._options = options
+        self._prepare = prepare
+        self._random = random or Random()
+        self._resolver = Resolver(options.resolver, networks(options.allow_private), self._random)
+        self._policies = Policies(self._resolver, fetch or https_fetch(self._resolver, manner.roots or system_roots()))
+        self._pool = Pool(replace(manner, helo=options.helo), replace(limits, per_host=options.per_host))
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        started = asyncio.get_running_loop().time()
+        domain = parcel.address.rpartition("@")[2]
+        try:
+            exchange = await self._resolver.exchange(domain)
+            mail = await self._prepare(parcel)
+            outcome = await self._ask_each(domain, exchange, parcel.mailbox, mail)
+        except NullMx:
+            outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
+        except Unknown:
+            outcome = _unasked(domain, f"there is no domain {domain}", "5.1.2", bounced=True)
+        except Unresolved as error:
+            outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})")
+        return tell(outcome, parcel, "mx", started, delivered=True)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _ask_each(self, domain: str, exchange: Exchange, recipient: str, mail: Prepared) -> Outcome:
+        """One address after the other, until one has the last word."""
+        late = asyncio.get_running_loop().time() + TRIES_S
+        tried: list[Outcome] = []
+        async with aclosing(self._doors(domain, exchange)) as doors:
+            async for door in doors:
+                if isinstance(door, Destination):
+                    outcome = await self._pool.send(door, recipient, mail)
+                    if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
+                        return _after(tried, outcome)
+                    tried.append(outcome)
+                else:
+                    tried.append(door)
+                if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:
+                    break
+        last = next((outcome for outcome in reversed(tried) if isinstance(outcome, Deferred)), tried[-1])
+        return _after([outcome for outcome in tried if outcome is not last], last)
+
+    async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:
+        """Every address to ask, in order; in place of a host that cannot be asked, why not."""
+        policy = await self._policies.enforced(domain)
+        strict = policy is not None or self._options.tls == "required"
+        for host in exchange.hosts:
+            if policy and not policy.allows(host):
+                yield _later(host, f"the MTA-STS policy of {domain} does not name {host}")
+                continue
+            try:
+                addresses = await self._resolver.addresses(host)
+                pins = await self._resolver.pins(host, self._options.port) if exchange.secure else ()
+            except Unresolved as error:
+                yield _later(host, f"DNS does not say where {host} is ({error})")
+            except Forbidden:
+                yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
+            except Unknown:
+                # A domain without any address takes no mail; a listed exchanger without one may be a slip.
+                code, bounced = ("5.4.4", False) if exchange.listed else ("5.1.2", True)
+                yield _unasked(host, f"{host} has no address", code, bounced=bounced)
+            else:
+                for address in addresses:
+                    yield self._door(host, address, "dane" if pins else "verified" if strict else "opportunistic", pins)
+
+    def _door(self, host: str, address: str, tls: Tls, pins: tuple[Pin, ...]) -> Destination | Deferred:
+        sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
+        if self._options.source_ips and not sources:
+            return _later(host, f"none of source_ips reaches {address}")
+        source = self._random.choice(sources) if sources else None
+        return Destination(host=host, address=address, port=self._options.port, tls=tls, pins=pins, source=source)
+
+
+def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
+    """The outcome with the hosts asked before it, for the timeline."""
+    if not tried:
+        return outcome
+    before = [{name: other.detail[name] for name in ("host", "address", "text")} for other in tried]
+    return replace(outcome, detail={**outcome.detail, "tried": before})
+
+
+def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]:
+    return {"host": host, "address": None, "tls": None, "code": None, "enhanced": enhanced, "text": text}
+
+
+def _later(host: str, text: str) -> Deferred:
+    return Deferred(detail=_detail(host, text))
+
+
+def _unasked(host: str, text: str, enhanced: str, *, bounced: bool = False) -> Refused:
+    return Refused(detail=_detail(host, text, enhanced), bounced=bounced)

@@ -1,0 +1,175 @@
+"""A carrier's connections: kept for the next mail, limited for each host, and held back where a host asked for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.email.smtp import Destination, Manner, Session
+from heliograph.rules.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.smtp_reply import pauses_host
+
+IDLE_S = 10.0  # a connection waits this long for another mail
+IDLE_MAX = 200  # connections waiting, of all hosts: they are open files
+USES_MAX = 100  # mails on one connection
+PAUSE_S = 60.0  # after a 421, the first step of the retry schedule
+QUEUE_S = 60.0  # for a free connection; the place in the worker's lane is others' too
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A parcel's mail, built and signed once for all recipients of its message."""
+
+    envelope_from: str
+    chunks: Callable[[], Iterable[bytes]]
+    size: int
+    needs_utf8: bool = False
+
+
+Prepare = Callable[[Parcel], Awaitable[Prepared]]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    per_host: int = 4  # connections
+    idle_s: float = IDLE_S
+    pause_s: float = PAUSE_S
+    queue_s: float = QUEUE_S
+
+
+LIMITS = Limits()
+
+
+class _Host:
+    def __init__(self, per_host: int) -> None:
+        self.free = asyncio.Semaphore(per_host)
+        self.asking = 0  # hand-overs that have a connection or wait for one
+        self.busy = 0  # those that have one
+        self.idle: dict[Session, asyncio.TimerHandle] = {}  # each with the end of its wait
+        self.paused_until = 0.0
+
+
+class Pool:
+    def __init__(self, manner: Manner, limits: Limits) -> None:
+        self._manner = manner
+        self._limits = limits
+        self._hosts: dict[tuple[str, int], _Host] = {}  # by address and port
+        self._idle = 0
+        self._goodbyes: set[asyncio.Task[None]] = set()
+
+    async def send(self, destination: Destination, recipient: str, mail: Prepared) -> Outcome:
+        key = (destination.address, destination.port)
+        host = self._hosts.setdefault(key, _Host(self._limits.per_host))
+        host.asking += 1
+        try:
+            if not await self._turn(host):
+                return _not_asked(destination, f"is busy with {self._limits.per_host} connections of ours")
+            host.busy += 1
+            try:
+                return await self._send_in_turn(host, destination, recipient, mail)
+            finally:
+                host.busy -= 1
+                host.free.release()
+        finally:
+            host.asking -= 1
+            self._forget(key)
+
+    async def close(self) -> None:
+        for host in self._hosts.values():
+            for session in list(host.idle):
+                self._part(self._take(host, session))
+        await asyncio.gather(*self._goodbyes)
+
+    async def _turn(self, host: _Host) -> bool:
+        try:
+            async with asyncio.timeout(self._limits.queue_s):
+                return await host.free.acquire()
+        except TimeoutError:
+            return False
+
+    async def _send_in_turn(self, host: _Host, destination: Destination, recipient: str, mail: Prepared) -> Outcome:
+        # Looked at only now: the pause may have come while this hand-over waited.
+        if _now() < host.paused_until:
+            return _not_asked(destination, "asked for a pause (421)")
+        outcome = await self._speak_on_kept(host, destination, recipient, mail)
+        if outcome is None:
+            opened = await Session.open(destination, self._manner)
+            outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, recipient, mail)
+        if pauses_host(outcome.detail):
+            host.paused_until = _now() + self._limits.pause_s
+            _call_later(self._limits.pause_s, self._forget, (destination.address, destination.port))
+        return outcome
+
+    async def _speak_on_kept(
+        self, host: _Host, destination: Destination, recipient: str, mail: Prepared
+    ) -> Outcome | None:
+        """None when there is no such connection, or it turned out to have ended while it waited."""
+        session = await self._kept(host, destination)
+        if session is None:
+            return None
+        outcome = await self._speak(host, session, recipient, mail)
+        # A hang-up or a 421 at the first command is about idleness, not about this mail or that host.
+        stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
+        return None if stale else outcome
+
+    async def _speak(self, host: _Host, session: Session, recipient: str, mail: Prepared) -> Outcome:
+        outcome = await session.send(mail.envelope_from, recipient, mail.chunks(), mail.size, mail.needs_utf8)
+        if session.usable and session.sent < USES_MAX and self._idle < IDLE_MAX:
+            host.idle[session] = _call_later(self._limits.idle_s, self._expire, host, session)
+            self._idle += 1
+        else:
+            self._part(session)
+        return outcome
+
+    async def _kept(self, host: _Host, destination: Destination) -> Session | None:
+        """An idle connection to the same destination, the last used; another's is closed where there is no room."""
+        for session in [session for session in host.idle if not session.usable]:
+            self._part(self._take(host, session))
+        for session in reversed(host.idle):
+            if session.destination == destination:
+                return self._take(host, session)
+        if host.idle and host.busy + len(host.idle) > self._limits.per_host:
+            await self._take(host, next(iter(host.idle))).quit()
+        return None
+
+    def _take(self, host: _Host, session: Session) -> Session:
+        host.idle.pop(session).cancel()
+        self._idle -= 1
+        return session
+
+    def _expire(self, host: _Host, session: Session) -> None:
+        self._part(self._take(host, session))
+        self._forget((session.destination.address, session.destination.port))
+
+    def _part(self, session: Session) -> None:
+        task = asyncio.get_running_loop().create_task(session.quit())
+        self._goodbyes.add(task)
+        task.add_done_callback(self._goodbyes.discard)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        host = self._hosts.get(key)
+        if host and not host.asking and not host.idle and host.paused_until <= _now():
+            del self._hosts[key]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, act, *given)
+
+
+def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
+    """The outcome as the carrier gives it: with its name, its time, and the id that later reports bear."""
+    detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
+    if isinstance(outcome, Accepted):
+        return Accepted(carrier_id=f"{parcel.message_id}/{parcel.position}", detail=detail, delivered=delivered)
+    return replace(outcome, detail=detail)
+
+
+def _not_asked(destination: Destination, why: str) -> Deferred:
+    unsaid = {"tls": None, "code": None, "enhanced": None}
+    text = f"{destination.host} was not asked: it {why}"
+    return Deferred(detail={"host": destination.host, "address": destination.address, **unsaid, "text": text})

@@ -1,0 +1,51 @@
+"""The carrier `smtp`: every mail goes to one relay of the operator's."""
+
+import asyncio
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.email.pool import LIMITS, Limits, Pool, Prepare, tell
+from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
+from heliograph.channels.email.tls import Tls
+from heliograph.rules.outcome import Outcome
+
+TLS: dict[str, Tls] = {"none": "none", "starttls": "verified", "tls": "implicit"}
+PORTS = {"none": 25, "starttls": 587, "tls": 465}
+
+
+class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str  # a private one too: it is the operator's word
+    port: int | None = None  # None: the usual one
+    tls: Literal["none", "starttls", "tls"] = "starttls"
+    username: str | None = None
+    password: str = ""
+    connections: int = 4
+    final: bool = False  # the relay is the recipient's own: accepted is delivered
+
+
+class Relay:
+    def __init__(
+        self, options: RelayOptions, prepare: Prepare, *, manner: Manner = MANNER, limits: Limits = LIMITS
+    ) -> None:
+        self._prepare = prepare
+        self._final = options.final
+        login = Login(username=options.username, password=options.password) if options.username else None
+        self._pool = Pool(replace(manner, login=login), replace(limits, per_host=options.connections))
+        self._relay = Destination(
+            host=options.host,
+            address=options.host,
+            port=options.port or PORTS[options.tls],
+            tls=TLS[options.tls],
+        )
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        started = asyncio.get_running_loop().time()
+        mail = await self._prepare(parcel)
+        outcome = await self._pool.send(self._relay, parcel.mailbox, mail)
+        return tell(outcome, parcel, "smtp", started, delivered=self._final)
+
+    async def close(self) -> None:
+        await self._pool.close()

@@ -1,0 +1,132 @@
+"""What DNS says about a recipient's domain: its mail exchangers, their checked addresses, their pinned certificates."""
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import dns.asyncresolver
+import dns.exception
+import dns.flags
+import dns.name
+import dns.resolver
+import msgspec
+
+from heliograph.channels.email.tls import Pin
+from heliograph.rules.denied import Network, is_denied
+
+LIFETIME_S = 15.0  # of one question with all its repetitions
+CACHED_MAX = 20_000  # answers, each for its own time to live
+DANE_EE = 3  # RFC 7672: of the usages, the one that needs no chain
+
+
+class Unresolved(Exception):
+    """DNS does not answer now."""
+
+
+class Unknown(Exception):
+    """The name does not exist, or has no address."""
+
+
+class NullMx(Exception):
+    """The domain says that it takes no mail (RFC 7505)."""
+
+
+class Forbidden(Exception):
+    """The name leads to an address that a stranger may not send us to."""
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes a domain's mail."""
+
+    hosts: tuple[str, ...]  # in the order to be tried
+    listed: bool  # by MX records; else the domain's own address is all there is
+    secure: bool  # the resolver validated the answer
+
+
+class Resolver:
+    def __init__(self, server: str | None, allow: Sequence[Network], random: Random) -> None:
+        """`server`: host:port; None: the system's."""
+        self._server = server
+        self._allow = allow
+        self._random = random
+        self._asked: dns.asyncresolver.Resolver | None = None
+
+    async def exchange(self, domain: str) -> Exchange:
+        answer = await self._ask(domain, "MX")
+        records = [(record.preference, self._random.random(), _text(record.exchange)) for record in answer]
+        if not records:
+            return Exchange(hosts=(domain,), listed=False, secure=_is_secure(answer))
+        hosts = dict.fromkeys(host for _, _, host in sorted(records) if host)
+        if not hosts:
+            raise NullMx
+        return Exchange(hosts=tuple(hosts), listed=True, secure=_is_secure(answer))
+
+    async def addresses(self, host: str) -> list[str]:
+        """All of a host's addresses, IPv4 first: where IPv6 is lame, the first attempt is not lost to it.
+
+        One denied address forbids them all: a name that mixes them is up to no good.
+        """
+        answers = await asyncio.gather(self._ask(host, "A"), self._ask(host, "AAAA"), return_exceptions=True)
+        found = [[record.address for record in answer] for answer in answers if not isinstance(answer, BaseException)]
+        if any(is_denied(address, self._allow) for family in found for address in family):
+            raise Forbidden
+        if not any(found):
+            raise next((answer for answer in answers if isinstance(answer, BaseException)), Unknown())
+        for family in found:
+            self._random.shuffle(family)
+        return [address for family in found for address in family]
+
+    async def pins(self, host: str, port: int) -> tuple[Pin, ...]:
+        """The certificates that a validated answer names; none when it is not validated."""
+        try:
+            answer = await self._ask(f"_{port}._tcp.{host}", "TLSA")
+        except Unknown:
+            return ()
+        if not _is_secure(answer):
+            return ()
+        pins = [Pin(selector=r.selector, matching=r.mtype, value=r.cert) for r in answer if r.usage == DANE_EE]
+        return tuple(pin for pin in pins if pin.usable)
+
+    async def texts(self, name: str) -> list[str]:
+        try:
+            return [b"".join(record.strings).decode("utf-8", "replace") for record in await self._ask(name, "TXT")]
+        except Unknown:
+            return []
+
+    async def _ask(self, name: str, kind: str) -> Any:
+        """An Answer, empty when the name has no such record."""
+        try:
+            resolver = self._asked = self._asked or await self._make()
+            return await resolver.resolve(dns.name.from_text(name), kind, raise_on_no_answer=False, search=False)
+        except dns.resolver.NXDOMAIN:
+            raise Unknown from None
+        except (dns.exception.DNSException, OSError) as error:
+            raise Unresolved(type(error).__name__) from None
+
+    async def _make(self) -> dns.asyncresolver.Resolver:
+        resolver = dns.asyncresolver.Resolver(configure=self._server is None)
+        if self._server:
+            host, _, port = self._server.rpartition(":")
+            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port))
+            resolver.nameservers = [str(found[0][4][0])]
+            resolver.port = int(port)
+        resolver.cache = dns.resolver.LRUCache(CACHED_MAX)
+        resolver.lifetime = LIFETIME_S
+        # AD in a question asks for AD in the answer (RFC 6840); large answers come by UDP up to the usual size.
+        resolver.flags = dns.flags.RD | dns.flags.AD
+        resolver.use_edns(0, 0, 1232)
+        return resolver
+
+
+def networks(ranges: Sequence[str]) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(text) for text in ranges)
+
+
+def _text(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True).lower() if name != dns.name.root else ""
+
+
+def _is_secure(answer: dns.resolver.Answer) -> bool:
+    return bool(answer.response.flags & dns.flags.AD)

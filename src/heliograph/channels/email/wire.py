@@ -1,0 +1,151 @@
+"""The bytes of an SMTP connection: a mail goes out in wire form, replies come in, both bounded."""
+
+import asyncio
+import re
+import ssl
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from heliograph.rules.smtp_reply import Reply, read_reply
+
+LINE_MAX = 2048  # octets of a reply's line; RFC 5321 asks for 512
+LINES_MAX = 100  # of one reply
+UNREAD_MAX = 8  # replies waiting to be read: more than any group of our commands has
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+class Broken(Exception):
+    """The connection is lost, or the other side does not speak SMTP."""
+
+
+class Untrusted(Broken):
+    """The connection cannot be secured as asked."""
+
+
+class Wire(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._partial = b""
+        self._lines: list[bytes] = []
+        self._replies: deque[Reply] = deque()
+        self._broken: str | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # -- what the event loop calls --
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._break("closed the connection")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if self._broken is None:
+                self._take(line.removesuffix(b"\r"))
+        if len(self._partial) > LINE_MAX:
+            self._break("sent an endless line")
+
+    def _take(self, line: bytes) -> None:
+        self._lines.append(line)
+        if len(line) > LINE_MAX or len(self._lines) > LINES_MAX or len(self._replies) >= UNREAD_MAX:
+            self._break("sent more than a reply may hold")
+        elif line[3:4] != b"-":
+            reply = read_reply(self._lines)
+            self._lines = []
+            if reply is None:
+                self._break("did not answer in SMTP")
+            else:
+                self._replies.append(reply)
+                self._wake()
+
+    def _break(self, why: str) -> None:
+        if self._broken is None:
+            self._broken = why
+            self._lines = []
+            self._writable.set()
+            self._wake()
+            self.transport.abort()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- what a session calls --
+
+    @property
+    def quiet(self) -> bool:
+        """Alive, and nothing came that was not asked for."""
+        return not (self._broken or self._replies or self._lines or self._partial)
+
+    @property
+    def has_reply(self) -> bool:
+        return bool(self._replies)
+
+    def write(self, octets: bytes) -> None:
+        if self._broken is None:
+            self.transport.write(octets)
+
+    async def drain(self, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            await self._writable.wait()
+        if self._broken:
+            raise Broken(self._broken)
+
+    async def reply(self, seconds: float) -> Reply:
+        """The next reply, whole within this time; one that came before the connection broke is still told."""
+        async with asyncio.timeout(seconds):
+            while not self._replies:
+                if self._broken:
+                    raise Broken(self._broken)
+                self._waiter = self._loop.create_future()
+                await self._waiter
+        return self._replies.popleft()
+
+    async def secure(self, context: ssl.SSLContext, host: str, seconds: float) -> None:
+        if not self.quiet:  # what came in the clear must not be read as if it had come inside TLS
+            raise Untrusted("sent more in the clear after STARTTLS")
+        try:
+            transport = await self._loop.start_tls(
+                self.transport, self, context, server_hostname=host, ssl_handshake_timeout=seconds
+            )
+        except (OSError, ValueError) as error:  # ssl's own are OSErrors; of a host that is no name, ValueErrors
+            raise Untrusted(tls_words(error)) from None
+        if transport is None:
+            raise Untrusted("closed the connection during the TLS handshake")
+        self.transport = transport
+
+
+def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
+    last, held = b"\r\n", b""  # the last two octets given out; a CR whose LF may be in the next chunk
+    for chunk in chunks:
+        text = held + chunk
+        held = text[-1:] if text.endswith(b"\r") else b""
+        text = text[: len(text) - len(held)]
+        if not text.count(b"\r\n") == text.count(b"\r") == text.count(b"\n"):
+            text = _LINE_END.sub(b"\r\n", text)
+        text = last + text
+        last = text[-2:]
+        yield text.replace(b"\r\n.", b"\r\n..")[2:]
+    if held or last != b"\r\n":
+        yield b"\r\n"
+
+
+def tls_words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    return f"the TLS handshake failed: {getattr(error, 'reason', None) or type(error).__name__}"

@@ -1,0 +1,47 @@
+"""Which addresses a stranger's DNS may not lead us to (reliability, SSRF deny list).
+
+`ipaddress.is_global` is no such guard: it lets multicast, 6to4 and NAT64 through.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+DENIED: tuple[Network, ...] = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
+        "192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 "
+        "198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16/32 "
+        "::/96 64:ff9b::/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16 "
+        "fc00::/7 fe80::/10 fec0::/10 ff00::/8"
+    ).split()
+)
+NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
+    """True for an address in a denied range that no range of `allow` holds, and for what is no address."""
+    try:
+        parsed = ip_address(ip)
+    except ValueError:
+        return True
+    return any(
+        any(reached in network for network in DENIED) and not any(reached in network for network in allow)
+        for reached in _reached(parsed)
+    )
+
+
+def _reached(ip: Address) -> tuple[Address, ...]:
+    """What a packet to this address may reach: also the IPv4 address that it wraps."""
+    if isinstance(ip, IPv4Address):
+        return (ip,)
+    if ip.ipv4_mapped:
+        return (ip.ipv4_mapped,)
+    if ip.sixtofour:
+        return ip, ip.sixtofour
+    if ip in NAT64:
+        return ip, IPv4Address(int(ip) & 0xFFFFFFFF)
+    return (ip,)

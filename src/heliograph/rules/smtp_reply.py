@@ -1,0 +1,84 @@
+"""What a mail server's reply means for the message (reliability, SMTP retries)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+# What the server was told last; `body` is the mail itself, `final` the dot after it.
+Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
+Verdict = Literal["accepted", "bounced", "failed", "deferred"]
+
+TEXT_MAX = 500  # characters of a reply that the timeline keeps
+
+# Only these say that the address itself is bad.
+BAD_ADDRESS = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"})
+BAD_ADDRESS_PLAIN = frozenset({550, 551, 553})  # where no enhanced code says more
+
+# Before MAIL an error is the host's, as Postfix and Exim see it: another host or a later time may do.
+_ABOUT_THE_HOST = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
+_ABOUT_THE_RECIPIENT = frozenset[Verb]({"rcpt", "data", "body", "final"})
+
+_LINE = re.compile(rb"([2-5][0-9]{2})(?:[ -](.*))?", re.DOTALL)
+_ENHANCED = re.compile(r"#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])")
+_SIZE = re.compile("[0-9]{1,18}")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]+")
+
+
+class Reply(msgspec.Struct, frozen=True):
+    code: int
+    lines: tuple[str, ...]  # without the code
+
+    @property
+    def enhanced(self) -> str | None:
+        found = _ENHANCED.match(self.lines[-1]) or _ENHANCED.match(self.lines[0])
+        return found[1] if found else None
+
+    @property
+    def text(self) -> str:
+        """The whole reply on one line; an enhanced code that every line repeats stands once."""
+        enhanced = self.enhanced or ""
+        words = [line.removeprefix(enhanced).strip() if n else line for n, line in enumerate(self.lines)]
+        return " ".join([str(self.code), *filter(None, words)])[:TEXT_MAX]
+
+
+def read_reply(lines: Sequence[bytes]) -> Reply | None:
+    """The reply made of these lines, in printable words; the last line's code counts. None: it is no reply."""
+    parts = [_LINE.fullmatch(line) for line in lines]
+    words = tuple(_printable(part[2]) for part in parts if part)
+    if not words or len(words) < len(parts):
+        return None
+    return Reply(int(lines[-1][:3]), words)
+
+
+def _printable(words: bytes | None) -> str:
+    return _UNPRINTABLE.sub("?", (words or b"").decode("utf-8", "replace")).strip()
+
+
+def verdict(reply: Reply, verb: Verb) -> Verdict:
+    wanted = 3 if verb == "data" else 2
+    match reply.code // 100:
+        case kind if kind == wanted and verb != "body":
+            return "accepted"
+        case 5 if verb not in _ABOUT_THE_HOST:
+            return "bounced" if verb in _ABOUT_THE_RECIPIENT and _blames_the_address(reply) else "failed"
+        case _:  # 4xx, and what does not belong here
+            return "deferred"
+
+
+def _blames_the_address(reply: Reply) -> bool:
+    if reply.enhanced is None:
+        return reply.code in BAD_ADDRESS_PLAIN
+    return reply.enhanced in BAD_ADDRESS
+
+
+def pauses_host(detail: Mapping[str, Any]) -> bool:
+    """421: the server is closing for everyone, not only for this message (RFC 5321, 3.8)."""
+    return detail.get("code") == "421"
+
+
+def read_size(parameter: str) -> int:
+    """The most octets that a server offers to take (RFC 1870); 0 when it names no limit."""
+    found = _SIZE.match(parameter)
+    return int(found[0]) if found else 0

@@ -1,0 +1,268 @@
+"""A mail server that follows a script: what to answer to each verb, where to drop, how to end a mail."""
+
+import asyncio
+import datetime
+import ipaddress
+import re
+import ssl
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+DROP = "drop"  # hang up instead of answering
+HANG = "hang"  # never answer
+READ_MAX = 1 << 20
+
+OFFERS = ("PIPELINING", "SIZE 40000000", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
+USUAL = {
+    "connect": "220 peer ESMTP",
+    "helo": "250 peer",
+    "mail": "250 2.1.0 ok",
+    "rcpt": "250 2.1.5 ok",
+    "data": "354 go on",
+    "final": "250 2.0.0 queued",
+    "rset": "250 2.0.0 ok",
+    "quit": "221 2.0.0 bye",
+    "starttls": "220 2.0.0 go on",
+    "auth": "235 2.7.0 welcome",
+}
+
+# A reply, or one for each time that the verb comes (the last one stays); bytes go out as they are.
+Answer = str | bytes
+Script = dict[str, Answer | list[Answer]]
+
+
+class Received(msgspec.Struct):
+    sender: str
+    recipient: str
+    raw: bytes  # with the dots as they came
+    tls: bool
+
+    @property
+    def mail(self) -> bytes:
+        return re.sub(rb"(^|\r\n)\.", rb"\1", self.raw)
+
+
+class Hangup(Exception): ...
+
+
+class Peer:
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        offers: tuple[str, ...] = OFFERS,
+        tls: ssl.SSLContext | None = None,
+        implicit: bool = False,
+        final_delay: float = 0,
+    ) -> None:
+        self.host, self.port = host, port
+        self.received: list[Received] = []
+        self.talks: list[list[str]] = []  # the verbs of each connection
+        self.lines: list[str] = []  # whole commands
+        self.groups: list[list[str]] = []  # the verbs that came in one read
+        self.now = self.most = 0  # connections at once
+        self._script = {**USUAL, **(script or {})}
+        self._offers = (*offers, "STARTTLS") if tls and not implicit else offers
+        self._tls, self._implicit, self._final_delay = tls, implicit, final_delay
+        self._times: defaultdict[str, int] = defaultdict(int)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        talk: list[str] = []
+        self.talks.append(talk)
+        try:
+            await _Talk(self, reader, writer, talk).run()
+        except (Hangup, OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self.now -= 1
+            writer.transport.abort()
+
+    def answer(self, verb: str) -> Answer:
+        script = self._script.get(verb, "502 5.5.1 what?")
+        if not isinstance(script, list):
+            return script
+        self._times[verb] += 1
+        return script[min(self._times[verb], len(script)) - 1]
+
+
+class _Talk:
+    def __init__(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, talk: list[str]) -> None:
+        self.peer, self.reader, self.writer, self.talk = peer, reader, writer, talk
+        self.buffer = b""
+        self.tls = False
+        self.sender = self.recipient = ""
+
+    async def run(self) -> None:
+        if self.peer._implicit:
+            await self.secure()
+        await self.say("connect")
+        while True:
+            line = await self.line()
+            verb = line.split(" ")[0].split(":")[0].lower()
+            self.talk.append(verb)
+            self.peer.lines.append(line)
+            await self.obey(verb, line)
+
+    async def obey(self, verb: str, line: str) -> None:
+        match verb:
+            case "ehlo" if "ehlo" not in self.peer._script:
+                offers = [offer for offer in self.peer._offers if not (self.tls and offer == "STARTTLS")]
+                await self.write("\n".join(["250-peer", *(f"250-{offer}" for offer in offers), "250 HELP"]))
+            case "mail":
+                self.sender = line.partition("<")[2].partition(">")[0]
+                await self.say(verb)
+            case "rcpt":
+                self.recipient = line.partition("<")[2].partition(">")[0]
+                await self.say(verb)
+            case "data":
+                reply = await self.say(verb)
+                if str(reply).startswith("354"):
+                    await self.take_mail()
+            case "starttls":
+                if str(await self.say(verb)).startswith("220"):
+                    await self.secure()
+            case "auth" if line.upper() == "AUTH LOGIN":
+                for prompt in ("334 VXNlcm5hbWU6", "334 UGFzc3dvcmQ6"):
+                    await self.write(prompt)
+                    self.peer.lines.append(await self.line())
+                await self.say(verb)
+            case "quit":
+                await self.say(verb)
+                raise Hangup
+            case _:
+                await self.say(verb)
+
+    async def secure(self) -> None:
+        assert self.peer._tls
+        await self.writer.start_tls(self.peer._tls)
+        self.tls = True
+
+    async def take_mail(self) -> None:
+        if (how := self.peer.answer("body")) in (DROP, HANG):
+            await self.more()
+            await asyncio.sleep(3600 if how == HANG else 0)
+            raise Hangup
+        seen = 0
+        while not (end := end_of_mail(self.buffer, start=seen)):
+            seen = max(0, len(self.buffer) - 4)
+            await self.more()
+        raw, self.buffer = self.buffer[: end[0]], self.buffer[end[1] :]
+        self.talk.append("final")
+        self.peer.received.append(Received(self.sender, self.recipient, raw, self.tls))
+        await asyncio.sleep(self.peer._final_delay)
+        await self.say("final")
+
+    async def line(self) -> str:
+        while b"\r\n" not in self.buffer:
+            await self.more()
+        line, self.buffer = self.buffer.split(b"\r\n", 1)
+        return line.decode()
+
+    async def more(self) -> None:
+        octets = await self.reader.read(READ_MAX)
+        if not octets:
+            raise Hangup
+        self.buffer += octets
+        self.peer.groups.append([line.split(b" ")[0].decode("latin-1") for line in octets.split(b"\r\n")[:-1]])
+
+    async def say(self, verb: str) -> Answer:
+        reply = self.peer.answer(verb)
+        if reply == DROP:
+            raise Hangup
+        if reply == HANG:
+            await asyncio.sleep(3600)
+        await self.write(reply)
+        if isinstance(reply, str) and reply.startswith("421"):
+            raise Hangup
+        return reply
+
+    async def write(self, reply: Answer) -> None:
+        octets = reply if isinstance(reply, bytes) else reply.replace("\n", "\r\n").encode() + b"\r\n"
+        self.writer.write(octets)
+        await self.writer.drain()
+
+
+_STRICT = re.compile(rb"(?:\A|(?<=\r\n))\.\r\n")
+_LENIENT = re.compile(rb"(?:\A|(?<=[\r\n]))\.(?:\r\n|\n|\r)")
+
+
+def end_of_mail(octets: bytes, lenient: bool = False, start: int = 0) -> tuple[int, int] | None:
+    """Where the mail ends and where the next command begins; a lenient server takes bare LF and CR too."""
+    found = (_LENIENT if lenient else _STRICT).search(octets, start)
+    return found.span() if found else None
+
+
+class Authority:
+    """A certificate authority of our own."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test CA")])
+        builder = self._builder(self._name, self._key.public_key())
+        authority = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self._certificate = authority.sign(self._key, hashes.SHA256())
+
+    def trusted(self) -> ssl.SSLContext:
+        """For a client that knows this authority."""
+        return ssl.create_default_context(cadata=self._certificate.public_bytes(Encoding.PEM).decode())
+
+    def server(self, *hosts: str) -> tuple[ssl.SSLContext, x509.Certificate]:
+        """For a server that is one of these hosts."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = [x509.IPAddress(ipaddress.ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+        builder = self._builder(subject, key.public_key())
+        certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(
+            self._key, hashes.SHA256()
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "server.pem"
+            private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            file.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+            context.load_cert_chain(file)
+        return context, certificate
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+        )
