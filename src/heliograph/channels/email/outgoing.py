@@ -1,0 +1,104 @@
+"""A message made ready for the wire: built and signed once for all its recipients, each with an envelope sender."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import BinaryIO
+
+import msgspec
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.email import mime
+from heliograph.channels.email.dkim import Key, Signer
+from heliograph.channels.email.pool import Prepared
+from heliograph.rules import verp
+from heliograph.rules.address import Address, parse_address
+from heliograph.rules.content import EmailContent
+from heliograph.rules.ids import PREFIXES, ulid_ms
+
+KEPT = 200  # mails kept ready for their other recipients; large attachments stay on disk
+RETURN_PATH = "bounce"  # the label before the sending domain in envelope senders
+
+_content = msgspec.json.Decoder(EmailContent)
+
+
+class Ready(msgspec.Struct, frozen=True):
+    mail: mime.Mail
+    signatures: bytes
+    domain: str
+
+
+class Outgoing:
+    def __init__(
+        self,
+        *,
+        ensure_keys: Callable[[str], Awaitable[None]],  # makes them for a domain that has none yet
+        keys_of: Callable[[str], Sequence[Key]],  # the signing keys of a domain
+        open_blob: Callable[[str], BinaryIO],
+        envelope_key: bytes,
+        entropy: Callable[[int], bytes],
+        now: Callable[[], int],
+    ) -> None:
+        self._ensure_keys = ensure_keys
+        self._keys_of = keys_of
+        self._open_blob = open_blob
+        self._envelope_key = envelope_key
+        self._entropy = entropy
+        self._now = now
+        self._signers: dict[str, tuple[Sequence[Key], Signer | None]] = {}
+        self._ready: OrderedDict[str, asyncio.Task[Ready]] = OrderedDict()
+
+    async def prepare(self, parcel: Parcel) -> Prepared:
+        ready = await self._shared(parcel)
+        return_path = f"{RETURN_PATH}.{ready.domain}"
+
+        def chunks() -> Iterator[bytes]:
+            yield ready.signatures
+            yield from ready.mail.chunks()
+
+        return Prepared(
+            envelope_from=verp.sign(self._envelope_key, parcel.message_id, parcel.position, return_path, self._now()),
+            chunks=chunks,
+            size=len(ready.signatures) + ready.mail.size,
+            needs_utf8=ready.mail.needs_utf8 or not parcel.mailbox.isascii(),
+        )
+
+    async def _shared(self, parcel: Parcel) -> Ready:
+        """The first recipient's hand-over builds it; those of the others wait for the same mail."""
+        task = self._ready.get(parcel.message_id)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = asyncio.create_task(self._make(parcel))
+            self._ready[parcel.message_id] = task
+            if len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
+        return await asyncio.shield(task)
+
+    async def _make(self, parcel: Parcel) -> Ready:
+        content = _content.decode(parcel.content)
+        sender = parse_address(content.from_address)
+        if sender is None:
+            raise ValueError("the sender is not an email address")
+        await self._ensure_keys(sender.domain)
+        # In a thread: signing takes a millisecond, most of it without the interpreter's lock.
+        return await asyncio.to_thread(self._build, parcel, content, sender)
+
+    def _build(self, parcel: Parcel, content: EmailContent, sender: Address) -> Ready:
+        mail = mime.build(
+            content,
+            message_id=parcel.message_id,
+            date_ms=ulid_ms(parcel.message_id.removeprefix(PREFIXES["email"])),
+            entropy=self._entropy(16),
+            open_blob=self._open_blob,
+        )
+        signer = self._signer(sender.domain)
+        signatures = signer.sign(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else b""
+        return Ready(mail, signatures, sender.domain)
+
+    def _signer(self, domain: str) -> Signer | None:
+        """Kept while the domain's keys stay the same: reading a key costs more than a signature."""
+        keys = self._keys_of(domain)
+        known = self._signers.get(domain)
+        if known is None or known[0] != keys:
+            known = (keys, Signer(domain, keys) if keys else None)
+            self._signers[domain] = known
+        return known[1]

@@ -1,0 +1,152 @@
+"""Reading a foreign MIME message into flat parts, within limits: no input makes it raise, loop or grow.
+
+A message inside the message (the returned original) is one part with its own fields and is not opened:
+what our own mail said must not be taken for what the other side says. Only a report inside is: we send none.
+"""
+
+import binascii
+import re
+
+import msgspec
+
+READ_MAX = 1024 * 1024  # octets; the rest is not looked at
+DEPTH_MAX = 10
+PARTS_MAX = 100
+HEADER_MAX = 64 * 1024  # octets of one header block
+FIELDS_MAX = 200
+VALUE_MAX = 4096  # characters of one field
+TEXT_MAX = 64 * 1024  # octets of one part's text
+
+ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers")
+
+Fields = dict[str, str]  # lower-case name to the first value
+
+_FIELD = re.compile(r"([!-9;-~]{1,80})[ \t]*:(.*)", re.DOTALL)
+_PARAMETER = re.compile(r";\s*([A-Za-z0-9_-]{1,40})\s*=\s*(\"[^\"]{0,300}\"|[^;\s\"]{1,300})")
+_ENCODED_WORD = re.compile(r"=\?([A-Za-z0-9_-]{1,40})\?([BbQq])\?([^?\s]{0,500})\?=(?:\s+(?==\?))?")
+_TAG = re.compile(r"<[^<>]{1,500}>")
+
+# Others are read as UTF-8: Python's table also has codecs that are slow or do more than decode.
+_CHARSETS = frozenset(
+    """latin1 koi8-r koi8-u iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr
+    gb2312 gbk gb18030 big5 cp932""".split()
+    + [f"iso-8859-{n}" for n in (*range(1, 12), *range(13, 17))]
+    + [f"windows-125{n}" for n in range(9)]
+)
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    fields: Fields  # of an enclosed message: that message's own
+    text: str
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    fields: Fields
+    parts: list[Part]
+
+    def enclosed(self) -> Part | None:
+        return next((part for part in self.parts if part.type in ENCLOSED), None)
+
+    def text(self) -> str:
+        """What a person reads first: the text in front of the returned original."""
+        plain, rich = [], []
+        for part in self.parts:
+            if part.type in ENCLOSED:
+                break
+            if part.type == "text/html":
+                rich.append(_TAG.sub(" ", part.text))
+            elif part.type.startswith("text/"):
+                plain.append(part.text)
+        words = "\n".join(plain)
+        return words if words.strip() else "\n".join(rich)
+
+
+def read_mail(raw: bytes) -> Mail:
+    raw = raw[:READ_MAX].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if raw.startswith(b"From "):  # a mailbox file's separator
+        raw = raw.partition(b"\n")[2]
+    parts: list[Part] = []
+    return Mail(fields=_walk(raw, 0, parts), parts=parts)
+
+
+def read_fields(block: str) -> Fields:
+    """The `Name: value` lines of a header block, folded lines joined, everything else passed over."""
+    fields: Fields = {}
+    for line in re.sub(r"\n[ \t]+", " ", block).split("\n"):
+        found = _FIELD.fullmatch(line[:VALUE_MAX])
+        if found and len(fields) < FIELDS_MAX:
+            fields.setdefault(found[1].lower(), _ENCODED_WORD.sub(_encoded_word, found[2]).strip())
+    return fields
+
+
+def _walk(raw: bytes, depth: int, parts: list[Part]) -> Fields:
+    fields, body = _split(raw)
+    kind, parameters = _content_type(fields.get("content-type", ""))
+    pieces = []
+    if kind.startswith("multipart/") and depth < DEPTH_MAX:
+        pieces = _pieces(body, parameters.get("boundary", ""))
+    elif kind == "message/rfc822" and depth < DEPTH_MAX:
+        inner = _unwrapped(body, fields.get("content-transfer-encoding", "").lower()).lstrip(b"\n")
+        is_report = _content_type(_split(inner)[0].get("content-type", ""))[0] == "multipart/report"
+        pieces = [inner] if is_report else []
+    for piece in pieces:
+        if len(parts) < PARTS_MAX:
+            _walk(piece, depth + 1, parts)
+    if not pieces:  # also a multipart whose boundary never comes: its body is text
+        parts.append(_leaf(kind, fields, parameters, body))
+    return fields
+
+
+def _leaf(kind: str, fields: Fields, parameters: Fields, body: bytes) -> Part:
+    if not kind.startswith(("text/", "message/", "multipart/")):
+        return Part(type=kind, fields=fields, text="")
+    content = _unwrapped(body[: TEXT_MAX * 2], fields.get("content-transfer-encoding", "").lower())
+    if kind in ENCLOSED:
+        return Part(type=kind, fields=_split(content.lstrip(b"\n"))[0], text="")
+    text = _decoded(content[:TEXT_MAX], parameters.get("charset", ""))
+    return Part(type="text/plain" if kind.startswith("multipart/") else kind, fields=fields, text=text)
+
+
+def _split(raw: bytes) -> tuple[Fields, bytes]:
+    if raw.startswith(b"\n"):
+        return {}, raw[1:]
+    head, _, body = raw.partition(b"\n\n")
+    fields = read_fields(head[:HEADER_MAX].decode("utf-8", "replace"))
+    return (fields, body) if fields else ({}, raw)
+
+
+def _content_type(value: str) -> tuple[str, Fields]:
+    kind = value.partition(";")[0].strip().lower()
+    parameters = {found[1].lower(): found[2].strip('"') for found in _PARAMETER.finditer(value)}
+    return kind if "/" in kind else "text/plain", parameters
+
+
+def _pieces(body: bytes, boundary: str) -> list[bytes]:
+    if not boundary:
+        return []
+    delimiter = rb"^--" + re.escape(boundary.encode("utf-8", "replace")) + rb"(?:--)?[ \t]*(?:\n|\Z)"
+    return re.split(delimiter, body, maxsplit=PARTS_MAX, flags=re.MULTILINE)[1:]
+
+
+def _unwrapped(body: bytes, encoding: str) -> bytes:
+    try:
+        if encoding == "base64":
+            return binascii.a2b_base64(body)
+        if encoding == "quoted-printable":
+            return binascii.a2b_qp(body)
+    except binascii.Error:
+        pass  # cut short or mislabelled: read as it stands
+    return body
+
+
+def _decoded(content: bytes, charset: str) -> str:
+    return content.decode(charset if charset.lower() in _CHARSETS else "utf-8", "replace").replace("\r", "")
+
+
+def _encoded_word(found: re.Match[str]) -> str:
+    charset, encoding, word = found.groups()
+    content = word.encode("utf-8", "replace")
+    if encoding in "Qq":
+        content = content.replace(b"_", b"=20")
+    return _decoded(_unwrapped(content, "base64" if encoding in "Bb" else "quoted-printable"), charset)

@@ -1,0 +1,263 @@
+"""What comes back by mail: bounces, delays, receipts, complaints and auto-replies, read into one record.
+
+No input makes it raise. A record changes nothing by itself: `to_report` says what it does to a recipient.
+"""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from heliograph.channels.email import words
+from heliograph.channels.email.arf import NOT_SPAM, Feedback, read_feedback
+from heliograph.channels.email.dsn import Group, read_status
+from heliograph.channels.email.parts import Mail, read_mail
+from heliograph.channels.email.ses import read_notification
+from heliograph.rules.outcome import Report
+
+Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
+
+TEXT_MAX = 500  # characters of the carrier's words that are kept
+
+# reliability.md, SMTP retries: what makes an address bounce, and so be suppressed.
+ADDRESS_STATUSES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"})
+ADDRESS_CODES = frozenset({"550", "551", "553"})
+# A recipient's own word; other feedback (auth-failure, dmarc) tells about us, not about the recipient's wish.
+COMPLAINTS = frozenset({"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"})
+
+_DAEMON = re.compile(
+    r"mail(?:er)?[ -]?daemon|post_?master|mail(?:er)?[ .]deliver\w*|delivery (?:sub)?system|mail system|\bmdaemon\b"
+    r"|mail administrator|system administrator|\bdaemon@|interscan|ndr administrator|delivery notification",
+    re.IGNORECASE,
+)
+_AUTO_SUBJECT = re.compile(
+    r"\s*(?:\[?auto(?:matic|mated)?[ -]?(?:re(?:ply|sponse|sponder|spond)|answer)|auto: "
+    r"|out[ -]of[ -](?:the[ -])?office|away (?:from|until)"
+    r"|vacation|on holiday|on leave|abwesen|automatische (?:antwort|reply)|réponse automatique|absence"
+    r"|respuesta autom|fuera de"
+    r"|risposta automatica|fuori (?:sede|ufficio)|resposta autom|automatisch antwoord|afwezig|autosvar|frånvaro"
+    r"|автоответ|自動(?:応答|返信)"
+    r"|不在|自动(?:回复|答复)|자동)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]{3}")
+_AUTO_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-autoreply-from", "x-vacation", "x-auto-reply")
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    permanent: bool | None = None
+    status: str | None = None  # enhanced code, as the message itself says
+    reply_status: str | None = None  # the one in the last server's reply, where a report gives both
+    code: str | None = None  # SMTP reply code; of a complaint: its feedback type
+    recipient: str | None = None
+    text: str = ""
+    action: str | None = None  # of RFC 3464
+    reason: str | None = None  # of words.py, when the words give one
+    bad_address: bool = False  # … and it is the address's own fault
+    original_sender: str | None = None  # envelope sender of the mail it is about: our signed one
+    original_id: str | None = None  # … and its Message-ID
+
+
+def read_returned(raw: bytes) -> Returned:
+    mail = read_mail(raw)
+    feedback = read_feedback(mail)
+    group = read_status(mail) if feedback is None else None
+    told = feedback or _usable(group) or read_notification(mail.text())
+    if isinstance(told, Feedback):
+        return _complaint(mail, told)
+    if isinstance(told, Group):
+        return _status_report(mail, told)
+    return _notice(mail) or _auto_reply(mail) or Returned(kind="unknown", text=_line(mail.fields.get("subject", "")))
+
+
+def to_report(returned: Returned) -> Report | None:
+    """What it does to the recipient; None: nothing."""
+    detail = {
+        name: value
+        for name, value in (("code", returned.code), ("enhanced", returned.status), ("text", returned.text))
+        if value
+    }
+    if returned.kind == "complaint":
+        detail.pop("code", None)
+        known = returned.code in COMPLAINTS
+        return Report(status="complained", detail=detail, suppress="complaint") if known else None
+    if returned.kind == "delivered":
+        return Report(status="delivered", detail=detail) if returned.action != "relayed" else None
+    if returned.kind == "bounce":
+        if returned.permanent and _blames_address(returned):
+            return Report(status="bounced", detail=detail, suppress="bounce")
+        # Also a soft failure: who returns the mail has stopped trying (contract 6: retried, then `failed`).
+        return Report(status="failed", detail=detail)
+    return None
+
+
+def _blames_address(returned: Returned) -> bool:
+    if returned.status is not None and not returned.status.endswith(".0"):
+        # Some servers report any refusal of a recipient as 5.1.1, over the reply's own `5.7.1 blocked`.
+        return {returned.status, returned.reply_status or returned.status} <= ADDRESS_STATUSES
+    if returned.reason is not None:  # `550 mailbox full` is no bad address, `5.0.0 user unknown` is
+        return returned.bad_address
+    return returned.code in ADDRESS_CODES and (returned.status is None or words.is_vague(returned.status))
+
+
+def _complaint(mail: Mail, feedback: Feedback) -> Returned:
+    return Returned(
+        kind="complaint" if feedback.type != NOT_SPAM else "unknown",
+        code=feedback.type[:40],
+        recipient=feedback.recipient or _enclosed(mail, "to"),
+        text=_line(f"feedback report: {feedback.type}"),
+        original_sender=feedback.sender or _enclosed(mail, "return-path"),
+        original_id=_enclosed(mail, "message-id"),
+    )
+
+
+def _usable(group: Group | None) -> Group | None:
+    return group if group and (group.action or group.status) else None
+
+
+def _status_report(mail: Mail, group: Group) -> Returned:
+    notice = words.own_words(mail.text())
+    codes = words.read_codes(group.diagnostic)
+    if not codes.code and not codes.enhanced:
+        codes = words.read_codes(notice)
+    status = _sharper(group.status, codes.enhanced)
+    kind = _kind(group, status, notice)
+    diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
+    reason = words.read_reason(*((diagnostic,) if _WORD.search(diagnostic) else (codes.excerpt, notice)))
+    return Returned(
+        kind=kind,
+        permanent=None if kind == "delivered" else kind == "bounce" and _is_permanent(status, codes, reason, notice),
+        status=status,
+        reply_status=codes.enhanced,
+        code=codes.code,
+        recipient=group.recipient or _named(mail, notice),
+        text=_line(group.diagnostic or codes.excerpt or notice),
+        action=group.action,
+        reason=reason.name if reason else None,
+        bad_address=bool(reason and reason.address),
+        original_sender=_enclosed(mail, "return-path"),
+        original_id=_enclosed(mail, "message-id"),
+    )
+
+
+def _sharper(field: str | None, told: str | None) -> str | None:
+    """The status field decides the class; where it says no more, the reply's own code does."""
+    if field is None:
+        return told
+    return told if told and words.is_vague(field) and told[0] == field[0] else field
+
+
+def _kind(group: Group, status: str | None, notice: str) -> Kind:
+    if group.action in ("delivered", "relayed", "expanded"):
+        return "delivered"
+    if group.action == "delayed":
+        return "delay"
+    if group.action is None and status and status[0] == "2":
+        return "delivered"
+    if group.action is None and status and status[0] == "4" and words.says_still_trying(notice):
+        return "delay"
+    return "bounce"
+
+
+def _is_permanent(status: str | None, codes: words.Codes, reason: words.Reason | None, notice: str) -> bool | None:
+    for code in (status, codes.code):
+        if code and code[0] in "45":
+            return code[0] == "5"
+    if words.says_final(notice):
+        return True
+    return reason.permanent if reason else None
+
+
+def _notice(mail: Mail) -> Returned | None:
+    """A bounce or a delay in words only."""
+    notice = words.own_words(mail.text())
+    subject = mail.fields.get("subject", "")
+    failed = mail.fields.get("x-failed-recipients", "")
+    if not _is_notice(mail, subject, notice, failed):
+        return None
+    codes = words.read_codes(notice)
+    reason = words.read_reason(codes.excerpt, notice)
+    delayed = not failed and words.says_still_trying(f"{subject}\n{notice}")
+    return Returned(
+        kind="delay" if delayed else "bounce",
+        permanent=not delayed and _is_permanent(codes.enhanced, codes, reason, f"{subject}\n{notice}"),
+        status=codes.enhanced,
+        code=codes.code,
+        recipient=_named(mail, notice),
+        text=_line(codes.excerpt or notice or subject),
+        reason=reason.name if reason else None,
+        bad_address=bool(reason and reason.address),
+        original_sender=_enclosed(mail, "return-path"),
+        original_id=_enclosed(mail, "message-id"),
+    )
+
+
+def _is_notice(mail: Mail, subject: str, notice: str, failed: str) -> bool:
+    if failed:
+        return True
+    in_subject, in_text = words.says_returned(subject), words.says_returned(notice)
+    automatic = _is_auto(mail)
+    if _is_daemon(mail):
+        trying = words.says_still_trying(f"{subject}\n{notice}")
+        return in_subject or in_text or trying or (not automatic and _gives_reason(notice))
+    return (
+        not automatic and in_text and (in_subject or mail.fields.get("return-path") == "<>" or "not a member" in notice)
+    )
+
+
+def _is_daemon(mail: Mail) -> bool:
+    sender = mail.fields.get("from", "")
+    return (
+        sender in ("", "<>")
+        or bool(_DAEMON.search(sender))
+        or "delivery-status" in mail.fields.get("content-type", "").lower()
+    )
+
+
+def _gives_reason(notice: str) -> bool:
+    reason, codes = words.read_reason(notice), words.read_codes(notice)
+    return bool(codes.code or codes.enhanced or (reason and reason.address))
+
+
+def _auto_reply(mail: Mail) -> Returned | None:
+    subject = mail.fields.get("subject", "")
+    return Returned(kind="auto_reply", text=_line(subject)) if _is_auto(mail) else None
+
+
+def _is_auto(mail: Mail) -> bool:
+    fields = mail.fields
+    submitted = fields.get("auto-submitted", "").lower()
+    return (
+        (submitted.startswith("auto-") and "(failure)" not in submitted)
+        or any(name in fields for name in _AUTO_FIELDS)
+        or fields.get("precedence", "").lower() in ("auto_reply", "auto-reply")
+        or "disposition-notification" in fields.get("content-type", "").lower()
+        or bool(_AUTO_SUBJECT.match(fields.get("subject", "")))
+    )
+
+
+def _named(mail: Mail, notice: str) -> str | None:
+    """The address a notice is about: the first that is neither the reader's nor the writer's own."""
+    failed = words.ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
+    if failed:
+        return failed[0]
+    own = " ".join(mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")).lower()
+    named = [found[0].rstrip(".") for found in words.ADDRESS.finditer(notice)]
+    strangers = [address for address in named if address.lower() not in own and not _is_contact(address)]
+    return next(iter(strangers + named), None) or _enclosed(mail, "to")
+
+
+def _is_contact(address: str) -> bool:
+    return address.lower().startswith(("postmaster@", "support@", "helpdesk@", "abuse@", "mailer-daemon@"))
+
+
+def _enclosed(mail: Mail, name: str) -> str | None:
+    """An address or id that the returned original carries."""
+    part = mail.enclosed()
+    found = words.ADDRESS.search(part.fields.get(name, "")) if part else None
+    return found[0] if found else None
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:TEXT_MAX]

@@ -1,0 +1,73 @@
+"""Amazon SES told by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
+
+import re
+
+import msgspec
+
+from heliograph.channels.email.arf import Feedback
+from heliograph.channels.email.dsn import Group
+
+_STATUS = re.compile(r"2\.[0-9]{1,3}\.[0-9]{1,3}")
+
+
+class _Recipient(msgspec.Struct, frozen=True, rename="camel"):
+    email_address: str = ""
+    action: str | None = None
+    status: str | None = None
+    diagnostic_code: str = ""
+
+
+class _Bounce(msgspec.Struct, frozen=True, rename="camel"):
+    bounce_type: str = ""
+    bounced_recipients: list[_Recipient] = []
+
+
+class _Complaint(msgspec.Struct, frozen=True, rename="camel"):
+    complained_recipients: list[_Recipient] = []
+    complaint_feedback_type: str = "abuse"
+
+
+class _Delivery(msgspec.Struct, frozen=True, rename="camel"):
+    recipients: list[str] = []
+    smtp_response: str = ""
+
+
+class _Notification(msgspec.Struct, frozen=True, rename="camel"):
+    bounce: _Bounce | None = None
+    complaint: _Complaint | None = None
+    delivery: _Delivery | None = None
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    message: str = msgspec.field(default="", name="Message")
+
+
+def read_notification(text: str) -> Group | Feedback | None:
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or "notificationType" not in text:
+        return None
+    try:
+        inner = text[start : end + 1].replace("!\n ", "")  # how some relays fold lines over 998 octets
+        inner = msgspec.json.decode(inner, type=_Envelope).message or inner
+        told = msgspec.json.decode(inner, type=_Notification)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if told.bounce:
+        first = next(iter(told.bounce.bounced_recipients), _Recipient())
+        status = first.status or ("5.0.0" if told.bounce.bounce_type == "Permanent" else "4.0.0")
+        return Group(
+            action="failed", status=status, diagnostic=first.diagnostic_code, recipient=first.email_address or None
+        )
+    if told.complaint:
+        first = next(iter(told.complaint.complained_recipients), _Recipient())
+        return Feedback(type=told.complaint.complaint_feedback_type, recipient=first.email_address or None)
+    if told.delivery:
+        named = next(iter(told.delivery.recipients), None)
+        taken = _STATUS.search(told.delivery.smtp_response)
+        return Group(
+            action="delivered",
+            status=taken[0] if taken else None,
+            diagnostic=told.delivery.smtp_response,
+            recipient=named,
+        )
+    return None

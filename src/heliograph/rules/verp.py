@@ -1,0 +1,48 @@
+"""The signed envelope sender: what comes back to it names one recipient of one message, for 30 days.
+
+Letters and digits only, in one case: some hosts change the case of a local part, none the digits.
+"""
+
+import base64
+import hmac
+import re
+
+from heliograph.rules.ids import PREFIXES
+
+DAYS_VALID = 30
+POSITION_MAX = 999
+
+_DAY_MS = 86_400_000
+_TAG_BYTES = 15  # 120 bits of the HMAC
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+_ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
+
+
+def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
+    """The envelope sender for one recipient; its local part has 59 octets."""
+    prefix = PREFIXES["email"]
+    body = message_id.removeprefix(prefix)
+    if body == message_id or not _ULID.fullmatch(body) or not 0 <= position <= POSITION_MAX:
+        raise ValueError(f"no email and recipient: {message_id!r}, {position}")
+    named = f"{body.lower()}{position:03d}{at_ms // _DAY_MS:05d}"
+    domain = domain.lower()
+    return f"b{named}{_tag(key, named, domain)}@{domain}"
+
+
+def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
+    """Whose mail came back; None when we did not sign this address, or more than 30 days ago."""
+    # ASCII first: other scripts have letters whose lower case is ours.
+    found = _ADDRESS.fullmatch(address.lower()) if address.isascii() else None
+    if found is None:
+        return None
+    body, position, day, tag, domain = found.groups()
+    if not hmac.compare_digest(tag, _tag(key, body + position + day, domain)):
+        return None
+    if now_ms // _DAY_MS - int(day) > DAYS_VALID:
+        return None
+    return PREFIXES["email"] + body.upper(), int(position)
+
+
+def _tag(key: bytes, named: str, domain: str) -> str:
+    digest = hmac.digest(key, f"envelope sender\0{named}@{domain}".encode(), "sha256")
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
