@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Service:
     """One or more processes on one database; all are ended when the block ends."""
 
-    def __init__(self, database: str, data: Path, step_ms: int = 1) -> None:
+    def __init__(self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off") -> None:
         self.database = database
         self.data = data
         self.ports: list[int] = []
@@ -54,6 +54,7 @@ class Service:
             "HELIOGRAPH_DATABASE": database,
             "HELIOGRAPH_DATA": str(data),
             "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
+            "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,
             "PYTHONUNBUFFERED": "1",
         }
 

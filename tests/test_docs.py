@@ -123,7 +123,7 @@ SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = 
     "`[[carriers]]`": (team.Carrier, {"options"}, set()),
     "`[[teams]]`": (team.TeamRecord, {"ref"}, {"credit"}),
     "`verify = { … }` of a team": (team.VerifyLimits, set(), set()),
-    "`[[teams.domains]]`": (team.Domain, {"team"}, set()),
+    "`[[teams.domains]]`": (team.Domain, {"team", "by_dns", "failures", "checked_at"}, set()),
     "`[[teams.domains.display_names]]`": (team.DisplayName, {"team", "domain"}, set()),
     "`[[teams.templates]]`": (team.Template, {"team", "version"}, set()),
     "`[[teams.keys]]`": (team.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),

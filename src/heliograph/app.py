@@ -3,13 +3,26 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
 
 from heliograph.channels.carrier import Carrier
+from heliograph.channels.email import dkim, dns_check
+from heliograph.channels.email.mx import Mx, MxOptions
+from heliograph.channels.email.outgoing import Outgoing
+from heliograph.channels.email.relay import Relay, RelayOptions
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
+from heliograph.domains import Domains
+from heliograph.keeping import derive, master_secret
 from heliograph.rules import team
+from heliograph.rules.secrets import opened
+from heliograph.rules.setup import Setup
+from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database
@@ -19,12 +32,28 @@ from heliograph.storage.sqlite import SqliteDatabase
 from heliograph.storage.store import Store
 
 SQLITE = "sqlite:///"
+ENVELOPE = "envelope"  # purpose of the key that signs envelope senders
 
-# (channel, kind) → how to make that carrier from its options and the default step of simulators.
-CARRIERS: dict[tuple[str, str], Callable[[int], Carrier]] = {
-    ("email", "simulator"): EmailSimulator,
-    ("sms", "simulator"): SmsSimulator,
-    ("whatsapp", "simulator"): WhatsappSimulator,
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """What carriers are made with, beside their own options."""
+
+    step_ms: int  # of simulators that say nothing else
+    outgoing: Outgoing
+    sealer: Sealer
+
+
+def _simulator(kind: Callable[[int], Carrier]) -> Callable[[dict[str, Any], Tools], Carrier]:
+    return lambda options, tools: kind(options.get("step_ms", tools.step_ms))
+
+
+# (channel, kind) → how to make that carrier from its options.
+CARRIERS: dict[tuple[str, str], Callable[[dict[str, Any], Tools], Carrier]] = {
+    ("email", "mx"): lambda options, tools: Mx(msgspec.convert(options, MxOptions), tools.outgoing.prepare),
+    ("email", "smtp"): lambda options, tools: Relay(msgspec.convert(options, RelayOptions), tools.outgoing.prepare),
+    ("email", "simulator"): _simulator(EmailSimulator),
+    ("sms", "simulator"): _simulator(SmsSimulator),
+    ("whatsapp", "simulator"): _simulator(WhatsappSimulator),
 }
 
 
@@ -58,6 +87,55 @@ async def open_store(settings: Settings, clock: Clock | None = None, owner: str 
         await store.close()
 
 
-def make_carrier(settings: Settings, record: team.Carrier) -> Carrier:
-    step_ms = record.options.get("step_ms", settings.simulator_step_ms)
-    return CARRIERS[record.channel, record.kind](step_ms)
+def make_carrier(record: team.Carrier, tools: Tools) -> Carrier:
+    options = opened(record.options, lambda sealed, field: tools.sealer.open(sealed, f"carrier/{record.id}/{field}"))
+    return CARRIERS[record.channel, record.kind](options, tools)
+
+
+def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains) -> Tools:
+    secret = master_secret(settings.data, settings.secret)
+    sealer = Sealer(derive(secret, "sealing"))
+    return Tools(
+        step_ms=settings.simulator_step_ms,
+        outgoing=Outgoing(
+            ensure_keys=domains.ensure_keys,
+            keys_of=lambda domain: signing_keys(store.setup, sealer, domain),
+            open_blob=store.blobs.open,
+            envelope_key=derive(secret, ENVELOPE),
+            entropy=clock.entropy,
+            now=clock.now,
+        ),
+        sealer=sealer,
+    )
+
+
+def make_domains(settings: Settings, store: Store, clock: Clock, resolver: tuple[str, int] | None = None) -> Domains:
+    secret = master_secret(settings.data, settings.secret)
+
+    def make_key(algorithm: Any) -> tuple[bytes, str]:
+        private = dkim.make_key(algorithm)
+        return private, dkim.public_record(private)
+
+    return Domains(
+        store,
+        clock,
+        seal=Sealer(derive(secret, "sealing")).seal,
+        make_key=make_key,
+        ask=lambda records: dns_check.check(records, resolver),
+        ownership_key=derive(secret, "ownership"),
+        mail_host=urlsplit(settings.base_url).hostname or "localhost",
+    )
+
+
+def signing_keys(setup: Setup, sealer: Sealer, name: str) -> tuple[dkim.Key, ...]:
+    """The keys that sign for a domain now; none when no team has it, or it has none yet."""
+    for owner in setup.teams.values():
+        if domain := owner.domains.get(name):
+            return tuple(
+                dkim.Key(
+                    selector=key.selector, algorithm=key.algorithm, private=sealer.open(key.sealed, f"dkim/{key.id}")
+                )
+                for key in owner.dkim_keys
+                if key.domain == domain.id and key.state == "active"
+            )
+    return ()

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -14,12 +15,14 @@ from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.connection import Connection, close_slow
-from heliograph.app import make_carrier, open_store
+from heliograph.app import ENVELOPE, make_carrier, make_domains, make_tools, open_store
 from heliograph.channels.carrier import Carriers
+from heliograph.channels.email.bounce_server import Place, Returns, protocol
 from heliograph.clock import Clock
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
 from heliograph.keeping import Seat, derive, master_secret
+from heliograph.rules.outcome import Report
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -74,11 +77,14 @@ async def serve(settings: Settings, role: str, ready: Callable[[Settings], None]
 
 async def _run(parts: Parts, listener: socket.socket | None) -> None:
     settings, store, clock = parts.settings, parts.store, parts.clock
-    carriers = Carriers(lambda record: make_carrier(settings, record))
+    domains = make_domains(settings, store, clock)
+    tools = make_tools(settings, store, clock, domains)
+    carriers = Carriers(lambda record: make_carrier(record, tools))
     worker = None if parts.role == "api" else Worker(store, carriers, clock)
     desk = Desk(
         store=store,
         clock=clock,
+        domains=domains,
         carriers=carriers,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
@@ -87,7 +93,8 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     server = Server(uvicorn_config(Api(desk)))
     loops = [store.follow_setup(), close_slow(server.server_state.connections)]
     if worker:
-        loops += [worker.run(), Housekeeping(store).run()]
+        loops += [worker.run(), Housekeeping(store, domains).run()]
+    returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(loop) for loop in loops]
     answering = asyncio.create_task(server.serve([listener])) if listener else None
     try:
@@ -102,12 +109,37 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         server.should_exit = True
         if answering:
             await answering
+        if returns:
+            returns.close()
         if worker:
             await worker.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await carriers.close()
+
+
+async def take_returns(settings: Settings, store: Store, clock: Clock) -> asyncio.Server:
+    """Listen for bounces and complaints."""
+    assert settings.bounce_listen
+    host, port = settings.bounce_listen
+    key = derive(master_secret(settings.data, settings.secret), ENVELOPE)
+
+    async def receive(place: Place, report: Report) -> None:
+        message_id, position = place
+        for carrier in store.setup.carriers:
+            if carrier.channel == "email":
+                await store.report(carrier.id, [(f"{message_id}/{position}", report)])
+
+    name = store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or host
+    make = protocol(Returns(key, clock.now, receive), name)
+    try:
+        return await asyncio.get_running_loop().create_server(make, host, port)
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen for bounces on {host}:{port}: {error.strerror or error}. "
+            "Stop the other program, or choose another address with HELIOGRAPH_BOUNCE_LISTEN."
+        ) from None
 
 
 def listen(settings: Settings) -> socket.socket:

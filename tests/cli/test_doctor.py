@@ -93,7 +93,7 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
     setup = Setup(
         platform=Platform(paused=True),
         carriers=(
-            Carrier(id="relay", channel="email", kind="smtp"),
+            Carrier(id="post", channel="email", kind="pigeon"),
             Carrier(id="off", channel="sms", kind="smpp", enabled=False),
         ),
     )

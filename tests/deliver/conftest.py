@@ -55,7 +55,7 @@ def send(store: Store, clock: TestClock) -> Send:
     ) -> str:
         def decide(found: Found) -> Accepted:
             pricing.hold(found.account, price)
-            return Accepted(response=b"{}", recipients=[(address, "to") for address in addresses], price=price)
+            return Accepted(response=b"{}", recipients=[(address, address, "to") for address in addresses], price=price)
 
         message = Acceptance(
             id=clock.new_id("msg_"),

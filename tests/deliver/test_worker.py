@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.app import make_domains
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
@@ -17,6 +18,7 @@ from heliograph.rules.limits import CLAIMS_MAX, HEARTBEAT_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import PLATFORM_ID, to_row
 from heliograph.rules.team import Platform
+from heliograph.settings import Settings
 from heliograph.storage.store import Change, Claim, SetupChange, Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -303,7 +305,7 @@ async def test_suspects_are_tried_one_by_one_before_all_others(store: Store, clo
 
 
 async def test_housekeeping_goes_on_after_a_failure(
-    store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     await send("email", "anyone@example.com")
     await store.claim("email", 1)
@@ -319,7 +321,7 @@ async def test_housekeeping_goes_on_after_a_failure(
 
     monkeypatch.setattr(store, "reclaim", reclaim_at_last)
     monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
-    task = asyncio.create_task(Housekeeping(store).run())
+    task = asyncio.create_task(Housekeeping(store, make_domains(settings, store, clock)).run())
 
     await until(lambda: store.claim("email", 1))
     task.cancel()

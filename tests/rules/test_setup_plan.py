@@ -8,11 +8,13 @@ from heliograph.rules.setup import Setup, updated
 from heliograph.rules.setup_file import SetupError, read_setup_file
 from heliograph.rules.setup_plan import NewKey, Plan, plan
 from heliograph.rules.team import VerifyLimits
+from heliograph.sealing import Sealer
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
 TOKEN = make_token(bytes(range(64)))
 OTHER_TOKEN = make_token(bytes(reversed(range(64))))
 MINTED = make_token(bytes(64))
+VAULT = Sealer(bytes(32))
 
 A = '[[teams]]\nid = "team_a"\nname = "A"\n'
 B = '[[teams]]\nid = "team_b"\nname = "B"\n'
@@ -33,7 +35,7 @@ def counted() -> Callable[[str], str]:
 
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
     current = current or Setup()
-    made = plan(read_setup_file(text, {}), current, next_ref, lambda: MINTED, counted())
+    made = plan(read_setup_file(text, {}), current, next_ref, lambda: MINTED, counted(), VAULT)
     return made, updated(current, made.rows, current.version + 1)
 
 
@@ -66,7 +68,7 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
     assert [c.id for c in setup.carriers] == ["sim"]
 
     file = read_setup_file(EXAMPLE, {})
-    second = plan(file, setup, 8, lambda: MINTED, counted(), {(7, "gone@example.com")})
+    second = plan(file, setup, 8, lambda: MINTED, counted(), VAULT, {(7, "gone@example.com")})
     assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[])
 
 
@@ -169,6 +171,34 @@ def test_names_that_are_not_written_have_a_sensible_value() -> None:
     assert (team.record.name, team.domains["a.test"].brand) == ("team_a", "team_a")
     assert team.templates["tpl_a"].name == "tpl_a"
     assert apply(file, setup)[0].changed == []
+
+
+def test_a_carriers_password_is_sealed_and_written_once() -> None:
+    file = '[[carriers]]\nid = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "h"\npassword = "{}"\n'
+    kinds = {("email", "smtp")}
+
+    def applied(password: str, current: Setup) -> tuple[list[str], Setup]:
+        read = read_setup_file(file.format(password), {}, runnable=kinds)
+        made = plan(read, current, 1, lambda: MINTED, counted(), VAULT)
+        return made.changed, updated(current, made.rows, current.version + 1)
+
+    changed, setup = applied("first", Setup())
+    (carrier,) = setup.carriers
+    assert changed == ["carrier relay: created"]
+    assert carrier.options["host"] == "h"
+    assert VAULT.open(carrier.options["password"]["sealed"], "carrier/relay/password") == b"first"
+    assert applied("first", setup)[0] == []
+    changed, setup = applied("second", setup)
+    assert changed == ["carrier relay: changed (options)"]
+    assert VAULT.open(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b"second"
+
+
+def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
+    _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\n')
+    assert setup.teams["team_a"].domains["a.test"].by_dns
+    _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\nverified = true\n', setup)
+    domain = setup.teams["team_a"].domains["a.test"]
+    assert (domain.verified, domain.by_dns) == (True, False)
 
 
 def test_an_address_is_suppressed_once() -> None:

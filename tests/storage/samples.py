@@ -31,7 +31,7 @@ def message(
 
     def take(found: Found) -> Accepted:
         pricing.hold(found.account, price)
-        return Accepted(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, "to") for a in to], price=price)
+        return Accepted(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, a, "to") for a in to], price=price)
 
     fields: dict[str, Any] = {
         "id": id_,

@@ -131,7 +131,7 @@ async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock
         free = pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
         price = 0 if free else 5
         pricing.hold(found.account, price)
-        return Accepted(response=b"{}", recipients=[("a@example.com", "to")], price=price)
+        return Accepted(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")], price=price)
 
     items = [message(clock, decide=decide) for _ in range(64)]
     await asyncio.gather(*((store, other)[i % 2].accept(item) for i, item in enumerate(items)))
@@ -147,7 +147,7 @@ async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, c
     def note(name: str) -> Any:
         def decide(found: Found) -> Accepted:
             seen[name] = set(found.suppressed)
-            return Accepted(response=b"{}", recipients=[("a@example.com", "to")])
+            return Accepted(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")])
 
         return decide
 
@@ -162,7 +162,7 @@ async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other
 
     def decide(found: Found) -> Accepted:
         seen.append(len(found.marketing))
-        return Accepted(response=b"{}", recipients=[("+14155550100", "to")])
+        return Accepted(response=b"{}", recipients=[("+14155550100", "+14155550100", "to")])
 
     def offer() -> Acceptance:
         return message(clock, channel="whatsapp", decide=decide, marketing_to="+14155550100")

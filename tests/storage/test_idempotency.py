@@ -8,10 +8,12 @@ import pytest
 
 from heliograph.accept.desk import Desk
 from heliograph.accept.once import run_once
+from heliograph.app import make_domains
 from heliograph.channels.carrier import Carriers
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -24,7 +26,10 @@ def make_desk(store: Store, clock: TestClock) -> Desk:
     def none(record: Any) -> Any:
         raise AssertionError("no carrier is asked here")
 
-    return Desk(store=store, clock=clock, carriers=Carriers(none), base_url="", code_key=b"", running={})
+    domains = make_domains(Settings(data=store.blobs._folder), store, clock)
+    return Desk(
+        store=store, clock=clock, domains=domains, carriers=Carriers(none), base_url="", code_key=b"", running={}
+    )
 
 
 async def send(store: Store, clock: TestClock, key: Once) -> Answer:

@@ -7,6 +7,7 @@ import msgspec
 
 from heliograph.channels.carrier import Carriers
 from heliograph.clock import Clock
+from heliograph.domains import Domains
 from heliograph.storage.store import Store
 
 
@@ -20,6 +21,7 @@ class State(msgspec.Struct):
 class Desk(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
+    domains: Domains
     carriers: Carriers  # for Verify, which asks a carrier inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database

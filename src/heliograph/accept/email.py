@@ -223,7 +223,7 @@ def _acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], onc
         )
         return Accepted(
             response=msgspec.json.encode(record),
-            recipients=[(address.normal, kind) for address, kind in kept.distinct()],
+            recipients=[(address.normal, address.given, kind) for address, kind in kept.distinct()],
             price=price,
         )
 

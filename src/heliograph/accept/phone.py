@@ -110,7 +110,7 @@ def phone_acceptance(
     def decide(found: Found) -> Accepted:
         check(found, now)
         pricing.hold(found.account, price)
-        return Accepted(response=msgspec.json.encode(record), recipients=[(draft.to, "to")], price=price)
+        return Accepted(response=msgspec.json.encode(record), recipients=[(draft.to, draft.to, "to")], price=price)
 
     return Acceptance(
         id=id_,

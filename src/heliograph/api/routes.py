@@ -13,7 +13,7 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import health, reading, rendering, suppressions
+from heliograph.api import domains, health, reading, rendering, suppressions
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
 from heliograph.api.route import Route
@@ -127,6 +127,18 @@ V1 = [
           answer=SuppressionRecord, refusals=(r.InvalidEmail,)),
     Route(method="GET", path="/v1/suppressions/{email}", call=suppressions.read, scopes=MANAGE,
           summary="Read a suppression", answer=SuppressionRecord, refusals=(r.SuppressionNotFound,)),
+
+    Route(method="GET", path="/v1/domains", call=domains.list_all, scopes=MANAGE,
+          summary="List the team's sending domains", answer=domains.DomainList),
+    Route(method="POST", path="/v1/domains", call=domains.create, scopes=MANAGE,
+          summary="Add a sending domain: answers the DNS records to set", body=domains.DomainRequest, status=201,
+          answer=domains.DomainView),
+    Route(method="GET", path="/v1/domains/{id}", call=domains.read, scopes=MANAGE,
+          summary="Read a sending domain and its DNS records", answer=domains.DomainView,
+          refusals=(r.BrandDomainNotFound,)),
+    Route(method="POST", path="/v1/domains/{id}/check", call=domains.check, scopes=MANAGE,
+          summary="Ask DNS whether the records are there", answer=domains.DomainView,
+          refusals=(r.BrandDomainNotFound,)),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
           answer=ErrorList),

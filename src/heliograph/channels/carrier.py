@@ -13,10 +13,17 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     """One message for one recipient, ready to be handed over."""
 
     message_id: str
+    position: int = 0  # of the recipient in its message
     address: str  # normal form of an email address, or E.164
+    given: str = ""  # the email address as the caller wrote it
     content: bytes  # the channel's record of rules/content.py, as JSON
     attempt: int  # outcomes recorded before this one
     country: str | None = None
+
+    @property
+    def mailbox(self) -> str:
+        """The email address for an envelope: local part as given, domain in A-labels."""
+        return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
 
 
 class Carrier(Protocol):

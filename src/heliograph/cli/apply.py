@@ -9,10 +9,12 @@ import msgspec
 from heliograph.app import CARRIERS
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import ENTROPY_BYTES, make_token
 from heliograph.rules.setup import Setup
 from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup_plan import Plan, plan
+from heliograph.rules.setup_plan import Plan, Vault, plan
+from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
 
@@ -32,7 +34,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     heliograph apply setup.toml --json | jq -r '.keys[0].token'
     """
     read = read_setup_file(_text(file), os.environ, name=file.name, runnable=CARRIERS)
-    done = with_store(settings, f"Applying {file.name}", lambda store: apply_setup(store, read))
+    done = with_store(settings, f"Applying {file.name}", lambda store: apply_setup(store, read, vault_of(settings)))
     for note in read.notes:
         click.echo(f"note: {note}", err=True)
     if as_json:
@@ -44,6 +46,10 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
         click.echo(f"token of key {key.name} of {key.team}, shown this once: {key.token}")
 
 
+def vault_of(settings: Settings) -> Vault:
+    return Sealer(derive(master_secret(settings.data, settings.secret), "sealing"))
+
+
 def _text(file: BinaryIO) -> str:
     try:
         return file.read().decode()
@@ -51,7 +57,7 @@ def _text(file: BinaryIO) -> str:
         raise SetupError(f"{file.name}: {error}") from None
 
 
-async def apply_setup(store: Store, file: SetupFile) -> Plan:
+async def apply_setup(store: Store, file: SetupFile, vault: Vault) -> Plan:
     """Decide on the newest setup and write the change, in one transaction."""
     clock = Clock()
     suppressed = await _suppressed(store, file)
@@ -64,6 +70,7 @@ async def apply_setup(store: Store, file: SetupFile) -> Plan:
             next_ref,
             mint=lambda: make_token(clock.entropy(ENTROPY_BYTES)),
             new_id=clock.new_id,
+            vault=vault,
             suppressed=suppressed,
         )
         made.append(done)

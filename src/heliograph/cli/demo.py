@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from heliograph import server
-from heliograph.cli.apply import apply_setup
+from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import make_token
@@ -17,6 +17,7 @@ from heliograph.rules.setup_file import read_setup_file
 from heliograph.settings import Settings
 
 FOLDER = Path("heliograph-demo")
+BOUNCES = ("127.0.0.1", 8725)
 
 
 @click.command()
@@ -32,12 +33,14 @@ def demo(settings: Settings) -> None:
     heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
     """
     settings = in_own_folder(settings)
+    if settings.bounce_listen is None:
+        settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
     with clear_mistakes(settings):
         secret = master_secret(settings.data, settings.secret)
     tokens = {name: _token(secret, name) for name in ("LIVE", "SANDBOX")}
     seed = resources.files("heliograph.cli").joinpath("demo.toml").read_text("utf-8")
     file = read_setup_file(seed, tokens, name="demo.toml")
-    with_store(settings, "Preparing the demo", lambda store: apply_setup(store, file))
+    with_store(settings, "Preparing the demo", lambda store: apply_setup(store, file, vault_of(settings)))
 
     def ready(settings: Settings) -> None:
         click.echo("\n".join(welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])))

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import msgspec
 
-from heliograph.cli.apply import apply_setup
+from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.address import normal_domain
@@ -13,7 +13,7 @@ from heliograph.rules.keys import ENTROPY_BYTES, make_token, parse_token
 from heliograph.rules.reading import line
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.setup_file import SetupFile
-from heliograph.rules.setup_plan import NewKey
+from heliograph.rules.setup_plan import NewKey, Vault
 from heliograph.rules.team import Key
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
@@ -73,17 +73,17 @@ def create(
         wanted["domain"] = normal_domain(domain)
         if wanted["domain"] is None:
             raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    made = with_store(settings, "Making the key", lambda store: _create(store, team, wanted))
+    made = with_store(settings, "Making the key", lambda store: _create(store, team, wanted, vault_of(settings)))
     click.echo(msgspec.json.encode(made) if as_json else made.token)
 
 
-async def _create(store: Store, team: str, wanted: dict[str, Any]) -> NewKey:
+async def _create(store: Store, team: str, wanted: dict[str, Any], vault: Vault) -> NewKey:
     if team not in store.setup.teams:
         known = ", ".join(store.setup.teams) or "none; make one with heliograph apply"
         raise click.ClickException(f"there is no team {team!r}. Known: {known}")
     if any(c.key.name == wanted["name"] for c in store.setup.callers.values() if c.team.record.id == team):
         raise click.ClickException(f"{team} has a key named {wanted['name']!r} already: choose another --name")
-    done = await apply_setup(store, SetupFile(name="key", teams=[{"id": team, "keys": [wanted]}]))
+    done = await apply_setup(store, SetupFile(name="key", teams=[{"id": team, "keys": [wanted]}]), vault)
     return done.keys[0]
 
 

@@ -11,6 +11,7 @@ from heliograph import __version__
 from heliograph.cli.apply import apply
 from heliograph.cli.demo import demo
 from heliograph.cli.doctor import doctor
+from heliograph.cli.domain import domain
 from heliograph.cli.key import key
 from heliograph.cli.migrate import migrate
 from heliograph.cli.pause import pause, resume
@@ -39,7 +40,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, apply, migrate, key, send, pause, resume, doctor):
+for command in (serve, demo, apply, migrate, key, domain, send, pause, resume, doctor):
     cli.add_command(command)
 
 

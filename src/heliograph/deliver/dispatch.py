@@ -42,7 +42,9 @@ class Dispatch:
     async def _hand_over(self, claim: Claim, carrier: Carrier) -> Outcome:
         parcel = Parcel(
             message_id=claim.message_id,
+            position=claim.position,
             address=claim.address,
+            given=claim.given,
             content=claim.content,
             attempt=claim.attempt,
             country=claim.country,

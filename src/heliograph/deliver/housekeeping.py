@@ -5,18 +5,21 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from heliograph.domains import Domains
 from heliograph.storage.store import Store
 
 RECLAIM_S = 5.0
 PURGE_S = 60.0
 SWEEP_S = 3600.0
+DOMAINS_S = 600.0
 
 log = structlog.get_logger()
 
 
 class Housekeeping:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, domains: Domains) -> None:
         self._store = store
+        self._domains = domains
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -24,6 +27,7 @@ class Housekeeping:
             _every(RECLAIM_S, self._reclaim),
             _every(PURGE_S, self._store.purge),
             _every(SWEEP_S, self._store.sweep_blobs),
+            _every(DOMAINS_S, self._domains.check_due),
         )
 
     async def _reclaim(self) -> None:

@@ -24,7 +24,7 @@ class Accepted(msgspec.Struct):
     """What is written: the answer to the caller and who gets the message."""
 
     response: bytes  # the API record, as answered
-    recipients: Sequence[tuple[str, str]]  # normal form of the address, kind
+    recipients: Sequence[tuple[str, str, str]]  # normal form of the address, as it was given, kind
     price: int = 0  # held now, captured when a carrier accepts
 
 

@@ -42,6 +42,11 @@ def _ulid_time(ms: int) -> str:
     return "".join(_PAIRS[ms >> shift & 1023] for shift in (40, 30, 20, 10, 0))
 
 
+def ulid_ms(body: str) -> int:
+    """The time in a ULID."""
+    return sum(_CROCKFORD.index(letter) << 5 * (9 - place) for place, letter in enumerate(body[:10]))
+
+
 def timestamp(ms: int) -> str:
     """`2026-11-15T09:30:00.000Z`."""
     return f"{_whole_second(ms // 1000)}.{ms % 1000:03d}Z"

@@ -8,6 +8,7 @@ from heliograph.rules.team import (
     Caller,
     Carrier,
     DisplayName,
+    DkimKey,
     Domain,
     Key,
     Platform,
@@ -25,6 +26,7 @@ KINDS: dict[str, type[Setting]] = {
     "carrier": Carrier,
     "team": TeamRecord,
     "domain": Domain,
+    "dkim_key": DkimKey,
     "display_name": DisplayName,
     "template": Template,
     "key": Key,
@@ -97,6 +99,7 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
     return Team(
         record=own,
         domains={r.name: r for r in belongings if isinstance(r, Domain)},
+        dkim_keys=tuple(r for r in belongings if isinstance(r, DkimKey)),
         display_names={r.id: r for r in belongings if isinstance(r, DisplayName)},
         templates={r.id: r for r in belongings if isinstance(r, Template)},
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},

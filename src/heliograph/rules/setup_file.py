@@ -363,7 +363,9 @@ _TEAM: dict[str, Reader] = {
 def _document(runnable: Collection[CarrierKind]) -> Reader:
     return table(
         {
-            "platform": table({"sender": _bare_email, "brand": line, "verify_price": map_of(_CURRENCY, _money)}),
+            "platform": table(
+                {"sender": _bare_email, "brand": line, "verify_price": map_of(_CURRENCY, _money), "mail_host": _domain}
+            ),
             "carriers": list_of(_carrier(runnable)),
             "teams": list_of(table(_TEAM, "id")),
         }

@@ -1,12 +1,13 @@
 """What a setup file changes in the setup that is there: only what is written, and nothing the second time."""
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from heliograph.rules.address import Address
 from heliograph.rules.keys import parse_token, token_hash
+from heliograph.rules.secrets import FIELDS, opened, sealed
 from heliograph.rules.setup import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
 from heliograph.rules.setup_file import SetupError, SetupFile
 from heliograph.rules.team import Carrier, DisplayName, Domain, Key, Setting, TeamRecord, Template
@@ -19,6 +20,14 @@ CONTENT = (
 )
 
 S = TypeVar("S", bound=Setting)
+
+
+class Vault(Protocol):
+    """Seals secrets for one place and opens them there."""
+
+    def seal(self, plain: bytes, context: str) -> str: ...
+
+    def open(self, sealed: str, context: str) -> bytes: ...
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +52,13 @@ def plan(
     next_ref: int,
     mint: Callable[[], str],
     new_id: Callable[[str], str],
+    vault: Vault,
     suppressed: Collection[tuple[int, str]] = (),
 ) -> Plan:
-    """`mint` makes a token; `suppressed` are the addresses, by team ref, that are on the lists already."""
-    planner = _Planner(file, current, mint, new_id)
+    """`mint` makes a token; `vault` keeps the carriers' secrets; `suppressed` are the addresses, by team ref, that are
+    on the lists already.
+    """
+    planner = _Planner(file, current, mint, new_id, vault)
     opened: list[tuple[int, int]] = []
     planner.platform(file.platform)
     for i, carrier in enumerate(file.carriers):
@@ -88,7 +100,15 @@ def _entries(own: dict[str, Any], name: str, where: str) -> Iterator[tuple[str, 
 class _Planner:
     """The plan as it grows; `_records` is the setup as it will be."""
 
-    def __init__(self, file: SetupFile, current: Setup, mint: Callable[[], str], new_id: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        file: SetupFile,
+        current: Setup,
+        mint: Callable[[], str],
+        new_id: Callable[[str], str],
+        vault: Vault,
+    ) -> None:
+        self._vault = vault
         self.rows: dict[RecordId, Row] = {}
         self.suppressions: list[tuple[int, Address, str]] = []
         self.changed: list[str] = []
@@ -105,9 +125,18 @@ class _Planner:
             self._put("platform", PLATFORM_ID, given, "platform", None, "platform")
 
     def carrier(self, given: dict[str, Any], where: str) -> None:
-        old = self._records.get(("carrier", given["id"]))
+        id_, options = given["id"], given["options"]
+        old = self._records.get(("carrier", id_))
         if isinstance(old, Carrier) and (old.channel, old.kind) == (given["channel"], given["kind"]):
-            given = given | {"options": old.options | given["options"]}
+            before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
+            # Sealing is different each time: what stays the same must keep its text.
+            same = {name for name, value in options.items() if before.get(name) == value}
+            options = old.options | {name: value for name, value in options.items() if name not in same}
+        fresh = {name: value for name, value in options.items() if isinstance(value, str) and name in FIELDS}
+        given = given | {
+            "options": options
+            | sealed(fresh, lambda plain, field: self._vault.seal(plain.encode(), f"carrier/{id_}/{field}"))
+        }
         self._put("carrier", given["id"], given, where, None, f"carrier {given['id']}")
 
     def team(self, own: dict[str, Any], where: str, next_ref: int) -> tuple[TeamRecord, bool]:
@@ -136,7 +165,9 @@ class _Planner:
             # The operator's word about one name must not pass to another.
             self._fail(f"{where}.name", f"{id_} is the domain {old.name}; give {name} an id of its own")
         own = {field: value for field, value in given.items() if field != "display_names"}
-        unsaid = {} if old else {"brand": team.name}
+        unsaid = {} if old else {"brand": team.name, "by_dns": True}
+        if "verified" in own:
+            own["by_dns"] = False  # an operator's word
         self.owned("domain", id_, unsaid | own | {"id": id_}, where, team)
         for step, display_name in _entries(given, "display_names", where):
             self._display_name(team, id_, display_name, step)

@@ -22,6 +22,7 @@ class Platform(Setting, frozen=True):
     sender: str = "hello@sandbox.heliograph.test"  # the sandbox sender, bare
     brand: str = "Heliograph"
     verify_price: dict[str, int] = {}  # per start, by currency
+    mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
     paused: bool = False  # delivery paused by an operator: new messages answer `queued`
 
 
@@ -68,10 +69,27 @@ class Domain(Setting, frozen=True):
     brand: str
     verified: bool = False
     approved: bool = False
+    by_dns: bool = False  # DNS decides about `verified`; else it is an operator's word
+    failures: int = 0  # checks in a row that found a record missing
+    checked_at: int | None = None
 
     @property
     def usable(self) -> bool:
         return self.verified and self.approved
+
+
+class DkimKey(Setting, frozen=True):
+    """A private key that signs for a domain, sealed; the public half stands in the domain's DNS."""
+
+    id: str  # domain id / selector
+    team: str
+    domain: str  # dom_ id
+    selector: str
+    algorithm: Literal["rsa-sha256", "ed25519-sha256"]
+    sealed: str  # the private key, PEM
+    public: str  # the TXT value
+    state: Literal["pending", "active", "retired"] = "active"  # pending: waits for its DNS record
+    made_at: int = 0
 
 
 class DisplayName(Setting, frozen=True):
@@ -132,6 +150,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
     record: TeamRecord
     domains: dict[str, Domain] = {}  # by name
+    dkim_keys: tuple[DkimKey, ...] = ()
     display_names: dict[str, DisplayName] = {}  # by id
     templates: dict[str, Template] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country

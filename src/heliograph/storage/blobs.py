@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 FRESH_MS = 3_600_000  # a file that was put so lately may belong to a message that is about to be written
 
@@ -37,6 +38,9 @@ class Blobs:
         for folder in (target.parent, self._folder):
             sync_folder(folder)
         return hash_
+
+    def open(self, hash_: str) -> BinaryIO:
+        return open(self._path(hash_), "rb")
 
     def get(self, hash_: str) -> bytes:
         return self._path(hash_).read_bytes()

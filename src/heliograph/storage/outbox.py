@@ -25,7 +25,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
     country: str | None
     address: str
-    kind: str
+    given: str  # the address as the caller wrote it
     content: bytes
     promises: tuple[tuple[int, Report], ...]  # not empty: apply the first report, keep the rest for later
     first_at: int
@@ -87,7 +87,7 @@ async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
     for key, epoch, team, message, position, promises, first_at, attempt, deferrals in rows:
-        _, _, address, kind, id_, channel, sandbox, country = places[message, position]
+        _, _, address, given, id_, channel, sandbox, country = places[message, position]
         claims.append(
             Claim(
                 key=key,
@@ -100,7 +100,7 @@ async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
                 sandbox=bool(sandbox),
                 country=country,
                 address=address,
-                kind=kind,
+                given=given,
                 content=contents.get(message, b"{}"),
                 promises=_promises.decode(promises) if promises else (),
                 first_at=first_at,

@@ -52,6 +52,7 @@ class _Recipient(msgspec.Struct):
     message: int
     position: int
     address: str
+    given: str
     status: str
     late: int
     carrier: str | None
@@ -184,7 +185,7 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
                 moved.team,
                 moved.id,
                 moved.key,
-                recipient.address,
+                recipient.given,
                 sequence,
                 type_,
                 status,
@@ -217,7 +218,7 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
         rows.money.append((moved, "release", change.at))
     if path and change.suppress and not magic.is_magic(recipient.address):
         rows.suppressions.append(
-            (moved.team, recipient.address, recipient.address, change.suppress, moved.id, detail, change.at)
+            (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
 
 

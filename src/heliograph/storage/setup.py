@@ -24,10 +24,19 @@ class NewSuppression(msgspec.Struct, frozen=True):
     reason: str
 
 
+class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A domain was verified, or is no longer: told like a message's changes."""
+
+    team: str
+    domain: str
+    type: str
+
+
 class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     rows: Sequence[Row] = ()
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
+    events: Sequence[DomainEvent] = ()
 
 
 async def load(tx: Tx, seen: Setup) -> Setup:
@@ -54,6 +63,12 @@ async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, 
     if entries:
         await tx.run("insert_ledger", entries=entries)
     await suppress(tx, plan.suppressions, now, new_id)
+    told = [
+        (new_id("evt_"), current.teams[e.team].record.ref, e.domain, None, None, 1, e.type, None, None, None, None, now)
+        for e in plan.events
+    ]
+    if told:
+        await tx.run("insert_events", events=told)
     return plan
 
 

@@ -22,13 +22,14 @@ from heliograph.storage.database import Database, StoreUnavailable, Tx
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.reads import Filter, StoredMessage
-from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
+from heliograph.storage.setup import DomainEvent, NewSuppression, NewTeam, SetupChange
 from heliograph.storage.verifications import Check, Finish, Recent, Start
 
 __all__ = [
     "Change",
     "Check",
     "Claim",
+    "DomainEvent",
     "Filter",
     "Finish",
     "NewSuppression",

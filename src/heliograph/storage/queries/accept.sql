@@ -46,9 +46,9 @@ INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, me
 INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash text, message bigint) AS r;
 
 -- name: insert_recipients
-INSERT INTO recipient (message, position, address, kind, status, updated_at, late)
-SELECT message, position, address, kind, status, updated_at, 0
-FROM rows(:recipients, message bigint, position smallint, address text, kind text, status text,
+INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
+SELECT message, position, address, given, kind, status, updated_at, 0
+FROM rows(:recipients, message bigint, position smallint, address text, given text, kind text, status text,
           updated_at bigint) AS r;
 
 -- name: insert_outbox

@@ -28,7 +28,7 @@ FOR UPDATE  --postgres
 ;
 
 -- name: recipients_of
-SELECT r.message, r.position, r.address, r.status, r.late, r.carrier, r.carrier_id, r.detail
+SELECT r.message, r.position, r.address, r.given, r.status, r.late, r.carrier, r.carrier_id, r.detail
 FROM rows(:messages, message bigint) AS p
 JOIN recipient r ON r.message = p.message
 ORDER BY r.message, r.position;

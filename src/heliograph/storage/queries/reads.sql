@@ -5,7 +5,7 @@ SELECT key, id, channel, status, record, template_id, template_version, price, c
 WHERE team = :team AND id = :id;
 
 -- name: message_recipients
-SELECT address, kind, status, updated_at, carrier, detail FROM recipient WHERE message = :message ORDER BY position;
+SELECT given, kind, status, updated_at, carrier, detail FROM recipient WHERE message = :message ORDER BY position;
 
 -- name: message_events
 SELECT id, type, recipient, status, previous_status, message_status, sequence, detail, created_at

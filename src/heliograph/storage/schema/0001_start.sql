@@ -84,7 +84,8 @@ CREATE INDEX blob_by_message ON blob (message);
 CREATE TABLE recipient (
     message    BIGINT NOT NULL,
     position   SMALLINT NOT NULL,
-    address    TEXT NOT NULL,
+    address    TEXT NOT NULL,                  -- normal form
+    given      TEXT NOT NULL,                  -- as the caller wrote it: what is mailed to
     kind       TEXT NOT NULL,                  -- to, cc, bcc
     status     TEXT NOT NULL,
     updated_at BIGINT NOT NULL,

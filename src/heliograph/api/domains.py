@@ -1,0 +1,123 @@
+"""Sending domains over HTTP, for keys with `manage`: what to set in DNS, and whether it is there."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.api.bodies import to_request
+from heliograph.api.request import Response
+from heliograph.api.route import Call, answer
+from heliograph.domains import Checked
+from heliograph.rules.address import normal_domain
+from heliograph.rules.domain_records import Alignment, Record, Verdict
+from heliograph.rules.ids import timestamp
+from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
+from heliograph.rules.team import Domain
+from heliograph.rules.text import CONTROLS, quoted
+
+
+class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    brand: str | None = None
+
+
+class RecordView(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    name: str
+    value: str
+    purpose: str
+    ok: bool | None = None  # null before a check
+    found: tuple[str, ...] = ()
+    mend: str = ""
+
+
+class DomainView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    brand: str
+    verified: bool
+    approved: bool
+    checked_at: str | None
+    records: list[RecordView]
+    alignment: Alignment | None = None
+
+
+class DomainList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool = False
+    data: list[DomainView]
+
+
+async def list_all(call: Call) -> Response:
+    call.query()
+    domains = call.caller.team.domains.values()
+    return answer(DomainList(data=[await _view(call, domain) for domain in domains]))
+
+
+async def read(call: Call) -> Response:
+    call.query()
+    return answer(await _view(call, _own(call)))
+
+
+async def create(call: Call) -> Response:
+    call.query()
+    request = to_request(call.json, DomainRequest)
+    name = normal_domain(request.name)
+    if name is None:
+        raise InvalidRequest(f"name {quoted(request.name)} is not a domain such as acme.test.", param="name")
+    brand = request.brand or call.caller.team.record.name
+    if len(brand) > BRAND_MAX or CONTROLS.search(brand) or not brand.strip():
+        raise InvalidRequest(f"brand is one line of 1 to {BRAND_MAX} characters.", param="brand")
+    made = await call.desk.domains.add(call.caller.team.record.id, name, brand)
+    if made is None:
+        raise InvalidRequest(f"{name} is a domain of another team here.", param="name")
+    return answer(await _view(call, made), 201)
+
+
+async def check(call: Call) -> Response:
+    call.query()
+    done = await call.desk.domains.check(_own(call).id)
+    return answer(_checked(done))
+
+
+BRAND_MAX = 200
+
+
+def _own(call: Call) -> Domain:
+    for domain in call.caller.team.domains.values():
+        if domain.id == call.params["id"]:
+            return domain
+    raise BrandDomainNotFound(
+        f"The team has no domain {quoted(call.params['id'])}. {BrandDomainNotFound.fix}", param="id"
+    )
+
+
+async def _view(call: Call, domain: Domain) -> DomainView:
+    records = await call.desk.domains.records(domain.id)
+    return _domain(domain, [RecordView(**_fields(record)) for record in records], None)
+
+
+def _checked(done: Checked) -> DomainView:
+    return _domain(done.domain, [_judged(record, verdict) for record, verdict in done.records], done.alignment)
+
+
+def _domain(domain: Domain, records: list[RecordView], alignment: Alignment | None) -> DomainView:
+    return DomainView(
+        id=domain.id,
+        name=domain.name,
+        brand=domain.brand,
+        verified=domain.verified,
+        approved=domain.approved,
+        checked_at=timestamp(domain.checked_at) if domain.checked_at else None,
+        records=records,
+        alignment=alignment,
+    )
+
+
+def _judged(record: Record, verdict: Verdict) -> RecordView:
+    ok = verdict.ok if verdict.answered else None
+    return RecordView(**_fields(record), ok=ok, found=verdict.found, mend=verdict.mend)
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return msgspec.structs.asdict(record)

@@ -1,0 +1,148 @@
+"""`heliograph domain`: the DNS records of sending domains."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import msgspec
+
+from heliograph.app import make_domains
+from heliograph.cli.apply import apply_setup, vault_of
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.clock import Clock
+from heliograph.domains import Checked, Domains, NoSuchDomain
+from heliograph.rules.domain_records import Record
+from heliograph.rules.setup_file import read_setup_file
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+T = TypeVar("T")
+
+RESOLVER = click.option("--resolver", metavar="HOST:PORT", help="Ask this DNS server alone.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def domain() -> None:
+    """Sending domains: what to set in DNS, and whether it is there."""
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+@click.option("--team", required=True, help="The team that sends from it.")
+@click.option("--brand", help="The display name of its mail. Default: the team's name.")
+@AS_JSON
+def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bool) -> None:
+    """Give a team the domain NAME and print the records to set.
+
+    \b
+    heliograph domain add acme.test --team team_acme --brand Acme
+    """
+    written: dict[str, str] = {"name": name} | ({"brand": brand} if brand else {})
+    entry = "\n".join(f"{field} = {msgspec.json.encode(value).decode()}" for field, value in written.items())
+    given = f"[[teams]]\nid = {msgspec.json.encode(team).decode()}\n[[teams.domains]]\n{entry}\n"
+    file = read_setup_file(given, {}, name=f"domain {name}")
+
+    async def story(store: Store, domains: Domains) -> list[Record]:
+        if team not in store.setup.teams:
+            raise click.ClickException(f"there is no team {team}")
+        await apply_setup(store, file, vault_of(settings))
+        return await domains.records(name)
+
+    show_records(_with_domains(settings, f"Adding {name}", story), as_json)
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+@AS_JSON
+def dns(settings: Settings, name: str, as_json: bool) -> None:
+    """Print the DNS records to set for the domain NAME.
+
+    \b
+    heliograph domain dns acme.test
+    heliograph domain dns acme.test --json
+    """
+    show_records(_with_domains(settings, f"Reading {name}", lambda _, domains: domains.records(name)), as_json)
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+@RESOLVER
+@AS_JSON
+def check(settings: Settings, name: str, resolver: str | None, as_json: bool) -> None:
+    """Ask DNS for every record of the domain NAME, and say how to mend what is wrong.
+
+    \b
+    heliograph domain check acme.test
+    """
+    done = _with_domains(settings, f"Asking DNS about {name}", lambda _, domains: domains.check(name), resolver)
+    if as_json:
+        click.echo(msgspec.json.encode(view(done)))
+    else:
+        for record, verdict in done.records:
+            click.echo(f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.mend}".rstrip())
+        passes = "passes" if done.alignment.passes else "does not pass"
+        click.echo(f"{name} is {'' if done.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
+    if not all(verdict.ok for _, verdict in done.records):
+        raise SystemExit(1)
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+@AS_JSON
+def rotate(settings: Settings, name: str, as_json: bool) -> None:
+    """Make a second pair of DKIM keys for the domain NAME and print its records.
+
+    The new keys sign once a check finds both records; the old records may go a week later.
+
+    \b
+    heliograph domain rotate acme.test
+    """
+    show_records(_with_domains(settings, f"Rotating {name}", lambda _, domains: domains.rotate(name)), as_json)
+
+
+def view(done: Checked) -> dict[str, object]:
+    return {
+        "domain": done.domain.name,
+        "verified": done.domain.verified,
+        "alignment": done.alignment,
+        "records": [
+            {**msgspec.to_builtins(record), **msgspec.to_builtins(verdict)} for record, verdict in done.records
+        ],
+    }
+
+
+def show_records(records: list[Record], as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({"records": records}))
+        return
+    for record in records:
+        click.echo(f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}")
+
+
+def _with_domains(
+    settings: Settings,
+    doing: str,
+    story: Callable[[Store, Domains], Awaitable[T]],
+    resolver: str | None = None,
+) -> T:
+    async def run(store: Store) -> T:
+        return await story(store, make_domains(settings, store, Clock(), _address(resolver)))
+
+    try:
+        return with_store(settings, doing, run)
+    except NoSuchDomain as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _address(resolver: str | None) -> tuple[str, int] | None:
+    if resolver is None:
+        return None
+    host, _, port = resolver.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError(f"--resolver {resolver!r}: expected host:port")
+    return host.strip("[]"), int(port)

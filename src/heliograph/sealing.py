@@ -1,0 +1,57 @@
+"""Secrets at rest: what the database holds of them opens only with a key that is not in the database.
+
+A sealed text is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context names the
+place that the secret belongs to, such as `dkim/dom_acme/h1`: a text moved to another row does not open there.
+"""
+
+import base64
+import binascii
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+VERSION = "v1."
+NONCE_BYTES = 12  # random: safe for 2^32 secrets under one key, far beyond what a setup holds
+
+
+class CannotOpen(Exception):
+    """A sealed text is damaged, belongs elsewhere, or was sealed with another key."""
+
+
+class Sealer:
+    def __init__(self, key: bytes) -> None:
+        """`key`: 32 bytes for this purpose alone, `derive(master, "sealing")`."""
+        self._cipher = ChaCha20Poly1305(key)
+
+    def seal(self, plain: bytes, context: str) -> str:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return VERSION + _text(nonce + self._cipher.encrypt(nonce, plain, _bound(context)))
+
+    def open(self, sealed: str, context: str) -> bytes:
+        box = _box(sealed)
+        try:
+            return self._cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
+        except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is there
+            raise CannotOpen(f"{context}: damaged, moved from another place, or sealed with another key") from None
+
+
+def _bound(context: str) -> bytes:
+    return f"{VERSION}{context}".encode()
+
+
+def _text(box: bytes) -> str:
+    return base64.urlsafe_b64encode(box).rstrip(b"=").decode()
+
+
+def _box(sealed: str) -> bytes:
+    if not sealed.startswith(VERSION):
+        raise CannotOpen(f"not sealed by this version: it does not begin with {VERSION}")
+    text = sealed.removeprefix(VERSION)
+    try:
+        box = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        raise CannotOpen("not base64url") from None
+    if _text(box) != text:  # the decoder skips junk and ignores the last bits
+        raise CannotOpen("not base64url")
+    return box

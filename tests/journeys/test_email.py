@@ -1,0 +1,175 @@
+"""Email that leaves by a relay: built, signed, delivered, and coming back as bounce or complaint."""
+
+import base64
+import email
+import json
+import smtplib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import dkim
+import pytest
+
+from tests.journeys.smtp_sink import Sink
+from tests.service import Service, until
+
+CARRIER = """
+[[carriers]]
+id = "relay"
+channel = "email"
+kind = "smtp"
+host = "127.0.0.1"
+port = {port}
+tls = "none"
+password = "canary-password"
+"""
+
+DSN = """From: mailer-daemon@mx.example
+To: {to}
+Subject: Undelivered Mail Returned to Sender
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+The address does not exist.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.example
+
+Final-Recipient: rfc822; someone@example.com
+Action: failed
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+--b--
+"""
+
+ARF = """From: fbl@provider.example
+To: {to}
+Subject: complaint
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary="b"
+
+--b
+Content-Type: text/plain
+
+This is an abuse report.
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+User-Agent: Provider/1.0
+Version: 1
+--b--
+"""
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as running:
+        yield running
+
+
+@pytest.fixture
+def bounces() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def mailing(tmp_path: Path, sink: Sink, bounces: int) -> Iterator[Service]:
+    """The service with a relay that ends in the sink, and a listener for what comes back."""
+    database = f"sqlite:///{tmp_path / 'heliograph.db'}"
+    with Service(database, tmp_path / "data", bounce_listen=f"127.0.0.1:{bounces}") as running:
+        running.apply()
+        carrier = tmp_path / "carrier.toml"
+        carrier.write_text(CARRIER.format(port=sink.port))
+        running.apply(carrier)
+        running.start()
+        yield running
+
+
+def send(service: Service, **fields: object) -> str:
+    body = {"to": "Someone@example.com", "from": "hello@acme.test", "subject": "Hello", "text": "Hi"} | fields
+    answer = service.post("/v1/emails", body)
+    assert answer.status == 202, answer.raw
+    id_: str = answer.json["id"]
+    return id_
+
+
+def status(service: Service, id_: str) -> str:
+    found: str = service.get(f"/v1/emails/{id_}").json["status"]
+    return found
+
+
+def test_it_arrives_signed_whole_and_without_the_bcc(mailing: Service, sink: Sink) -> None:
+    content = bytes(range(256)) * 2000  # above 256 KiB: it goes by way of a file
+    small = b"a,b\r\n1,2\r\n"
+    files = [
+        {"filename": "räkning.pdf", "content": base64.b64encode(content).decode(), "content_type": "application/pdf"},
+        {"filename": "a.csv", "content": base64.b64encode(small).decode(), "content_type": "text/csv"},
+    ]
+    id_ = send(mailing, bcc=["canary@example.net"], subject="Räkning ✓", html="<p>Hi</p>", attachments=files)
+    until(lambda: len(sink.mails) == 2)
+    until(lambda: status(mailing, id_) == "sent")
+
+    assert sorted(to for _, (to,), _ in sink.mails) == ["Someone@example.com", "canary@example.net"]
+    assert len({sender for sender, _, _ in sink.mails}) == 2  # each recipient has an envelope sender of its own
+    raw = sink.mails[0][2]
+    assert raw == sink.mails[1][2]  # built and signed once
+    assert b"canary" not in raw
+
+    mail = email.message_from_bytes(raw)
+    assert mail["From"] == '"Acme" <hello@acme.test>'
+    assert mail["Message-ID"] == f"<{id_}@acme.test>"
+    parts = [part for part in mail.walk() if not part.is_multipart()]
+    assert [part.get_content_type() for part in parts] == ["text/plain", "text/html", "application/pdf", "text/csv"]
+    assert [part.get_payload(decode=True) for part in parts[2:]] == [content, small]
+
+    shown = json.loads(mailing.run("domain", "dns", "acme.test", "--json").stdout)["records"]
+    zone = {record["name"] + ".": record["value"].encode() for record in shown if record["type"] == "TXT"}
+    signed = [value for name, value in mail.items() if name == "DKIM-Signature"]
+    assert len(signed) == 2
+    for index in range(2):
+        verifier = dkim.DKIM(raw)
+        assert verifier.verify(idx=index, dnsfunc=lambda name, timeout=5: zone[name.decode()])
+
+
+def test_the_timeline_tells_what_the_relay_said(mailing: Service, sink: Sink) -> None:
+    id_ = send(mailing)
+    until(lambda: status(mailing, id_) == "sent")
+    (event,) = mailing.get(f"/v1/emails/{id_}").json["events"]
+    assert event["recipient"] == "Someone@example.com"
+    detail = event["detail"]
+    assert (detail["code"], detail["host"], detail["carrier"]) == ("250", "127.0.0.1", "smtp")
+    assert detail["duration_ms"] >= 0
+
+
+@pytest.mark.parametrize(("mail", "ends", "reason"), [(DSN, "bounced", "bounce"), (ARF, "complained", "complaint")])
+def test_what_comes_back_finds_its_recipient(
+    mailing: Service, sink: Sink, bounces: int, mail: str, ends: str, reason: str
+) -> None:
+    id_ = send(mailing)
+    until(lambda: status(mailing, id_) == "sent")
+    sender = sink.mails[0][0]
+    forged = sender[:40] + ("x" if sender[40] != "x" else "y") + sender[41:]
+    with smtplib.SMTP("127.0.0.1", bounces, timeout=10) as client:
+        for other in (forged, "someone@acme.test"):
+            with pytest.raises(smtplib.SMTPRecipientsRefused):
+                client.sendmail("", [other], mail.format(to=other))
+        assert status(mailing, id_) == "sent"
+        client.sendmail("", [sender], mail.format(to=sender))
+    until(lambda: status(mailing, id_) == ends)
+    suppressed = mailing.get("/v1/suppressions/someone@example.com").json
+    assert (suppressed["reason"], suppressed["source_message_id"]) == (reason, id_)
+
+
+def test_the_relays_password_is_nowhere_in_the_clear(mailing: Service, tmp_path: Path) -> None:
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and b"canary-password" in path.read_bytes()]
+    assert [path.name for path in found] == ["carrier.toml"]
+    assert mailing.apply(tmp_path / "carrier.toml")["changed"] == []
