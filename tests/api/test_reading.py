@@ -235,6 +235,8 @@ def own_ids(service: Service) -> dict[str, str]:
         "/v1/verify/{id}/check": ids["/v1/verify"],
         "/v1/templates/{id}/render": "tpl_sms",
         "/v1/suppressions/{email}": "gone@example.com",
+        "/v1/domains/{id}": "dom_acme",
+        "/v1/domains/{id}/check": "dom_acme",
     }
 
 

@@ -1,0 +1,60 @@
+"""/v1/domains: what to set in DNS, for keys with `manage`."""
+
+import pytest
+
+from tests.api.sends import assert_refused
+from tests.service import Service
+
+PURPOSES = ["ownership", "dkim", "dkim", "return_path", "spf", "dmarc"]
+
+
+def test_a_new_domain_tells_its_records_and_waits_for_dns(shared_service: Service) -> None:
+    made = shared_service.post("/v1/domains", {"name": "Shop.Acme.test"})
+    assert made.status == 201
+    domain = made.json
+    assert (domain["name"], domain["brand"]) == ("shop.acme.test", "Acme")
+    assert (domain["verified"], domain["approved"], domain["checked_at"]) == (False, False, None)
+    assert [record["purpose"] for record in domain["records"]] == PURPOSES
+    assert {record["ok"] for record in domain["records"]} == {None}
+    assert shared_service.get(f"/v1/domains/{domain['id']}").json == domain
+    assert domain in shared_service.get("/v1/domains").json["data"]
+    assert shared_service.post("/v1/domains", {"name": "shop.acme.test"}).json["id"] == domain["id"]
+
+
+def test_keys_stay_the_same(shared_service: Service) -> None:
+    first, second = (shared_service.get("/v1/domains/dom_acme").json["records"] for _ in range(2))
+    assert first == second
+    ed25519, rsa = sorted(record["value"] for record in first if record["purpose"] == "dkim")
+    assert rsa.startswith("v=DKIM1; k=rsa; p=")
+    assert ed25519.startswith("v=DKIM1; k=ed25519; p=")
+
+
+def test_a_check_without_dns_changes_nothing_that_an_operator_said(shared_service: Service) -> None:
+    checked = shared_service.post("/v1/domains/dom_acme/check", None)
+    assert checked.status == 200
+    assert checked.json["verified"] is True
+    assert checked.json["checked_at"] is not None
+    assert all(record["mend"] for record in checked.json["records"])
+    assert checked.json["alignment"]["passes"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "name"),
+        ({"name": "not a domain"}, "name"),
+        ({"name": "localhost"}, "name"),
+        ({"name": "x.test", "brand": "two\nlines"}, "brand"),
+        ({"name": "x.test", "brand": "x" * 201}, "brand"),
+        ({"name": "poor.test"}, "name"),  # another team's
+    ],
+)
+def test_refused(shared_service: Service, body: dict[str, str], param: str) -> None:
+    answer = shared_service.post("/v1/domains", body)
+    assert_refused(answer, 400, "invalid_request")
+    assert answer.json["error"]["param"] == param
+
+
+def test_unknown(shared_service: Service) -> None:
+    for method, path in (("GET", "/v1/domains/dom_never"), ("POST", "/v1/domains/dom_never/check")):
+        assert_refused(shared_service.ask(method, path), 404, "brand_domain_not_found")
