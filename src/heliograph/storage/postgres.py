@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 
 from heliograph.storage.database import Conflict, StoreUnavailable, Story, T
-from heliograph.storage.query import Query, load_queries, postgres_params
+from heliograph.storage.query import Query, bound, load_queries
 
 POOL_MAX = 8
 CONNECT_S = 5.0
@@ -34,7 +34,8 @@ class PostgresTx:
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         found = self._queries[query]
-        rows: list[Any] = await self._fetch(found.sql, *postgres_params(found, params))
+        given = bound(found, params)
+        rows: list[Any] = await self._fetch(found.sql, *[given[name] for name in found.params])
         return rows
 
 

@@ -1,8 +1,8 @@
 """Reads the SQL files: named queries, bound by name, in the dialect of one database.
 
 Two things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
-`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch:
-SQLite gets it as one JSON text, PostgreSQL as one array a column.
+`rows(:name, column type, …)` is a table made of a list of tuples, handed over as one JSON text, so that one statement
+serves a whole batch.
 """
 
 import re
@@ -22,7 +22,7 @@ _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
-    tables: dict[str, int]  # parameters that are rows(…) → number of columns
+    tables: tuple[str, ...]  # parameters that are rows(…)
 
 
 def load_queries(dialect: Dialect) -> dict[str, Query]:
@@ -46,34 +46,27 @@ def for_dialect(text: str, dialect: Dialect) -> str:
 
 
 def read_query(text: str, dialect: Dialect) -> Query:
-    tables: dict[str, int] = {}
+    tables: list[str] = []
 
     def expand(found: re.Match[str]) -> str:
         name, columns = found[1], [column.split() for column in found[2].split(",")]
-        tables[name] = len(columns)
+        tables.append(name)
         if dialect == "sqlite":
             picks = ", ".join(f"value ->> {i} AS {column}" for i, (column, _) in enumerate(columns))
             return f"(SELECT {picks} FROM jsonb_each(:{name}))"
-        arrays = ", ".join(f":{name}__{i}::{kind}[]" for i, (_, kind) in enumerate(columns))
-        return f"(SELECT * FROM unnest({arrays}) AS u({', '.join(column for column, _ in columns)}))"
+        picks = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
+        return f"(SELECT {picks} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
 
     sql = _ROWS.sub(expand, for_dialect(text, dialect)).strip().rstrip(";")
     params = tuple(dict.fromkeys(_PARAM.findall(sql)))
     if dialect == "postgres":
         place = {name: f"${i}" for i, name in enumerate(params, 1)}
         sql = _PARAM.sub(lambda found: place[found[1]], sql)
-    return Query(sql=sql, params=params, tables=tables)
+    return Query(sql=sql, params=params, tables=tuple(tables))
 
 
-def sqlite_params(query: Query, given: dict[str, Any]) -> dict[str, Any]:
+def bound(query: Query, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as both databases take them: tables of rows as JSON."""
     for name in query.tables:
         given[name] = msgspec.json.encode(given[name]).decode()
     return given
-
-
-def postgres_params(query: Query, given: dict[str, Any]) -> list[Any]:
-    for name, width in query.tables.items():
-        rows = given.pop(name)
-        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * width
-        given.update((f"{name}__{i}", column) for i, column in enumerate(columns))
-    return [given[name] for name in query.params]

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from heliograph.storage.database import StoreUnavailable, Story, T
-from heliograph.storage.query import Query, load_queries, sqlite_params
+from heliograph.storage.query import Query, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 READERS = 2
@@ -31,7 +31,7 @@ class SqliteTx:
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         found = self._queries[query]
-        return self._execute(found.sql, sqlite_params(found, params)).fetchall()
+        return self._execute(found.sql, bound(found, params)).fetchall()
 
 
 class SqliteDatabase:
