@@ -13,6 +13,7 @@ from heliograph.storage.database import StoreUnavailable, Story, T
 from heliograph.storage.query import Query, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
+WAL_RETRY_MS = 20
 READERS = 2
 OUTAGES = (
     apsw.BusyError,
@@ -84,10 +85,22 @@ class SqliteDatabase:
 def open_sqlite(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(BUSY_MS)
+    _enter_wal(connection)
     # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
+
+
+def _enter_wal(connection: apsw.Connection) -> None:
+    """Two processes that enter WAL mode of a new file at once: SQLite tells one of them busy without waiting."""
+    for _ in range(BUSY_MS // WAL_RETRY_MS):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            return
+        except apsw.BusyError:
+            threading.Event().wait(WAL_RETRY_MS / 1000)
+    connection.execute("PRAGMA journal_mode=WAL").fetchall()
 
 
 def drive(story: Story[T], tx: SqliteTx) -> T:
