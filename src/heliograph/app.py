@@ -14,12 +14,14 @@ from heliograph.channels.email.mx import Mx, MxOptions
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay, RelayOptions
 from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.channels.email.smtp import Manner
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.domains import Domains
 from heliograph.keeping import derive, master_secret
 from heliograph.rules import team
+from heliograph.rules.address import normal_domain
 from heliograph.rules.secrets import opened
 from heliograph.rules.setup import Setup
 from heliograph.sealing import Sealer
@@ -39,6 +41,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     """What carriers are made with, beside their own options."""
 
     step_ms: int  # of simulators that say nothing else
+    helo: str | None  # the name that we greet mail servers with; None: our address
     outgoing: Outgoing
     sealer: Sealer
 
@@ -49,8 +52,12 @@ def _simulator(kind: Callable[[int], Carrier]) -> Callable[[dict[str, Any], Tool
 
 # (channel, kind) → how to make that carrier from its options.
 CARRIERS: dict[tuple[str, str], Callable[[dict[str, Any], Tools], Carrier]] = {
-    ("email", "mx"): lambda options, tools: Mx(msgspec.convert(options, MxOptions), tools.outgoing.prepare),
-    ("email", "smtp"): lambda options, tools: Relay(msgspec.convert(options, RelayOptions), tools.outgoing.prepare),
+    ("email", "mx"): lambda options, tools: Mx(
+        msgspec.convert({"helo": tools.helo} | options, MxOptions), tools.outgoing.prepare
+    ),
+    ("email", "smtp"): lambda options, tools: Relay(
+        msgspec.convert(options, RelayOptions), tools.outgoing.prepare, manner=Manner(helo=tools.helo)
+    ),
     ("email", "simulator"): _simulator(EmailSimulator),
     ("sms", "simulator"): _simulator(SmsSimulator),
     ("whatsapp", "simulator"): _simulator(WhatsappSimulator),
@@ -97,6 +104,7 @@ def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains)
     sealer = Sealer(derive(secret, "sealing"))
     return Tools(
         step_ms=settings.simulator_step_ms,
+        helo=normal_domain(store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
             keys_of=lambda domain: signing_keys(store.setup, sealer, domain),

@@ -1,5 +1,6 @@
 """Email that leaves by a relay: built, signed, delivered, and coming back as bounce or complaint."""
 
+import asyncio
 import base64
 import email
 import json
@@ -11,8 +12,11 @@ from pathlib import Path
 import dkim
 import pytest
 
+from tests.channels.dns_peer import DnsPeer, Zone
 from tests.journeys.smtp_sink import Sink
 from tests.service import Service, until
+
+pytestmark = pytest.mark.anyio
 
 CARRIER = """
 [[carriers]]
@@ -24,6 +28,24 @@ port = {port}
 tls = "none"
 password = "canary-password"
 """
+
+MX = """
+[[carriers]]
+id = "direct"
+channel = "email"
+kind = "mx"
+helo = "mail.acme.test"
+port = {port}
+resolver = "{resolver}"
+allow_private = ["127.0.0.0/8"]
+"""
+
+ZONE: Zone = {
+    ("example.com", "MX"): ["10 mx.example.com."],
+    ("mx.example.com", "A"): ["127.0.0.1"],
+    ("inside.example", "MX"): ["10 mx.inside.example."],
+    ("mx.inside.example", "A"): ["10.0.0.1"],
+}
 
 DSN = """From: mailer-daemon@mx.example
 To: {to}
@@ -167,6 +189,34 @@ def test_what_comes_back_finds_its_recipient(
     until(lambda: status(mailing, id_) == ends)
     suppressed = mailing.get("/v1/suppressions/someone@example.com").json
     assert (suppressed["reason"], suppressed["source_message_id"]) == (reason, id_)
+
+
+async def test_straight_to_the_mail_exchanger(tmp_path: Path, sink: Sink) -> None:
+    """Delivered, an unknown domain bounced and suppressed, a denied address never asked."""
+    carrier = tmp_path / "carrier.toml"
+    async with DnsPeer(ZONE) as names:
+        carrier.write_text(MX.format(port=sink.port, resolver=names.at))
+        await asyncio.to_thread(_straight, tmp_path, carrier, sink)
+
+
+def _straight(tmp_path: Path, carrier: Path, sink: Sink) -> None:
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
+        service.apply()
+        service.apply(carrier)
+        service.start()
+        to = ["Someone@example.com", "lost@nowhere.example", "spy@inside.example"]
+        id_ = send(service, to=to)
+
+        def ended() -> dict[str, str]:
+            found = service.get(f"/v1/emails/{id_}").json["recipients"]
+            return {r["address"]: r["status"] for r in found if r["status"] not in ("sending", "sent")}
+
+        until(lambda: len(ended()) == 3)
+        assert ended() == dict(zip(to, ("delivered", "bounced", "failed"), strict=True))
+        assert [recipients for _, recipients, _ in sink.mails] == [["Someone@example.com"]]
+        suppressed = [entry["email"] for entry in service.get("/v1/suppressions").json["data"]]
+        assert "lost@nowhere.example" in suppressed
+        assert "spy@inside.example" not in suppressed
 
 
 def test_the_relays_password_is_nowhere_in_the_clear(mailing: Service, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Nothing is compared with the store here; `setup_plan.py` decides what the file c
 
 import base64
 import binascii
+import ipaddress
 import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any, get_args
@@ -149,6 +150,14 @@ def _url(value: Any) -> str:
     return str(value)
 
 
+def _ip(value: Any) -> str:
+    return str(ipaddress.ip_address(text(value)))
+
+
+def _network(value: Any) -> str:
+    return str(ipaddress.ip_network(text(value)))
+
+
 def _webhook_secret(value: Any) -> str:
     secret = text(value)
     try:
@@ -177,12 +186,12 @@ CARRIER_FIELDS: dict[CarrierKind, tuple[dict[str, Reader], tuple[str, ...]]] = {
     ("email", "mx"): (
         {
             "helo": _domain,
-            "source_ips": list_of(text),
+            "source_ips": list_of(_ip),
             "tls": one_of("opportunistic", "required"),
             "per_host": number(1),
             "port": _PORT,
             "resolver": matching(r".+:[0-9]{1,5}", "host:port"),
-            "allow_private": list_of(text),
+            "allow_private": list_of(_network),
         },
         (),
     ),
