@@ -1,9 +1,5 @@
 """The events that webhooks are told: their types and the record of one (contract 10)."""
 
-from typing import Any
-
-import msgspec
-
 from heliograph.rules.message import STATES
 from heliograph.rules.team import Channel
 
@@ -21,20 +17,6 @@ TYPES: tuple[str, ...] = (
     "credit.low",
     "webhook.test",
 )
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of one recipient's state."""
-
-    id: str
-    type: str
-    status: str
-    previous_status: str
-    message_status: str
-    recipient: str
-    sequence: int  # counts the message's events from 1
-    created_at: int
-    detail: dict[str, Any] | None = None
 
 
 def event_type(channel: Channel, status: str) -> str:

@@ -21,21 +21,10 @@ from heliograph.rules.team import VerifyLimits
 TEN_MINUTES_MS = 10 * MINUTE_MS
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    phone: str
-    status: str
-    wrong: int
-    created_at: int
-    expires_at: int
-    error_message: str | None = None
-
-
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     status: str
     wrong: int
-    changed: bool  # status or wrong differ from what is stored
 
 
 def read_channel(value: str | None) -> str:
@@ -76,11 +65,11 @@ def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> 
     """What a check with a right or wrong code does; only a pending verification consumes attempts."""
     current = current_status(status, now, expires_at)
     if current != "pending":
-        return CheckResult(verified=False, status=current, wrong=wrong, changed=current != status)
+        return CheckResult(verified=False, status=current, wrong=wrong)
     if matches:
-        return CheckResult(verified=True, status="verified", wrong=wrong, changed=True)
+        return CheckResult(verified=True, status="verified", wrong=wrong)
     wrong += 1
-    return CheckResult(verified=False, status="pending" if remaining(wrong) else "exhausted", wrong=wrong, changed=True)
+    return CheckResult(verified=False, status="pending" if remaining(wrong) else "exhausted", wrong=wrong)
 
 
 def check_velocity(
