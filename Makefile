@@ -31,7 +31,7 @@ test: setup ## Run all tests; brings its own PostgreSQL
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
-	@$(BIN)/python -m pytest $(RULES)
+	@env -u PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest --noconftest $(RULES)
 
 check: setup ## Lint, format, types, layers, docs
 	@$(BIN)/ruff check .
