@@ -171,8 +171,8 @@ SHAPES: list[tuple[str, Body, str]] = [
     ("/v1/emails", {"to": None}, "to"),
     ("/v1/emails", {"to": 1}, "to"),
     ("/v1/emails", {"to": {"email": "a@b.test"}}, "to"),
-    ("/v1/emails", {"to": ["a@b.test", 1]}, "to[1]"),
-    ("/v1/emails", {"to": [None]}, "to[0]"),
+    ("/v1/emails", {"to": ["a@b.test", 1]}, "to"),
+    ("/v1/emails", {"to": [None]}, "to"),
     ("/v1/emails", {"cc": "a@b.test"}, "cc"),
     ("/v1/emails", {"bcc": "a@b.test"}, "bcc"),
     ("/v1/emails", {"reply_to": ["a@b.test"]}, "reply_to"),
@@ -213,7 +213,7 @@ def test_a_wrong_field_is_named(shared_service: Service, path: str, break_: Body
     answer = shared_service.post(path, SENDS[path] | break_)
     # msgspec reads an explicit null of a required field as a wrong type, a missing one as missing: both name it.
     assert_refused(answer, 400, "invalid_request")
-    assert answer.json["error"]["param"] in (param, param.replace("[0]", "[...]").replace("[1]", "[...]"))
+    assert answer.json["error"]["param"] == param
 
 
 @pytest.mark.parametrize("path", SENDS)

@@ -100,7 +100,7 @@ _FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")
 def _shape(problem: str) -> InvalidRequest:
     """msgspec's words, with the field's name where callers look for it."""
     found = _PATH.fullmatch(problem)
-    text, path = (found[1], found[2] or "") if found else (problem, "")
+    text, path = (found[1], (found[2] or "").partition("[")[0]) if found else (problem, "")
     field = _FIELD.search(text)
     param = ".".join(part for part in (path, field[1] if field else "") if part)
     where = f"{param}: " if param else ""
