@@ -97,7 +97,6 @@ CREATE TABLE recipient (
 )
 WITHOUT ROWID  --sqlite
 ;
-CREATE INDEX recipient_by_address ON recipient (address, message);
 CREATE INDEX recipient_by_carrier ON recipient (carrier, carrier_id) WHERE carrier_id IS NOT NULL;
 
 -- Due work: one row for each recipient not yet handed over, and for each report a simulator promised.
