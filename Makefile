@@ -41,7 +41,7 @@ check: setup ## Lint, format, types, layers, docs
 
 bench: setup ## Measure the accept path side by side with a floor and a baseline; writes docs/benchmarks.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
-	@$(BIN)/python bench/accept.py
+	@$(BIN)/python bench/accept.py --rounds 5 --seconds 3
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .
