@@ -1,6 +1,7 @@
 """`heliograph demo`: the service with two seeded teams and lines to copy."""
 
 import asyncio
+import socket
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def demo(settings: Settings) -> None:
     heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
     """
     settings = in_own_folder(settings)
-    if settings.bounce_listen is None:
+    if settings.bounce_listen is None and _is_free(*BOUNCES):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
     with clear_mistakes(settings):
         secret = master_secret(settings.data, settings.secret)
@@ -56,6 +57,15 @@ def in_own_folder(settings: Settings) -> Settings:
     own = f"sqlite:///{data / 'heliograph.db'}"
     database = own if settings.database == usual.database else settings.database
     return msgspec.structs.replace(settings, data=data, database=database)
+
+
+def _is_free(host: str, port: int) -> bool:
+    """A second demo beside the first goes without bounces rather than not at all."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _token(secret: bytes, name: str) -> str:
