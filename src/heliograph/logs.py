@@ -15,6 +15,6 @@ def configure() -> None:
                 colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line: it may be replaced
         cache_logger_on_first_use=False,
     )

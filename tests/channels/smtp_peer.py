@@ -224,6 +224,19 @@ def end_of_mail(octets: bytes, lenient: bool = False, start: int = 0) -> tuple[i
     return found.span() if found else None
 
 
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """A certificate authority of our own."""
 
@@ -232,7 +245,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test CA")])
         builder = self._builder(self._name, self._key.public_key())
         authority = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self._certificate = authority.sign(self._key, hashes.SHA256())
+        self._certificate = authority.add_extension(SIGNS_CERTIFICATES, critical=True).sign(self._key, hashes.SHA256())
 
     def trusted(self) -> ssl.SSLContext:
         """For a client that knows this authority."""
@@ -265,4 +278,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
+            # Python 3.13 asks for both.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
