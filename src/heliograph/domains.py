@@ -20,9 +20,9 @@ from heliograph.rules.domain_records import (
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.setup import Row, Setup, to_row
 from heliograph.rules.team import DkimKey, Domain, Team
+from heliograph.rules.verp import return_path
 from heliograph.storage.store import DomainEvent, SetupChange, Store
 
-RETURN_PATH = "bounce"  # the label before the domain in envelope senders
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
 RETIRED_MS = 7 * DAY_MS  # old records stay for the mail that is still on its way
@@ -138,7 +138,7 @@ class Domains:
 
         await self._store.change_setup(decide)
         policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
-        aligned = alignment(domain.name, domain.name, f"{RETURN_PATH}.{domain.name}", policy)
+        aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
         return Checked(domain=self.find(domain.id)[1], records=answers, alignment=aligned)
 
     async def check_due(self) -> None:
@@ -160,7 +160,7 @@ class Domains:
             domain_id=domain.id,
             ownership=ownership_token(self._ownership_key, domain.id),
             dkim=[(key.selector, key.public) for key in keys],
-            return_path_host=f"{RETURN_PATH}.{domain.name}",
+            return_path_host=return_path(domain.name),
             bounce_host=self._store.setup.platform.mail_host or self._mail_host,
         )
 

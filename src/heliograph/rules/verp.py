@@ -18,6 +18,11 @@ _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
+def return_path(domain: str) -> str:
+    """Where bounces of a sending domain come back to: inside it, so that SPF aligns."""
+    return f"bounce.{domain}"
+
+
 def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
     """The envelope sender for one recipient; its local part has 59 octets."""
     prefix = PREFIXES["email"]

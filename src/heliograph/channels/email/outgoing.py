@@ -17,7 +17,6 @@ from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
 
 KEPT = 200  # mails kept ready for their other recipients; large attachments stay on disk
-RETURN_PATH = "bounce"  # the label before the sending domain in envelope senders
 
 _content = msgspec.json.Decoder(EmailContent)
 
@@ -50,7 +49,7 @@ class Outgoing:
 
     async def prepare(self, parcel: Parcel) -> Prepared:
         ready = await self._shared(parcel)
-        return_path = f"{RETURN_PATH}.{ready.domain}"
+        return_path = verp.return_path(ready.domain)
 
         def chunks() -> Iterator[bytes]:
             yield ready.signatures
