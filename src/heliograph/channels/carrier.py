@@ -1,12 +1,12 @@
 """The seam between delivery and the carriers: one call, three possible outcomes."""
 
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from heliograph.rules import team
-from heliograph.rules.outcome import Outcome
+from heliograph.rules.outcome import Outcome, Report
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +19,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes  # the channel's record of rules/content.py, as JSON
     attempt: int  # outcomes recorded before this one
     country: str | None = None
+    uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
 
     @property
     def mailbox(self) -> str:
@@ -26,11 +27,40 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
         return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
 
 
-class Carrier(Protocol):
+class Callback(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to a carrier's callback address; nothing of it is believed yet."""
+
+    method: str  # GET or POST
+    url: str  # as the world writes it, with the query: what signatures cover
+    query: Mapping[str, str]
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+    now: int  # ms
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a callback said, and how it is answered."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: bytes = b"text/plain; charset=utf-8"
+    reports: Sequence[tuple[str, Report]] = ()  # by the carrier's own ids
+
+
+class Carrier(ABC):
+    @abstractmethod
     async def hand_over(self, parcel: Parcel) -> Outcome:
         """Try once. A failure that may pass is Deferred; an exception counts as Deferred too."""
 
-    async def close(self) -> None: ...
+    def open(self) -> None:  # noqa: B027
+        """Called early for carriers whose reports come by a standing connection."""
+
+    def read_callback(self, callback: Callback) -> Told | None:
+        """Check who sent it and read it; None: this carrier takes no callbacks, or has no secret to check them by."""
+        return None
+
+    async def close(self) -> None:  # noqa: B027
+        """End its connections."""
 
 
 class Carriers:
@@ -39,6 +69,7 @@ class Carriers:
     def __init__(self, make: Callable[[team.Carrier], Carrier]) -> None:
         self._make = make
         self._live: dict[str, tuple[team.Carrier, Carrier]] = {}
+        self._kept: set[str] = set()
 
     async def get(self, record: team.Carrier) -> Carrier:
         known = self._live.get(record.id)
@@ -47,6 +78,15 @@ class Carriers:
             if known is not None:
                 await known[1].close()
         return self._live[record.id][1]
+
+    async def keep(self, records: Iterable[team.Carrier]) -> None:
+        """Those that are set up are open, those that were and are no longer are closed."""
+        wanted = {record.id: record for record in records if record.enabled}
+        for id_ in self._kept - wanted.keys():
+            await self._live.pop(id_)[1].close()
+        self._kept = set(wanted)
+        for record in wanted.values():
+            (await self.get(record)).open()
 
     async def close(self) -> None:
         for _, carrier in self._live.values():

@@ -18,6 +18,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The carrier took the message."""
 
     carrier_id: str | None = None  # what later reports name
+    parts: tuple[str, ...] = ()  # instead of it: the id of each part of a long message, in order
     detail: dict[str, Any] = {}
     delivered: bool = False  # the carrier is the last one: accepted is delivered
     reports: Sequence[tuple[int, Report]] = ()  # a simulator's promises: (after ms, report)
@@ -35,6 +36,8 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
 
     detail: dict[str, Any] = {}
     retry_after_ms: int | None = None
+    unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once
+    uncertain: bool = False  # the carrier fell silent: maybe it was sent, so no other carrier may be asked
 
 
 Outcome = Accepted | Refused | Deferred

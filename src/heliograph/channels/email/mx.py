@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Limits, Pool, Prepare, Prepared, tell
 from heliograph.channels.email.resolve import Exchange, Forbidden, NullMx, Resolver, Unknown, Unresolved, networks
@@ -31,7 +31,7 @@ class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     allow_private: tuple[str, ...] = ()  # ranges that mail exchangers may be in
 
 
-class Mx:
+class Mx(Carrier):
     def __init__(
         self,
         options: MxOptions,

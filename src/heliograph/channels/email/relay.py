@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.pool import LIMITS, Limits, Pool, Prepare, tell
 from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
 from heliograph.channels.email.tls import Tls
@@ -26,7 +26,7 @@ class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     final: bool = False  # the relay is the recipient's own: accepted is delivered
 
 
-class Relay:
+class Relay(Carrier):
     def __init__(
         self, options: RelayOptions, prepare: Prepare, *, manner: Manner = MANNER, limits: Limits = LIMITS
     ) -> None:

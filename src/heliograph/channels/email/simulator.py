@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.magic import Behaviour, behaviour_of
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 
@@ -37,7 +37,7 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
 }
 
 
-class EmailSimulator:
+class EmailSimulator(Carrier):
     def __init__(self, step_ms: int) -> None:
         self._step_ms = step_ms
 
@@ -52,5 +52,3 @@ class EmailSimulator:
             detail=TAKEN,
             reports=[(self._step_ms, report) for report in REPORTS[behaviour]],
         )
-
-    async def close(self) -> None: ...

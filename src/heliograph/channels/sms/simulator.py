@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.magic import PhoneBehaviour, phone_behaviour
 from heliograph.rules.outcome import Accepted, Outcome, Refused, Report
 
@@ -22,7 +22,7 @@ REFUSALS: dict[PhoneBehaviour, Refused] = {
 REPORTS: dict[PhoneBehaviour, tuple[Report, ...]] = {"sent_then_failed": (FAILED,)}
 
 
-class SmsSimulator:
+class SmsSimulator(Carrier):
     def __init__(self, step_ms: int) -> None:
         self._step_ms = step_ms
 
@@ -35,5 +35,3 @@ class SmsSimulator:
             detail=TAKEN,
             reports=[(self._step_ms, report) for report in REPORTS.get(behaviour, (DELIVERED,))],
         )
-
-    async def close(self) -> None: ...

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.magic import PhoneBehaviour, phone_behaviour
 from heliograph.rules.outcome import Accepted, Outcome, Refused, Report
 
@@ -28,7 +28,7 @@ REPORTS: dict[PhoneBehaviour, tuple[Report, ...]] = {
 }
 
 
-class WhatsappSimulator:
+class WhatsappSimulator(Carrier):
     def __init__(self, step_ms: int) -> None:
         self._step_ms = step_ms
 
@@ -41,5 +41,3 @@ class WhatsappSimulator:
             detail=TAKEN,
             reports=[(self._step_ms, report) for report in REPORTS[behaviour]],
         )
-
-    async def close(self) -> None: ...
