@@ -27,14 +27,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "channels/*/": ("rules/", "channels/carrier.py", "itself"),
     "storage/store.py": ("rules/", "clock.py", "storage/"),
     "storage/": ("rules/", "storage/"),
-    "accept/": ("rules/", "clock.py", "domains.py", "channels/carrier.py", "storage/store.py", "itself"),
-    "deliver/": ("rules/", "clock.py", "domains.py", "channels/carrier.py", "storage/store.py", "itself"),
-    "api/": ("rules/", "domains.py", "accept/", "storage/store.py", "itself"),
+    "circuits.py": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py"),
+    "accept/": (
+        *("rules/", "clock.py", "domains.py", "circuits.py", "channels/carrier.py", "storage/store.py", "itself"),
+    ),
+    "deliver/": (
+        *("rules/", "clock.py", "domains.py", "circuits.py", "channels/carrier.py", "storage/store.py", "itself"),
+    ),
+    "api/": (
+        *("rules/", "domains.py", "accept/", "deliver/reports.py", "channels/carrier.py", "storage/store.py"),
+        "itself",
+    ),
     "app.py": (
         *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "channels/", "storage/"),
     ),
     "server.py": (
-        *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "app.py"),
+        *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
         *("channels/carrier.py", "channels/email/bounce_server.py", "storage/store.py", "accept/", "deliver/", "api/"),
     ),
     "cli/": (

@@ -46,17 +46,17 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     sealer: Sealer
 
 
-def _simulator(kind: Callable[[int], Carrier]) -> Callable[[dict[str, Any], Tools], Carrier]:
-    return lambda options, tools: kind(options.get("step_ms", tools.step_ms))
+def _simulator(kind: Callable[[int], Carrier]) -> Callable[[team.Carrier, Tools], Carrier]:
+    return lambda record, tools: kind(record.options.get("step_ms", tools.step_ms))
 
 
-# (channel, kind) → how to make that carrier from its options.
-CARRIERS: dict[tuple[str, str], Callable[[dict[str, Any], Tools], Carrier]] = {
-    ("email", "mx"): lambda options, tools: Mx(
-        msgspec.convert({"helo": tools.helo} | options, MxOptions), tools.outgoing.prepare
+# (channel, kind) → how to make that carrier from its record, in which secrets are open.
+CARRIERS: dict[tuple[str, str], Callable[[team.Carrier, Tools], Carrier]] = {
+    ("email", "mx"): lambda record, tools: Mx(
+        msgspec.convert({"helo": tools.helo} | record.options, MxOptions), tools.outgoing.prepare
     ),
-    ("email", "smtp"): lambda options, tools: Relay(
-        msgspec.convert(options, RelayOptions), tools.outgoing.prepare, manner=Manner(helo=tools.helo)
+    ("email", "smtp"): lambda record, tools: Relay(
+        msgspec.convert(record.options, RelayOptions), tools.outgoing.prepare, manner=Manner(helo=tools.helo)
     ),
     ("email", "simulator"): _simulator(EmailSimulator),
     ("sms", "simulator"): _simulator(SmsSimulator),
@@ -96,7 +96,7 @@ async def open_store(settings: Settings, clock: Clock | None = None, owner: str 
 
 def make_carrier(record: team.Carrier, tools: Tools) -> Carrier:
     options = opened(record.options, lambda sealed, field: tools.sealer.open(sealed, f"carrier/{record.id}/{field}"))
-    return CARRIERS[record.channel, record.kind](options, tools)
+    return CARRIERS[record.channel, record.kind](msgspec.structs.replace(record, options=options), tools)
 
 
 def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains) -> Tools:

@@ -19,6 +19,7 @@ from heliograph.api.connection import Connection, close_slow
 from heliograph.app import ENVELOPE, make_carrier, make_domains, make_tools, open_store
 from heliograph.channels.carrier import Carriers
 from heliograph.channels.email.bounce_server import Place, Returns, protocol
+from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
@@ -81,12 +82,13 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     domains = make_domains(settings, store, clock)
     tools = make_tools(settings, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
-    worker = None if parts.role == "api" else Worker(store, carriers, clock)
+    circuits = Circuits(store, carriers, clock)
+    worker = None if parts.role == "api" else Worker(store, circuits, clock)
     desk = Desk(
         store=store,
         clock=clock,
         domains=domains,
-        carriers=carriers,
+        circuits=circuits,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
         accepted=worker.wake if worker else lambda: None,
@@ -94,7 +96,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     server = Server(uvicorn_config(Api(desk)))
     loops = [store.follow_setup(), close_slow(server.server_state.connections)]
     if worker:
-        loops += [worker.run(), Housekeeping(store, domains).run()]
+        loops += [worker.run(), Housekeeping(store, domains, carriers).run()]
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(loop) for loop in loops]
     answering = asyncio.create_task(server.serve([listener])) if listener else None

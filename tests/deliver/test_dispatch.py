@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from heliograph import circuits
 from heliograph.channels.carrier import Carriers, Parcel
-from heliograph.deliver import dispatch
+from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import DAY_MS, LEASE_MS
@@ -41,6 +42,10 @@ class Scripted:
     async def close(self) -> None: ...
 
 
+def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:
+    return Dispatch(store, Circuits(store, carriers, clock), clock)
+
+
 async def set_carriers(store: Store, *carriers: Carrier) -> None:
     rows = [to_row("carrier", carrier.id, carrier, None) for carrier in carriers]
     await store.change_setup(lambda _, __: SetupChange(rows=rows))
@@ -52,13 +57,13 @@ async def status(store: Store, id_: str) -> str:
     return message.status
 
 
-async def deliver_all(store: Store, working: Dispatch, clock: Any) -> None:
+async def deliver_all(store: Store, worker: Dispatch, clock: Any) -> None:
     """Hand over, wait, and hand over again until the outbox is empty."""
     while depth := await store.depth():
         clock.forward(min(due_at for _, _, due_at in depth) - clock.now())
         for lane in SLOTS:
             for claim in await store.claim(lane, 100):
-                assert await working.deliver(claim)
+                assert await worker.deliver(claim)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ async def test_magic_recipients(
     states: list[str],
 ) -> None:
     id_ = await send(channel, address)
-    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    await deliver_all(store, working(store, carriers, clock), clock)
     assert await story(id_) == states
     assert await status(store, id_) == states[-1]
     assert await store.suppressions(1, None, 10) == []
@@ -103,7 +108,7 @@ async def test_recipients_of_one_message_go_their_own_ways(
     store: Store, clock: Any, carriers: Carriers, send: Send
 ) -> None:
     id_ = await send("email", "delivered@simulator.test", "bounced@simulator.test", price=PRICE)
-    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    await deliver_all(store, working(store, carriers, clock), clock)
     message = await store.message(1, id_)
     assert message
     assert [recipient[2] for recipient in message.recipients] == ["delivered", "bounced"]
@@ -117,7 +122,7 @@ async def test_a_bounce_or_complaint_suppresses_the_address(
     store: Store, clock: Any, carriers: Carriers, send: Send, address: str, reason: str
 ) -> None:
     id_ = await send("email", address, "anyone@example.com")
-    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    await deliver_all(store, working(store, carriers, clock), clock)
     ((email, why, source, *_),) = await store.suppressions(1, None, 10)
     assert (email, why, source) == (address, reason, id_)
 
@@ -128,7 +133,7 @@ async def test_money_is_captured_when_accepted_and_released_when_refused(
 ) -> None:
     before = (await store.account(1)).available
     await send("sms", address, price=PRICE)
-    await deliver_all(store, Dispatch(store, carriers, clock), clock)
+    await deliver_all(store, working(store, carriers, clock), clock)
     account = await store.account(1)
     assert (account.available, account.held) == (before - spent, 0)
 
@@ -136,7 +141,7 @@ async def test_money_is_captured_when_accepted_and_released_when_refused(
 async def test_an_accepting_last_carrier_delivers(store: Store, clock: Any, send: Send, story: Told) -> None:
     id_ = await send("email", "anyone@example.com")
     last = Carriers(lambda _: Scripted(Accepted(delivered=True, carrier_id="1")))
-    await deliver_all(store, Dispatch(store, last, clock), clock)
+    await deliver_all(store, working(store, last, clock), clock)
     assert await story(id_) == ["sent", "delivered"]
 
 
@@ -169,7 +174,7 @@ async def test_the_next_carrier_is_asked_after_two_deferrals(store: Store, clock
         Carrier(id="second", channel="sms", kind="busy", priority=2),
     )
     await send("sms", "+447700900123")
-    await deliver_all(store, Dispatch(store, Carriers(lambda record: Busy(record.id)), clock), clock)
+    await deliver_all(store, working(store, Carriers(lambda record: Busy(record.id)), clock), clock)
     assert asked[:4] == ["first", "first", "second", "second"]
 
 
@@ -189,11 +194,11 @@ async def test_a_failure_that_may_pass_is_tried_again(
                 await asyncio.Event().wait()
             return await super().hand_over(parcel)
 
-    monkeypatch.setattr(dispatch, "HAND_OVER_S", 0.01)
+    monkeypatch.setattr(circuits, "HAND_OVER_S", 0.01)
     taken = Accepted(carrier_id="1")
     carrier = Hanging(taken) if isinstance(answer, str) else Scripted(answer, taken)
     id_ = await send("sms", "+447700900123")
-    await deliver_all(store, Dispatch(store, Carriers(lambda _: carrier), clock), clock)
+    await deliver_all(store, working(store, Carriers(lambda _: carrier), clock), clock)
     assert await story(id_) == ["deferred", "sent"]
     assert [parcel.attempt for parcel in carrier.parcels] == [0, 1]
     assert "203.0.113.9" not in repr(await store.message(1, id_))
@@ -205,18 +210,18 @@ async def test_a_destination_without_carrier_waits_for_one(
     simulator = Carrier(id="sim", channel="sms", kind="simulator", countries=("FR",))
     await set_carriers(store, simulator)
     id_ = await send("sms", "+447700900123")
-    working = Dispatch(store, carriers, clock)
+    worker = working(store, carriers, clock)
     (claim,) = await store.claim("phone", 1)
-    assert await working.deliver(claim)
+    assert await worker.deliver(claim)
     await set_carriers(store, Carrier(id="sim", channel="sms", kind="simulator"))
-    await deliver_all(store, working, clock)
+    await deliver_all(store, worker, clock)
     assert await story(id_) == ["deferred", "sent", "delivered"]
 
 
 async def test_what_is_deferred_for_too_long_fails_and_is_not_paid(store: Store, clock: Any, send: Send) -> None:
     before = (await store.account(1)).available
     id_ = await send("sms", "+447700900123", price=PRICE)
-    await deliver_all(store, Dispatch(store, Carriers(lambda _: Scripted(Deferred())), clock), clock)
+    await deliver_all(store, working(store, Carriers(lambda _: Scripted(Deferred())), clock), clock)
     assert await status(store, id_) == "failed"
     assert (await store.account(1)).available == before
 
@@ -225,7 +230,7 @@ async def test_a_long_pause_does_not_use_up_the_time_to_try(store: Store, clock:
     id_ = await send("sms", "+447700900123", status="queued")
     clock.forward(DAY_MS)
     busy = Scripted(Deferred(), Deferred(), Accepted(carrier_id="1"))
-    await deliver_all(store, Dispatch(store, Carriers(lambda _: busy), clock), clock)
+    await deliver_all(store, working(store, Carriers(lambda _: busy), clock), clock)
     assert await story(id_) == ["sending", "deferred", "deferred", "sent"]
 
 
@@ -236,33 +241,33 @@ async def test_a_late_completion_changes_nothing(
     (lost,) = await store.claim("email", 1)
     clock.forward(LEASE_MS)
     await other.reclaim()
-    late = Dispatch(store, carriers, clock)
+    late = working(store, carriers, clock)
     assert not await late.deliver(lost)
     (taken,) = await other.claim("email", 1)
     assert not await late.deliver(lost)
     assert await story(id_) == []
-    assert await Dispatch(other, carriers, clock).deliver(taken)
+    assert await working(other, carriers, clock).deliver(taken)
     assert await story(id_) == ["bounced"]
 
 
 async def test_an_outcome_waits_for_the_store(
     store: Store, clock: Any, carriers: Carriers, send: Send, story: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, working, waiting = store.record, Dispatch(store, carriers, clock), []
+    record, worker, waiting = store.record, working(store, carriers, clock), []
 
     async def record_at_last(change: Change) -> bool:
-        waiting.append(len(working.unrecorded))
+        waiting.append(len(worker.unrecorded))
         if len(waiting) < 3:
             raise StoreUnavailable
         return await record(change)
 
     monkeypatch.setattr(store, "record", record_at_last)
-    monkeypatch.setattr(dispatch, "RECORD_AGAIN_S", 0)
+    monkeypatch.setattr("heliograph.deliver.dispatch.RECORD_AGAIN_S", 0)
     id_ = await send("email", "bounced@simulator.test")
     (claim,) = await store.claim("email", 1)
-    assert await working.deliver(claim)
+    assert await worker.deliver(claim)
     assert waiting == [0, 1, 1]
-    assert not working.unrecorded
+    assert not worker.unrecorded
     assert await story(id_) == ["bounced"]
 
 
@@ -275,7 +280,7 @@ async def test_an_outcome_that_cannot_be_written_leaves_the_claim(
     monkeypatch.setattr(store, "record", record)
     await send("email", "bounced@simulator.test")
     (claim,) = await store.claim("email", 1)
-    assert not await Dispatch(store, carriers, clock).deliver(claim)
+    assert not await working(store, carriers, clock).deliver(claim)
     assert await store.claim("email", 1) == []
     clock.forward(LEASE_MS)
     await store.reclaim()

@@ -10,6 +10,7 @@ import pytest
 
 from heliograph.app import make_domains
 from heliograph.channels.carrier import Carriers, Parcel
+from heliograph.circuits import Circuits
 from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
@@ -98,7 +99,7 @@ async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carri
     ids = [await send("email", f"person{n}@example.com") for n in range(150)]
     ids += [await send("sms", f"+4477009001{n:02}") for n in range(20)]
     ids += [await send("whatsapp", "+15005550005")]
-    async with running(Worker(store, carriers, clock)):
+    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
         await until(is_empty(store))
     assert {await status(store, id_) for id_ in ids} == {"delivered"}
 
@@ -107,7 +108,7 @@ async def test_a_hint_makes_it_claim_at_once(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "POLL_S", 3600)
-    async with running(Worker(store, carriers, clock)) as worker:
+    async with running(Worker(store, Circuits(store, carriers, clock), clock)) as worker:
         await asyncio.sleep(0.1)
         await send("email", "failed@simulator.test")
         worker.wake()
@@ -119,7 +120,7 @@ async def test_nothing_is_claimed_while_paused(
 ) -> None:
     await pause(store, True)
     id_ = await send("email", "anyone@example.com", status="queued")
-    async with running(Worker(store, carriers, clock)) as worker:
+    async with running(Worker(store, Circuits(store, carriers, clock), clock)) as worker:
         for _ in range(10):
             worker.wake()
             await asyncio.sleep(0.03)
@@ -146,7 +147,7 @@ async def test_lanes_do_not_take_each_others_slots(
     gates["sms"].open.set()
     for n in range(5):
         await send("email", f"person{n}@example.com")
-    async with running(Worker(store, Carriers(lambda record: gates[record.channel]), clock)):
+    async with running(Worker(store, Circuits(store, Carriers(lambda record: gates[record.channel]), clock), clock)):
         await until(lambda: gates["email"].inside == 2)
         await send("sms", "+447700900123")
         await until(lambda: gates["sms"].begun)
@@ -158,7 +159,7 @@ async def test_lanes_do_not_take_each_others_slots(
 async def test_stopping_waits_for_hand_overs_and_records_them(store: Store, clock: Any, send: Send) -> None:
     gate = Gate()
     id_ = await send("email", "anyone@example.com")
-    worker = Worker(store, Carriers(lambda _: gate), clock)
+    worker = Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)
     ran = asyncio.create_task(worker.run())
     await until(lambda: gate.begun)
     stopped = asyncio.create_task(worker.stop())
@@ -176,7 +177,7 @@ async def test_a_claim_that_comes_while_stopping_is_given_back(
     store: Store, other: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, claim = Gate(), store.claim
-    worker = Worker(store, Carriers(lambda _: gate), clock)
+    worker = Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)
     stopping: list[asyncio.Task[None]] = []
 
     async def claim_and_stop(lane: str, most: int) -> list[Claim]:
@@ -207,7 +208,7 @@ async def test_stopping_does_not_wait_for_ever(
     monkeypatch.setattr(loops, "STOP_S", 0.05)
     gate = Gate()
     await send("email", "anyone@example.com")
-    async with running(Worker(store, Carriers(lambda _: gate), clock)):
+    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(lambda: gate.begun)
     assert await other.claim("email", 10) == []  # it may have been sent: not free before the lease ends
     await store.take_back()
@@ -227,7 +228,7 @@ async def test_an_outage_is_survived(
 
     monkeypatch.setattr(store, "claim", claim_at_last)
     await send("email", "anyone@example.com")
-    async with running(Worker(store, carriers, clock)):
+    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
         await until(is_empty(store))
     assert next(failures, None) is None
 
@@ -249,7 +250,7 @@ async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
     gate = Gate()
     gate.open.set()
     await send("email", "first@example.com")
-    async with running(Worker(store, Carriers(lambda _: gate), clock)) as worker:
+    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)) as worker:
         await until(lambda: tried)
         await send("email", "second@example.com")
         for _ in range(10):
@@ -298,14 +299,14 @@ async def test_suspects_are_tried_one_by_one_before_all_others(store: Store, clo
     await die(store, clock, CLAIMS_MAX - 1)
     for n in range(3):
         await send("sms", f"+44770090012{n}")
-    async with running(Worker(store, Carriers(lambda _: gate), clock)):
+    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
     assert set(gate.begun[:4]) == suspects
     assert gate.at_once == [1, 1, 1, 1, 1, 2, 3]
 
 
 async def test_housekeeping_goes_on_after_a_failure(
-    store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch, settings: Settings
+    store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     await send("email", "anyone@example.com")
     await store.claim("email", 1)
@@ -321,7 +322,7 @@ async def test_housekeeping_goes_on_after_a_failure(
 
     monkeypatch.setattr(store, "reclaim", reclaim_at_last)
     monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
-    task = asyncio.create_task(Housekeeping(store, make_domains(settings, store, clock)).run())
+    task = asyncio.create_task(Housekeeping(store, make_domains(settings, store, clock), carriers).run())
 
     await until(lambda: store.claim("email", 1))
     task.cancel()

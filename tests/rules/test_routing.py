@@ -79,10 +79,8 @@ def test_choose_of_none() -> None:
     assert choose([], {}, set()) is None
 
 
-@pytest.mark.parametrize(
-    ("country", "value"), [("GB", "ACME"), ("DE", "Platform"), ("US", "Platform"), (None, "Platform")]
-)
-def test_sender_id(country: str | None, value: str) -> None:
+@pytest.mark.parametrize(("country", "value"), [("GB", "ACME"), ("DE", None), ("US", None), (None, None)])
+def test_sender_id(country: str | None, value: str | None) -> None:
     team = Team(
         record=TeamRecord(ref=1, id="team_1", name="Acme"),
         sender_ids={
@@ -90,4 +88,4 @@ def test_sender_id(country: str | None, value: str) -> None:
             "DE": SenderId(team="team_1", country="DE", value="ACME"),
         },
     )
-    assert sender_id(team, country, "Platform") == value
+    assert sender_id(team, country) == value

@@ -10,6 +10,7 @@ from heliograph.accept.desk import Desk
 from heliograph.accept.once import run_once
 from heliograph.app import make_domains
 from heliograph.channels.carrier import Carriers
+from heliograph.circuits import Circuits
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
@@ -28,7 +29,13 @@ def make_desk(store: Store, clock: TestClock) -> Desk:
 
     domains = make_domains(Settings(data=store.blobs._folder), store, clock)
     return Desk(
-        store=store, clock=clock, domains=domains, carriers=Carriers(none), base_url="", code_key=b"", running={}
+        store=store,
+        clock=clock,
+        domains=domains,
+        circuits=Circuits(store, Carriers(none), clock),
+        base_url="",
+        code_key=b"",
+        running={},
     )
 
 

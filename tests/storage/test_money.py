@@ -17,7 +17,7 @@ from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.migrate import migrate_sqlite
 from heliograph.storage.sqlite import SqliteDatabase
-from heliograph.storage.store import Change, Claim, NewTeam, SetupChange, Start, Store
+from heliograph.storage.store import Change, Claim, Later, NewTeam, SetupChange, Start, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, start
@@ -55,7 +55,7 @@ def outcome(claim: Claim, at: int, wanted: str | None) -> Change:
         accepted=wanted == "sent",
         carrier="sim",
         carrier_id=f"{claim.message_id}/{claim.position}" if wanted == "sent" else None,
-        again=None if wanted else (at, claim.attempt + 1, {}),
+        again=None if wanted else Later(due_at=at, attempt=claim.attempt + 1),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from heliograph.rules.limits import CLAIMS_MAX, LEASE_MS
 from heliograph.rules.outcome import Report
-from heliograph.storage.store import Change, Claim, Store
+from heliograph.storage.store import Change, Claim, Later, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import message
@@ -42,7 +42,7 @@ async def test_lanes_are_apart_and_work_waits_for_its_time(store: Store, clock: 
     assert await store.claim("email", 10) == []
     (claim,) = await store.claim("phone", 10)
     later = clock.now() + 60_000
-    assert await store.record(sent(claim, clock, None, again=(later, 1, {"sim": 1})))
+    assert await store.record(sent(claim, clock, None, again=Later(due_at=later, attempt=1, deferrals={"sim": 1})))
     assert await store.claim("phone", 10) == []
     clock.forward(60_000)
     (again,) = await store.claim("phone", 10)
@@ -118,7 +118,7 @@ async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestC
         await store.claim("email", 10)
         await store.take_back()
     (claim,) = await store.claim_suspect()
-    assert await store.record(sent(claim, clock, None, again=(clock.now(), 1, {})))
+    assert await store.record(sent(claim, clock, None, again=Later(due_at=clock.now(), attempt=1)))
     assert await store.suspects() == 0
     assert len(await store.claim("email", 10)) == 1
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from heliograph.channels.carrier import Carriers
+from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.domains import Domains
 from heliograph.storage.store import Store
@@ -22,7 +22,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     domains: Domains
-    carriers: Carriers  # for Verify, which asks a carrier inside the request
+    circuits: Circuits  # which carriers can be reached; Verify asks one inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
     accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process

@@ -8,12 +8,14 @@ import msgspec
 from heliograph.accept.desk import Desk
 from heliograph.rules import lanes, magic, pricing, routing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
+from heliograph.rules.content import SmsContent
+from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller, Carrier, Channel, Team, Template
+from heliograph.rules.team import Caller, Carrier, Channel, Platform, Team, Template
 from heliograph.rules.template import check_variables, find_template, read_variables, render
 
 
@@ -68,22 +70,36 @@ def check_phone_allowed(team: Team, phone: str) -> None:
         )
 
 
-def carriers_for(setup: Setup, channel: Channel, phone: str, country: str | None) -> list[Carrier]:
+def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) -> list[Carrier]:
     """Who can take it now, in order; magic numbers always go to the simulator."""
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
-    return routing.candidates(channel, country, setup.carriers)
+    closed = desk.circuits.closed_to()
+    return [c for c in routing.candidates(channel, country, desk.store.setup.carriers) if c.id not in closed]
 
 
-def check_destination(caller: Caller, setup: Setup, channel: Channel, draft: Draft) -> None:
+def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft) -> None:
     check_phone_allowed(caller.team, draft.to)
-    if not carriers_for(setup, channel, draft.to, draft.country):
+    if not carriers_for(desk, channel, draft.to, draft.country):
         raise NoCarrierAvailable(
             f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
             param="to",
             retry_after=30,
         )
+
+
+def sms_content(team: Team, platform: Platform, country: str | None, body: str) -> SmsContent:
+    """What an SMS carrier gets: the text, its parts, and the sender of spec 4.2."""
+    own, segments = routing.sender_id(team, country), segment(body)
+    return SmsContent(
+        body=body,
+        sender_id=own or platform.brand,
+        platform_sender=own is None,
+        encoding=segments.encoding,
+        segments=segments.billed(team.record.segmenting),
+        parts=segments.udh,
+    )
 
 
 def phone_price(team: Team, phone: str, price: int) -> int:

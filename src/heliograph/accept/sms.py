@@ -10,11 +10,11 @@ from heliograph.accept.phone import (
     draft_message,
     phone_acceptance,
     phone_price,
+    sms_content,
 )
-from heliograph.rules import pricing, routing
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Once
 from heliograph.rules.content import SmsContent
-from heliograph.rules.gsm import segment
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.team import Caller
@@ -64,16 +64,8 @@ def _acceptance(
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
-    check_destination(caller, setup, "sms", draft)
-    segments = segment(draft.body)
-    billed = segments.billed(team.record.segmenting)
-    content = SmsContent(
-        body=draft.body,
-        sender_id=routing.sender_id(team, draft.country, setup.platform.brand),
-        encoding=segments.encoding,
-        segments=billed,
-        parts=segments.udh,
-    )
-    price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, billed))
+    check_destination(desk, caller, "sms", draft)
+    content = sms_content(team, setup.platform, draft.country, draft.body)
+    price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
     item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once)
     return item, draft, content

@@ -60,7 +60,7 @@ def _acceptance(
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
     setup, team = desk.store.setup, caller.team
     draft = draft_message(caller, setup, "whatsapp", request)
-    check_destination(caller, setup, "whatsapp", draft)
+    check_destination(desk, caller, "whatsapp", draft)
     template = draft.template
     content = WhatsappContent(
         template=template.upstream_name or template.name,

@@ -47,7 +47,8 @@ class Api:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
             name = route.name
             if route.scopes is None:
-                response = await route.call(Call(self.desk, route, request, params, None))
+                raw = await request.read_body(route.body_max, self._budget) if route.method == "POST" else b""
+                response = await route.call(Call(self.desk, route, request, params, None, raw=raw))
             else:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:

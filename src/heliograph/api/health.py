@@ -36,4 +36,9 @@ async def metrics(call: Call) -> Response:
     lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
     for lane, _, due_at in waiting:
         lines.append(f'heliograph_outbox_oldest_seconds{{lane="{lane}"}} {max(0, now - due_at) / 1000}')
+    lines.append("# TYPE heliograph_carrier_reachable gauge")
+    circuits = call.desk.store.setup.circuits
+    for carrier in call.desk.store.setup.carriers:
+        reachable = int(carrier.id not in circuits)
+        lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')
     return Response(200, ("\n".join(lines) + "\n").encode(), content_type=PROMETHEUS)

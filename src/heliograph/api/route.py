@@ -55,6 +55,7 @@ class Call(msgspec.Struct, frozen=True):
     params: dict[str, str]
     who: Caller | None
     json: Any = None  # the decoded body
+    raw: bytes = b""  # the body, on routes without a key
 
     @property
     def caller(self) -> Caller:

@@ -13,7 +13,7 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import domains, health, reading, rendering, suppressions
+from heliograph.api import callbacks, domains, health, reading, rendering, suppressions
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
 from heliograph.api.route import Route
@@ -146,10 +146,13 @@ V1 = [
     Route(method="GET", path="/readyz", call=health.readyz, summary="Can it accept messages?", answer=health.Health,
           refusals=(r.ServiceUnavailable,)),
 ]
-# fmt: on
 
 ROUTES = [
     *V1,
     *document_routes(V1),
+    Route(method="POST", path="/carriers/{id}/callback", call=callbacks.callback, body_max=callbacks.CALLBACK_MAX,
+          summary="Where carriers report"),
+    Route(method="GET", path="/carriers/{id}/callback", call=callbacks.callback, summary="Meta's challenge"),
     Route(method="GET", path="/metrics", call=health.metrics, summary="Counters for Prometheus"),
 ]
+# fmt: on

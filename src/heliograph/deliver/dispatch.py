@@ -1,12 +1,13 @@
 """One claimed message to one recorded outcome: the page to read first."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import structlog
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Carriers, Parcel
+from heliograph.channels.carrier import Parcel
+from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.rules import magic, routing
 from heliograph.rules.lanes import LANE
@@ -14,20 +15,20 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Carrier
-from heliograph.storage.store import Change, Claim, Store, StoreUnavailable
+from heliograph.storage.store import Change, Claim, Later, Store, StoreUnavailable
 
-# Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
-HAND_OVER_S = 660.0
 RECORD_AGAIN_S = 0.5
-NO_CARRIER = Deferred(detail={"text": "no carrier serves this destination now"})
+NO_CARRIER = "no carrier serves this destination now"
+OUT_OF_REACH = "no carrier for this destination can be reached now"
+TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
 
 log = structlog.get_logger()
 
 
 class Dispatch:
-    def __init__(self, store: Store, carriers: Carriers, clock: Clock) -> None:
+    def __init__(self, store: Store, circuits: Circuits, clock: Clock) -> None:
         self._store = store
-        self._carriers = carriers
+        self._circuits = circuits
         self._clock = clock
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
 
@@ -35,28 +36,30 @@ class Dispatch:
         """True when the outcome is recorded; False when the claim was no longer ours."""
         if claim.promises:
             return await self._record(claim, keep_promise(claim, self._clock.now()))
-        carrier = choose_carrier(claim, self._store.setup)
-        outcome = await self._hand_over(claim, carrier) if carrier else NO_CARRIER
+        carrier, outcome = await self._hand_over(claim)
         return await self._record(claim, to_change(claim, carrier, outcome, self._clock.now(), self._jitter()))
 
-    async def _hand_over(self, claim: Claim, carrier: Carrier) -> Outcome:
-        parcel = Parcel(
-            message_id=claim.message_id,
-            position=claim.position,
-            address=claim.address,
-            given=claim.given,
-            content=claim.content,
-            attempt=claim.attempt,
-            country=claim.country,
-        )
-        try:
-            async with asyncio.timeout(HAND_OVER_S):
-                return await (await self._carriers.get(carrier)).hand_over(parcel)
-        except Exception as error:
-            # Only the class: an exception's text may hold an address or a secret.
-            name = type(error).__name__
-            log.warning("hand-over broke off", message=claim.message_id, carrier=carrier.id, error=name)
-            return Deferred(detail={"text": f"the hand-over broke off: {name}"})
+    async def _hand_over(self, claim: Claim) -> tuple[Carrier | None, Outcome]:
+        """Ask one carrier after the other until one can be reached."""
+        missed: list[dict[str, str]] = []
+        while True:
+            closed = self._circuits.closed_to()
+            asked = [miss["carrier"] for miss in missed]
+            carrier = choose_carrier(claim, self._store.setup, [*closed, *asked])
+            if carrier is None:
+                return None, self._nobody(closed, missed)
+            outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier))
+            if not (isinstance(outcome, Deferred) and outcome.unreachable):
+                return carrier, replace(outcome, detail=outcome.detail | {"missed": missed}) if missed else outcome
+            missed.append({"carrier": carrier.id, "text": str(outcome.detail.get("text", "out of reach"))})
+
+    def _nobody(self, closed: Mapping[str, int], missed: list[dict[str, str]]) -> Deferred:
+        if missed:
+            return Deferred(detail={"text": OUT_OF_REACH, "missed": missed})
+        if closed:  # as soon as one may be asked again
+            wait = max(0, min(closed.values()) - self._clock.now())
+            return Deferred(detail={"text": OUT_OF_REACH}, retry_after_ms=wait + self._clock.below(1000))
+        return Deferred(detail={"text": NO_CARRIER})
 
     async def _record(self, claim: Claim, change: Change) -> bool:
         """Until the store takes it or says that the claim is lost: what was sent must not be sent again."""
@@ -78,11 +81,26 @@ class Dispatch:
         return self._clock.below(2001) / 1000 - 1
 
 
-def choose_carrier(claim: Claim, setup: Setup) -> Carrier | None:
+def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> Carrier | None:
     if magic.is_magic(claim.address):
         return routing.builtin_simulator(claim.channel)
     asked = routing.candidates(claim.channel, claim.country, setup.carriers)
-    return routing.choose(asked, claim.deferrals, open_circuits=())
+    if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:
+        asked = silent  # another one might send it a second time
+    return routing.choose(asked, claim.deferrals, closed)
+
+
+def to_parcel(claim: Claim, carrier: Carrier) -> Parcel:
+    return Parcel(
+        message_id=claim.message_id,
+        position=claim.position,
+        address=claim.address,
+        given=claim.given,
+        content=claim.content,
+        attempt=claim.attempt,
+        country=claim.country,
+        uncertain=claim.uncertain == carrier.id,
+    )
 
 
 def keep_promise(claim: Claim, now: int) -> Change:
@@ -113,19 +131,24 @@ def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int,
         carrier=carrier.id if carrier else None,
     )
     match outcome:
-        case Accepted(delivered=delivered, carrier_id=carrier_id, reports=reports):
-            state, lane = "delivered" if delivered else "sent", LANE[claim.channel]
-            return replace(change, wanted=state, accepted=True, carrier_id=carrier_id, promises=reports, lane=lane)
+        case Accepted(delivered=delivered, carrier_id=carrier_id, parts=parts, reports=reports):
+            change = replace(change, wanted="delivered" if delivered else "sent", accepted=True)
+            return replace(change, carrier_id=carrier_id, parts=parts, promises=reports, lane=LANE[claim.channel])
         case Refused(bounced=True):
             return replace(change, wanted="bounced", suppress="bounce")
         case Refused():
             return replace(change, wanted="failed")
+        case Deferred(uncertain=True) if claim.uncertain:
+            return replace(change, wanted="failed", detail=outcome.detail | {"text": TWICE_SILENT})
         case Deferred(retry_after_ms=wish):
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter, wish)
             if due_at is None:
                 return replace(change, wanted="failed")
-            return replace(change, again=(due_at, attempt, _count(claim.deferrals, carrier)))
+            uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
+            deferrals = _count(claim.deferrals, carrier)
+            again = Later(due_at=due_at, attempt=attempt, deferrals=deferrals, uncertain=uncertain)
+            return replace(change, again=again)
 
 
 def _count(deferrals: Mapping[str, int], carrier: Carrier | None) -> dict[str, int]:

@@ -5,9 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from heliograph.channels.carrier import Carriers
 from heliograph.domains import Domains
 from heliograph.storage.store import Store
 
+EARLY_S = 0.25  # reports that were faster than the record of their hand-over
+CARRIERS_S = 1.0
 RECLAIM_S = 5.0
 PURGE_S = 60.0
 SWEEP_S = 3600.0
@@ -17,18 +20,24 @@ log = structlog.get_logger()
 
 
 class Housekeeping:
-    def __init__(self, store: Store, domains: Domains) -> None:
+    def __init__(self, store: Store, domains: Domains, carriers: Carriers) -> None:
         self._store = store
         self._domains = domains
+        self._carriers = carriers
 
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.gather(
+            _every(EARLY_S, self._store.apply_early_reports),
+            _every(CARRIERS_S, self._keep_carriers),
             _every(RECLAIM_S, self._reclaim),
             _every(PURGE_S, self._store.purge),
             _every(SWEEP_S, self._store.sweep_blobs),
             _every(DOMAINS_S, self._domains.check_due),
         )
+
+    async def _keep_carriers(self) -> None:
+        await self._carriers.keep(self._store.setup.carriers)
 
     async def _reclaim(self) -> None:
         if count := await self._store.reclaim():

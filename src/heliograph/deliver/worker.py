@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import structlog
 
-from heliograph.channels.carrier import Carriers
+from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.rules.lanes import SLOTS
@@ -28,9 +28,9 @@ log = structlog.get_logger()
 
 
 class Worker:
-    def __init__(self, store: Store, carriers: Carriers, clock: Clock) -> None:
+    def __init__(self, store: Store, circuits: Circuits, clock: Clock) -> None:
         self._store = store
-        self._dispatch = Dispatch(store, carriers, clock)
+        self._dispatch = Dispatch(store, circuits, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._hints = {lane: asyncio.Event() for lane in SLOTS}
         self._suspects_first = True  # the lanes stand still while suspects are tried

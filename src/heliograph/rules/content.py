@@ -28,6 +28,7 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: str
     sender_id: str
+    platform_sender: bool = False  # only the platform's default: a carrier's own sender replaces it
     encoding: str
     segments: int  # billed, by the team's setting
     parts: int  # as the air interface counts

@@ -72,6 +72,13 @@ def move(channel: Channel, current: str, wanted: str, *, late_used: bool = False
     return _PATHS[channel].get((current, wanted), ())
 
 
+def fold_parts(statuses: Sequence[str | None]) -> str | None:
+    """The state of a long message from the receipts of its parts; None while too few have come."""
+    if "failed" in statuses:
+        return "failed"
+    return "delivered" if all(status == "delivered" for status in statuses) else None
+
+
 def is_final(status: str) -> bool:
     """Finished, although a later report may still correct it."""
     return status in FINAL

@@ -37,7 +37,7 @@ def choose(
     )
 
 
-def sender_id(team: Team, country: str | None, default: str) -> str:
-    """The team's approved sender id for the country, else the platform's."""
+def sender_id(team: Team, country: str | None) -> str | None:
+    """The team's approved sender id for the country; None: the platform's, or the carrier's own (spec 4.2)."""
     own = team.sender_ids.get(country) if country else None
-    return own.value if own and own.approved else default
+    return own.value if own and own.approved else None

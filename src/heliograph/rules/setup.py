@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from heliograph.rules.circuit import Circuit
 from heliograph.rules.team import (
     Caller,
     Carrier,
@@ -24,6 +25,7 @@ from heliograph.rules.team import (
 KINDS: dict[str, type[Setting]] = {
     "platform": Platform,
     "carrier": Carrier,
+    "circuit": Circuit,
     "team": TeamRecord,
     "domain": Domain,
     "dkim_key": DkimKey,
@@ -52,6 +54,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     records: Mapping[RecordId, Setting] = {}
     platform: Platform = Platform()
     carriers: tuple[Carrier, ...] = ()
+    circuits: Mapping[str, Circuit] = {}  # those that are not closed, by carrier
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
 
@@ -90,6 +93,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         records=records,
         platform=platform if isinstance(platform, Platform) else Platform(),
         carriers=tuple(r for r in records.values() if isinstance(r, Carrier)),
+        circuits={r.id: r for r in records.values() if isinstance(r, Circuit)},
         teams=teams,
         callers=callers,
     )

@@ -1,6 +1,7 @@
 """Retention (reliability, choices): bodies go 7 days after the end, the rest after 90; the ledger stays."""
 
 from heliograph.rules.limits import DAY_MS
+from heliograph.storage import outcomes
 from heliograph.storage.database import Tx
 
 BODY_KEPT_MS = 7 * DAY_MS
@@ -12,6 +13,7 @@ async def purge(tx: Tx, now: int) -> bool:
     """Put away one portion; answers whether there may be more."""
     await tx.run("purge_idempotency", now=now)
     await tx.run("purge_marketing", before=now - DAY_MS)
+    await tx.run("purge_early_reports", before=now - outcomes.EARLY_MS)
     bodies = [tuple(r) for r in await tx.run("ended_with_body", before=now - BODY_KEPT_MS, limit=PORTION)]
     if bodies:
         for query in ("purge_contents", "purge_blobs", "mark_bodiless"):
@@ -20,7 +22,7 @@ async def purge(tx: Tx, now: int) -> bool:
         await tx.run(query, before=now - KEPT_MS, limit=PORTION)
     old = [tuple(r) for r in await tx.run("ended_messages", before=now - KEPT_MS, limit=PORTION)]
     if old:
-        for query in ("purge_events", "purge_recipients", "purge_messages"):
+        for query in ("purge_events", "purge_parts", "purge_recipients", "purge_messages"):
             await tx.run(query, messages=old)
     return PORTION in (len(bodies), len(old))
 

@@ -31,6 +31,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     first_at: int
     attempt: int
     deferrals: dict[str, int]
+    uncertain: str | None  # the carrier that may have sent it
 
 
 # Claims without an outcome after which a message is suspected of killing its workers.
@@ -86,7 +87,7 @@ async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for key, epoch, team, message, position, promises, first_at, attempt, deferrals in rows:
+    for key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain in rows:
         _, _, address, given, id_, channel, sandbox, country = places[message, position]
         claims.append(
             Claim(
@@ -106,6 +107,7 @@ async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
                 first_at=first_at,
                 attempt=attempt,
                 deferrals=_deferrals.decode(deferrals),
+                uncertain=uncertain,
             )
         )
     return claims

@@ -7,14 +7,26 @@ from typing import Any
 import msgspec
 
 from heliograph.rules import event, magic, message, pricing
-from heliograph.rules.limits import CLAIMS_MAX
+from heliograph.rules.limits import CLAIMS_MAX, MINUTE_MS
 from heliograph.rules.outcome import Report
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.database import Tx
 
 NewId = Callable[[str], str]
 
+# How long a report may be faster than our own record of the hand-over.
+EARLY_MS = MINUTE_MS
+
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
+
+
+class Later(msgspec.Struct, frozen=True, kw_only=True):
+    """When and how a hand-over is tried again."""
+
+    due_at: int
+    attempt: int  # hand-overs with a recorded outcome
+    deferrals: dict[str, int] = {}  # by carrier
+    uncertain: str | None = None  # the carrier that may have sent it
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +41,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     accepted: bool = False  # a carrier took it: captures the hold
     carrier: str | None = None
     carrier_id: str | None = None
+    parts: tuple[str, ...] = ()  # the carrier's ids of a long message's parts
     claim: tuple[int, int] | None = None  # outbox key, epoch
-    again: tuple[int, int, dict[str, int]] | None = None  # due at, attempt, deferrals
+    again: Later | None = None
     promises: Sequence[tuple[int, Report]] = ()
     lane: str = ""
 
@@ -71,17 +84,24 @@ async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id
     messages = {row[0]: _Message(*row) for row in await tx.run("lock_messages", messages=keys)}
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
     await _apply(tx, _Rows(new_id), [c for c in ours if c.message in messages], messages, recipients)
+    parts = [
+        (c.carrier, id_, c.message, c.position, number) for c in ours for number, id_ in enumerate(c.parts, start=1)
+    ]
+    if parts:
+        await tx.run("insert_parts", parts=parts)
     await _settle_outbox(tx, ours, messages)
     return [c.claim is None or c.claim[0] in live for c in changes]
 
 
 async def report_by_carrier(
-    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, new_id: NewId
+    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, new_id: NewId, early: bool = False
 ) -> list[bool | Exception]:
-    """Apply reports that name the carrier's own ids; False for an id that this carrier never got."""
+    """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
+
+    With `early`, those are kept for a while: the hand-over may not be recorded yet.
+    """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
-    rows = await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)
-    places = {carrier_id: (message_, position) for carrier_id, message_, position in rows}
+    places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
     changes = [
         Change(
             at=at,
@@ -94,9 +114,50 @@ async def report_by_carrier(
         for carrier_id, report in reports
         if carrier_id in places
     ]
+    parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
+    places |= {row[0]: (row[1], row[2]) for row in parts}
+    changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
     if changes:
         await record(tx, changes, owner=None, new_id=new_id)
+    unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in places]
+    if early and unknown:
+        await tx.run("insert_early_reports", reports=unknown)
     return [carrier_id in places for carrier_id, _ in reports]
+
+
+async def _fold(
+    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], parts: dict[str, Any], at: int
+) -> list[Change]:
+    """One change for each receipt of a part: to the state of the whole, as far as it is known."""
+    told = [(id_, report) for id_, report in reports if id_ in parts]
+    if not told:
+        return []
+    finished = {id_: report.status for id_, report in told if message.is_final(report.status)}
+    if finished:
+        await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in finished.items()])
+    states: dict[tuple[int, int], list[str | None]] = defaultdict(list)
+    for message_, position, status in await tx.run(
+        "parts_of", places=list({tuple(row[1:3]) for row in parts.values()})
+    ):
+        states[message_, position].append(status)
+    changes = []
+    for id_, report in told:
+        _, message_, position, number = parts[id_]
+        of = states[message_, position]
+        detail = report.detail | {"part": number, "parts": len(of), "part_status": report.status}
+        wanted = message.fold_parts(of) or "sent"
+        changes.append(Change(at=at, message=message_, position=position, wanted=wanted, detail=detail))
+    return changes
+
+
+async def apply_early(tx: Tx, *, since: int, at: int, new_id: NewId) -> None:
+    """Reports that came before the record of their hand-over, and whose hand-over is recorded now."""
+    rows = await tx.run("take_early_reports", since=since)
+    reports: dict[str, list[tuple[str, Report]]] = defaultdict(list)
+    for _, carrier, carrier_id, report in sorted(rows):
+        reports[carrier].append((carrier_id, msgspec.json.decode(report, type=Report)))
+    for carrier, told in reports.items():
+        await report_by_carrier(tx, carrier, told, at=at, new_id=new_id)
 
 
 async def quarantine(tx: Tx, *, now: int, new_id: NewId) -> int:
@@ -254,9 +315,9 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
         if change.claim is None:
             continue
         key = change.claim[0]
-        if change.again:
-            due_at, attempt, deferrals = change.again
-            later.append((key, change.at, due_at, attempt, msgspec.json.encode(deferrals).decode()))
+        if again := change.again:
+            deferrals = msgspec.json.encode(again.deferrals).decode()
+            later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain))
         else:
             done.append((key,))
         if change.promises:

@@ -20,7 +20,7 @@ from heliograph.storage.batch import Batch
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database, StoreUnavailable, Tx
 from heliograph.storage.outbox import Claim
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.reads import Filter, StoredMessage
 from heliograph.storage.setup import DomainEvent, NewSuppression, NewTeam, SetupChange
 from heliograph.storage.verifications import Check, Finish, Recent, Start
@@ -32,6 +32,7 @@ __all__ = [
     "DomainEvent",
     "Filter",
     "Finish",
+    "Later",
     "NewSuppression",
     "NewTeam",
     "Recent",
@@ -130,12 +131,23 @@ class Store:
         """False when the claim is no longer ours and nothing was written."""
         return await self._changes.submit(change)
 
-    async def report(self, carrier: str, reports: Sequence[tuple[str, Report]]) -> Sequence[bool | Exception]:
-        """Reports by the carrier's own ids; False for an id that this carrier was never given."""
+    async def report(
+        self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False
+    ) -> Sequence[bool | Exception]:
+        """Reports by the carrier's own ids; False for an id that this carrier was never given.
+
+        With `early`, reports may be faster than the record of their hand-over: they wait a minute for it.
+        """
         at, new_id = self._clock.now(), self._clock.new_id
         return await self.database.write(
-            lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, new_id=new_id)
+            lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, new_id=new_id, early=early)
         )
+
+    async def apply_early_reports(self) -> None:
+        at, new_id = self._clock.now(), self._clock.new_id
+        since = at - outcomes.EARLY_MS
+        if await self.database.read(lambda tx: tx.run("any_early_report", since=since)):
+            await self.database.write(lambda tx: outcomes.apply_early(tx, since=since, at=at, new_id=new_id))
 
     # -- verifying ------------------------------------------------------------------------------------------
 

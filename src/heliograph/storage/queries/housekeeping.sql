@@ -34,6 +34,12 @@ DELETE FROM event WHERE key IN (SELECT key FROM event WHERE message IS NULL AND 
 -- name: purge_events
 DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
+-- name: purge_parts
+DELETE FROM part WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
+
+-- name: purge_early_reports
+DELETE FROM early_report WHERE created_at <= :before;
+
 -- name: purge_recipients
 DELETE FROM recipient WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 

@@ -17,7 +17,49 @@ FOR UPDATE OF o SKIP LOCKED  --postgres
 -- name: places_by_carrier_id
 SELECT r.carrier_id, r.message, r.position
 FROM rows(:ids, carrier_id text) AS i
-JOIN recipient r ON r.carrier = :carrier AND r.carrier_id = i.carrier_id;
+JOIN recipient r ON r.carrier = :carrier AND r.carrier_id = i.carrier_id
+ORDER BY r.message;
+
+-- name: parts_by_carrier_id
+SELECT p.carrier_id, p.message, p.position, p.number
+FROM rows(:ids, carrier_id text) AS i
+JOIN part p ON p.carrier = :carrier AND p.carrier_id = i.carrier_id;
+
+-- name: parts_of
+SELECT p.message, p.position, p.status FROM rows(:places, message bigint, position smallint) AS r
+JOIN part p ON p.message = r.message AND p.position = r.position
+ORDER BY p.message, p.position, p.number;
+
+-- name: insert_parts
+-- A carrier may count its ids from the beginning again: the newest message has it.
+INSERT INTO part (carrier, carrier_id, message, position, number)
+SELECT carrier, carrier_id, message, position, number
+FROM rows(:parts, carrier text, carrier_id text, message bigint, position smallint, number smallint) AS r
+WHERE true
+ON CONFLICT (carrier, carrier_id) DO UPDATE SET message = excluded.message, position = excluded.position,
+                                                number = excluded.number, status = NULL;
+
+-- name: update_parts
+UPDATE part SET status = r.status
+FROM rows(:parts, carrier text, carrier_id text, status text) AS r
+WHERE part.carrier = r.carrier AND part.carrier_id = r.carrier_id
+  AND (part.status IS NULL OR part.status = 'failed');
+
+-- name: insert_early_reports
+INSERT INTO early_report (carrier, carrier_id, report, created_at)
+SELECT carrier, carrier_id, report, created_at
+FROM rows(:reports, carrier text, carrier_id text, report text, created_at bigint) AS r;
+
+-- name: any_early_report
+SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
+
+-- name: take_early_reports
+DELETE FROM early_report WHERE created_at > :since AND (
+    EXISTS (SELECT 1 FROM recipient r
+            WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
+    OR EXISTS (SELECT 1 FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
+)
+RETURNING key, carrier, carrier_id, report;
 
 -- name: lock_messages
 SELECT key, id, team, channel, status, sandbox, price, charge, sequence
@@ -68,6 +110,8 @@ DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 -- name: postpone
 -- The time to try begins with the first attempt, not with a pause before it.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, attempt = r.attempt, due_at = r.due_at,
-                  deferrals = r.deferrals, first_at = CASE WHEN outbox.attempt = 0 THEN r.at ELSE first_at END
-FROM rows(:rows, key bigint, at bigint, due_at bigint, attempt bigint, deferrals text) AS r
+                  deferrals = r.deferrals, uncertain = r.uncertain,
+                  first_at = CASE WHEN outbox.attempt = 0 THEN r.at ELSE first_at END
+FROM rows(:rows, key bigint, at bigint, due_at bigint, attempt bigint, deferrals text,
+          uncertain text) AS r
 WHERE outbox.key = r.key;

@@ -1,0 +1,28 @@
+"""What carriers say later, by a request or by their own connection: believed only when the carrier proves itself."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from heliograph.channels.carrier import Callback, Carriers, Told
+from heliograph.rules.outcome import Report
+from heliograph.rules.team import Carrier
+from heliograph.storage.store import Store
+
+log = structlog.get_logger()
+
+
+async def take_callback(store: Store, carriers: Carriers, record: Carrier, callback: Callback) -> Told | None:
+    """The answer to a carrier's callback, once its reports are stored; None: it takes none."""
+    told = (await carriers.get(record)).read_callback(callback)
+    if told is None:
+        return None
+    if told.status >= 400:
+        log.warning("callback refused", carrier=record.id, status=told.status)
+    await take_reports(store, record.id, told.reports)
+    return told
+
+
+async def take_reports(store: Store, carrier: str, reports: Sequence[tuple[str, Report]]) -> None:
+    if reports:
+        await store.report(carrier, reports, early=True)

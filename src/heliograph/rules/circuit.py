@@ -1,0 +1,33 @@
+"""When a carrier counts as out of reach, and for how long nobody asks it."""
+
+from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.team import Setting
+
+MISSES_TO_OPEN = 5  # hand-overs in a row without an answer
+FIRST_MS = 5 * SECOND_MS
+MOST_MS = 60 * SECOND_MS
+
+
+class Circuit(Setting, frozen=True):
+    """An open circuit: its carrier is asked no more until `until`, then one probe at a time decides.
+
+    It is a record of the setup, so that every process learns of it within a second. A closed circuit has none.
+    """
+
+    id: str  # the carrier's
+    since: int  # ms
+    until: int  # ms
+    probes: int = 0  # that failed since
+    reason: str = ""
+
+    def is_open(self, now: int) -> bool:
+        return now < self.until
+
+
+def opened(before: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
+    """The circuit after one more miss: each failed probe doubles the wait."""
+    if before is None:
+        return Circuit(id=carrier, since=now, until=now + FIRST_MS, reason=reason)
+    probes = before.probes + 1
+    wait = min(FIRST_MS << min(probes, 10), MOST_MS)
+    return Circuit(id=carrier, since=before.since, until=now + wait, probes=probes, reason=reason)

@@ -1,0 +1,194 @@
+"""Carriers that cannot be reached or fall silent: the next one, the wait, the one second try; nothing twice."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.circuits import Circuits
+from heliograph.deliver.dispatch import Dispatch
+from heliograph.rules import team
+from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.setup import to_row
+from heliograph.storage.store import SetupChange, Store
+
+pytestmark = pytest.mark.anyio
+
+PHONE = "+447700900123"
+TAKEN = Accepted(carrier_id="1")
+AWAY = Deferred(detail={"text": "connection refused"}, unreachable=True)
+SILENT = Deferred(detail={"text": "no answer"}, uncertain=True)
+
+Send = Callable[..., Awaitable[str]]
+Told = Callable[[str], Awaitable[list[str]]]
+
+
+class Line(Carrier):
+    """A carrier whose answer the test sets."""
+
+    def __init__(self, *answers: Outcome) -> None:
+        self.answers = list(answers)
+        self.parcels: list[Parcel] = []
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        self.parcels.append(parcel)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class Lines:
+    """Carriers `a`, `b`, … by priority, and what delivers through them."""
+
+    def __init__(self, store: Store, clock: Any, lines: dict[str, Line]) -> None:
+        self.store, self.clock, self.lines = store, clock, lines
+        self.circuits = Circuits(store, Carriers(lambda record: lines[record.id]), clock)
+        self.dispatch = Dispatch(store, self.circuits, clock)
+
+    async def set_up(self) -> None:
+        rows = [
+            to_row("carrier", id_, team.Carrier(id=id_, channel="sms", kind="test", priority=place), None)
+            for place, id_ in enumerate(self.lines)
+        ]
+        await self.store.change_setup(lambda _, __: SetupChange(rows=rows))
+
+    async def deliver(self) -> int:
+        claims = await self.store.claim("phone", 100)
+        for claim in claims:
+            assert await self.dispatch.deliver(claim)
+        return len(claims)
+
+    def asked(self) -> dict[str, int]:
+        return {id_: len(line.parcels) for id_, line in self.lines.items()}
+
+
+@pytest.fixture
+async def lines(store: Store, clock: Any) -> Callable[..., Awaitable[Lines]]:
+    async def make(**given: Line) -> Lines:
+        made = Lines(store, clock, given)
+        await made.set_up()
+        return made
+
+    return make
+
+
+def wait(store: Store, clock: Any) -> int:
+    """Until the next probe, in whole seconds as ms: the clock runs on a little."""
+    return round((store.setup.circuits["a"].until - clock.now()) / 1000) * 1000
+
+
+async def status(store: Store, id_: str) -> str:
+    message = await store.message(1, id_)
+    assert message
+    return message.status
+
+
+async def test_the_next_carrier_is_asked_at_once(store: Store, send: Send, story: Told, lines: Any) -> None:
+    both = await lines(a=Line(AWAY), b=Line(TAKEN))
+    id_ = await send("sms", PHONE)
+    await both.deliver()
+    assert await story(id_) == ["sent"]
+    assert both.asked() == {"a": 1, "b": 1}
+    assert "connection refused" in repr(await store.message(1, id_))
+
+
+async def test_a_silent_carrier_is_asked_again_and_no_other(store: Store, clock: Any, send: Send, lines: Any) -> None:
+    both = await lines(a=Line(SILENT, TAKEN), b=Line(TAKEN))
+    id_ = await send("sms", PHONE)
+    await both.deliver()
+    assert both.asked() == {"a": 1, "b": 0}
+    clock.forward(60_000)
+    await both.deliver()
+    assert both.asked() == {"a": 2, "b": 0}
+    assert [parcel.uncertain for parcel in both.lines["a"].parcels] == [False, True]
+    assert await status(store, id_) == "sent"
+
+
+async def test_twice_silent_is_failed_and_not_charged(store: Store, clock: Any, send: Send, lines: Any) -> None:
+    both = await lines(a=Line(SILENT), b=Line(TAKEN))
+    id_ = await send("sms", PHONE, price=45_000)
+    for _ in range(3):
+        await both.deliver()
+        clock.forward(60_000)
+    assert await status(store, id_) == "failed"
+    assert both.asked() == {"a": 2, "b": 0}
+    account = await store.account(1)
+    assert (account.available, account.held) == (1_000_000, 0)
+
+
+async def test_a_refusal_is_not_taken_to_the_next(store: Store, send: Send, lines: Any) -> None:
+    both = await lines(a=Line(Refused()), b=Line(TAKEN))
+    id_ = await send("sms", PHONE)
+    await both.deliver()
+    assert (await status(store, id_), both.asked()) == ("failed", {"a": 1, "b": 0})
+
+
+async def test_misses_open_the_circuit_and_a_probe_closes_it(
+    store: Store, other: Store, clock: Any, send: Send, lines: Any
+) -> None:
+    both = await lines(a=Line(AWAY), b=Line(TAKEN))
+    for _ in range(MISSES_TO_OPEN + 3):
+        await send("sms", PHONE)
+    await both.deliver()
+    assert both.asked() == {"a": MISSES_TO_OPEN, "b": MISSES_TO_OPEN + 3}
+    assert list(both.circuits.closed_to()) == ["a"]
+    await other.refresh_setup()  # every process learns of it
+    assert list(other.setup.circuits) == ["a"]
+
+    clock.forward(FIRST_MS)  # half open: one probe, which fails
+    for _ in range(3):
+        await send("sms", PHONE)
+    await both.deliver()
+    assert both.asked()["a"] == MISSES_TO_OPEN + 1
+    assert wait(store, clock) == 2 * FIRST_MS
+
+    both.lines["a"].answers = [TAKEN]
+    clock.forward(2 * FIRST_MS)
+    for _ in range(3):
+        await send("sms", PHONE)
+    await both.deliver()
+    assert both.asked()["a"] == MISSES_TO_OPEN + 4
+    assert not store.setup.circuits
+    assert not both.circuits.closed_to()
+
+
+async def test_the_wait_between_probes_is_bounded(store: Store, clock: Any, send: Send, lines: Any) -> None:
+    one = await lines(a=Line(AWAY))
+    for _ in range(MISSES_TO_OPEN):
+        await send("sms", PHONE)
+    await one.deliver()
+    waits = []
+    for _ in range(6):
+        clock.forward(store.setup.circuits["a"].until - clock.now())
+        await send("sms", PHONE)
+        await one.deliver()
+        waits.append(wait(store, clock))
+    assert waits == [min(FIRST_MS << n, MOST_MS) for n in range(1, 7)]
+
+
+async def test_all_away_messages_wait_and_leave_when_one_returns(
+    store: Store, clock: Any, send: Send, lines: Any
+) -> None:
+    both = await lines(a=Line(AWAY), b=Line(AWAY))
+    ids = [await send("sms", PHONE, price=10) for _ in range(MISSES_TO_OPEN + 3)]
+    await both.deliver()
+    assert sorted(both.circuits.closed_to()) == ["a", "b"]
+    assert {await status(store, id_) for id_ in ids} == {"sending"}
+    both.lines["b"].answers = [TAKEN]
+    for _ in range(3):
+        clock.forward(FIRST_MS + 1000)
+        await both.deliver()
+    assert {await status(store, id_) for id_ in ids} == {"sent"}
+
+
+async def test_an_exception_is_a_miss_too(store: Store, send: Send, lines: Any) -> None:
+    class Broken(Line):
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            self.parcels.append(parcel)
+            raise RuntimeError("secret words")
+
+    one = await lines(a=Broken())
+    ids = [await send("sms", PHONE) for _ in range(MISSES_TO_OPEN)]
+    await one.deliver()
+    assert list(one.circuits.closed_to()) == ["a"]
+    assert "secret words" not in repr([await store.message(1, id_) for id_ in ids])
