@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 mpl.rcParams["svg.hashsalt"] = "heliograph"  # the same cells make the same file
 
-BEGIN, END = "<!-- accept: begin -->", "<!-- accept: end -->"
 NAMES = {
     "floor": "bare ASGI echo (floor)",
     "baseline": "FastAPI + aiosqlite (baseline)",
@@ -136,21 +135,32 @@ def print_report(cells: list[Cell]) -> None:
 
 
 def write_docs(docs: Path, cells: list[Cell], machine: Machine, command: str) -> None:
-    """The part of benchmarks.md between the marks, and its plot."""
+    """The part of benchmarks.md about accepting, and its plot."""
     rows = rows_of(cells)
     plot(rows, docs / "benchmarks-accept.svg")
-    page = docs / "benchmarks.md"
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
     part = [
-        f"Made by `{command}` on {machine.date}: {machine.cpu}, {machine.cores} cores, "
-        f"Linux {machine.kernel}, Python {machine.python}; "
-        f"4 KiB written and synced in {machine.fsync_ms:.2f} ms (median).",
+        made_by(command, machine),
         expectation_table(rows, _several(cells)),
         table(rows),
         "![accepts a second, p99 and resident memory by connections](benchmarks-accept.svg)",
     ]
-    page.write_text(f"{before}{BEGIN}\n" + "\n\n".join(part) + f"\n{END}{after}", "utf-8")
+    write_part(docs / "benchmarks.md", "accept", part)
+
+
+def made_by(command: str, machine: Machine) -> str:
+    return (
+        f"Made by `{command}` on {machine.date}: {machine.cpu}, {machine.cores} cores, "
+        f"Linux {machine.kernel}, Python {machine.python}; "
+        f"4 KiB written and synced in {machine.fsync_ms:.2f} ms (median)."
+    )
+
+
+def write_part(page: Path, name: str, paragraphs: list[str]) -> None:
+    """What stands between the marks of that name; at the end where there are none yet."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n" + "\n\n".join(paragraphs) + f"\n{end}{after}", "utf-8")
 
 
 def plot(rows: list[Row], path: Path) -> None:

@@ -191,6 +191,20 @@ def test_what_comes_back_finds_its_recipient(
     assert (suppressed["reason"], suppressed["source_message_id"]) == (reason, id_)
 
 
+def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(
+    mailing: Service, sink: Sink, bounces: int
+) -> None:
+    id_ = send(mailing)
+    until(lambda: status(mailing, id_) == "sent")
+    sender = sink.mails[0][0]
+    forged = sender[:40] + ("x" if sender[40] != "x" else "y") + sender[41:]
+    with smtplib.SMTP("127.0.0.1", bounces, timeout=10) as client:
+        for original, expected in ((forged, "sent"), (sender, "complained")):
+            report = ARF.replace("Version: 1", f"Version: 1\nOriginal-Mail-From: <{original}>")
+            client.sendmail("fbl@provider.example", ["abuse@acme.test"], report.format(to="abuse@acme.test"))
+            assert status(mailing, id_) == expected
+
+
 async def test_straight_to_the_mail_exchanger(tmp_path: Path, sink: Sink) -> None:
     """Delivered, an unknown domain bounced and suppressed, a denied address never asked."""
     carrier = tmp_path / "carrier.toml"

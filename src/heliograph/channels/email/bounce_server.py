@@ -44,7 +44,8 @@ class Returns:
         returned = await asyncio.to_thread(read_returned, raw)
         report = to_report(returned)
         for address in envelope.rcpt_tos:
-            place = self._place(address)
+            # What comes to the abuse address proves itself by the signed sender of the mail that it is about.
+            place = self._place(address) or self._place((returned.original_sender or "").strip("<> "))
             log.info("mail came back", kind=returned.kind, status=returned.status, message=place and place[0])
             if place and report:
                 await self._receive(place, report)

@@ -49,25 +49,17 @@ class Signer:
         Runs a millisecond, mostly without the interpreter's lock: call it in a thread.
         """
         fields = _read(headers)
-        names = [name for name, lower in _SIGNED for _ in range(len(fields.get(lower, ())) + 1)]
+        names = ":".join([name for name, lower in _SIGNED for _ in range(len(fields.get(lower, ())) + 1)])
         # Of several fields of a name the lowest comes first (RFC 6376 5.4.2).
         signed = b"".join([field for _, lower in _SIGNED for field in reversed(fields.get(lower, ()))])
-        body_hash = _hash_body(body)
-        return b"".join(
-            [self._signature(key, private, names, signed, body_hash, time_ms // 1000) for key, private in self._keys]
-        )
+        tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(_hash_body(body)).decode()};\r\n b="
+        return b"".join([self._signature(key, private, time_ms // 1000, tags, signed) for key, private in self._keys])
 
-    def _signature(
-        self, key: Key, private: Private, names: list[str], signed: bytes, body_hash: bytes, seconds: int
-    ) -> bytes:
-        listed = _folded(":".join(names), ":")
+    def _signature(self, key: Key, private: Private, seconds: int, tags: str, signed: bytes) -> bytes:
         unsigned = (
             f"DKIM-Signature: v=1; a={key.algorithm}; c=relaxed/relaxed;\r\n"
             f" d={self._domain};\r\n"
-            f" s={key.selector}; t={seconds};\r\n"
-            f" h={listed};\r\n"
-            f" bh={pybase64.b64encode(body_hash).decode()};\r\n"
-            " b="
+            f" s={key.selector}; t={seconds};\r\n{tags}"
         )
         name, _, value = unsigned.encode().partition(b":")
         signature = _sign(private, signed + _relaxed(name, value).removesuffix(b"\r\n"))

@@ -78,7 +78,7 @@ class Mx(Carrier):
                     outcome = await self._pool.send(door, recipient, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _after(tried, outcome)
-                    tried.append(outcome)
+                    tried.append(replace(outcome, unreachable=False))  # the host is, we are not
                 else:
                     tried.append(door)
                 if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:

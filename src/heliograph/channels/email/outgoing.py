@@ -17,6 +17,8 @@ from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
 
 KEPT = 200  # mails kept ready for their other recipients; large attachments stay on disk
+THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
+TOGETHER = 8  # mails built on one way to a thread and back, which costs as much as half a mail's building
 
 _content = msgspec.json.Decoder(EmailContent)
 
@@ -25,6 +27,9 @@ class Ready(msgspec.Struct, frozen=True):
     mail: mime.Mail
     signatures: bytes
     domain: str
+
+
+Waiting = tuple[Parcel, EmailContent, Address, "asyncio.Future[Ready]"]
 
 
 class Outgoing:
@@ -45,6 +50,8 @@ class Outgoing:
         self._entropy = entropy
         self._now = now
         self._signers: dict[str, tuple[Sequence[Key], Signer | None]] = {}
+        self._waiting: list[Waiting] = []
+        self._threads: set[asyncio.Task[None]] = set()
         self._ready: OrderedDict[str, asyncio.Task[Ready]] = OrderedDict()
 
     async def prepare(self, parcel: Parcel) -> Prepared:
@@ -77,9 +84,34 @@ class Outgoing:
         sender = parse_address(content.from_address)
         if sender is None:
             raise ValueError("the sender is not an email address")
-        await self._ensure_keys(sender.domain)
-        # In a thread: signing takes a millisecond, most of it without the interpreter's lock.
-        return await asyncio.to_thread(self._build, parcel, content, sender)
+        if not self._keys_of(sender.domain):
+            await self._ensure_keys(sender.domain)
+        made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parcel, content, sender, made))
+        if len(self._threads) < THREADS:
+            task = asyncio.create_task(self._build_waiting())
+            self._threads.add(task)
+            task.add_done_callback(self._threads.discard)
+        return await made
+
+    async def _build_waiting(self) -> None:
+        """In a thread: signing takes most of a millisecond, without the interpreter's lock."""
+        while self._waiting:
+            taken, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            for (*_, made), ready in zip(taken, await asyncio.to_thread(self._build_all, taken), strict=True):
+                if isinstance(ready, Exception):
+                    made.set_exception(ready)
+                else:
+                    made.set_result(ready)
+
+    def _build_all(self, taken: Sequence[Waiting]) -> list[Ready | Exception]:
+        built: list[Ready | Exception] = []
+        for parcel, content, sender, _ in taken:
+            try:
+                built.append(self._build(parcel, content, sender))
+            except Exception as error:
+                built.append(error)
+        return built
 
     def _build(self, parcel: Parcel, content: EmailContent, sender: Address) -> Ready:
         mail = mime.build(

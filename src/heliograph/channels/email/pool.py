@@ -82,6 +82,8 @@ class Pool:
         await asyncio.gather(*self._goodbyes)
 
     async def _turn(self, host: _Host) -> bool:
+        if not host.free.locked():
+            return await host.free.acquire()
         try:
             async with asyncio.timeout(self._limits.queue_s):
                 return await host.free.acquire()

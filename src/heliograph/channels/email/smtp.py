@@ -104,17 +104,17 @@ class Session:
             session = cls(await _connect(destination, manner), destination, manner)
         except (OSError, ValueError) as error:
             text = f"cannot connect to {destination.host}: {_connect_words(error)}"
-            return Deferred(detail=_detail(destination, text))
+            return Deferred(detail=_detail(destination, text), unreachable=True)
         try:
             refusal = await session._greet()
         except BaseException as error:
             session.abort()
             if isinstance(error, Untrusted) and destination.tls == "opportunistic":
                 raise
-            return session._broken(error)
+            return replace(session._broken(error), unreachable=True)
         if refusal is not None:
             session.abort()
-            return Deferred(detail=refusal)
+            return Deferred(detail=refusal, unreachable=True)
         return session
 
     async def send(

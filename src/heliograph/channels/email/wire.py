@@ -100,20 +100,25 @@ class Wire(asyncio.Protocol):
             self.transport.write(octets)
 
     async def drain(self, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
-            await self._writable.wait()
+        if not self._writable.is_set():
+            async with asyncio.timeout(seconds):
+                await self._writable.wait()
         if self._broken:
             raise Broken(self._broken)
 
     async def reply(self, seconds: float) -> Reply:
         """The next reply, whole within this time; one that came before the connection broke is still told."""
+        if not self._replies:  # of a group, mostly only the first has to be waited for
+            await self._come(seconds)
+        return self._replies.popleft()
+
+    async def _come(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while not self._replies:
                 if self._broken:
                     raise Broken(self._broken)
                 self._waiter = self._loop.create_future()
                 await self._waiter
-        return self._replies.popleft()
 
     async def secure(self, context: ssl.SSLContext, host: str, seconds: float) -> None:
         if not self.quiet:  # what came in the clear must not be read as if it had come inside TLS

@@ -1,0 +1,67 @@
+"""What the mail benchmark needs of others, fetched from their registries where it can be."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PROGRAMS = ("postfix", "smtp-sink", "smtp-source", "opendkim")
+PACKAGES = ("postfix", "opendkim")
+HARAKA = Path(tempfile.gettempdir()) / "heliograph-bench-haraka"
+LIMIT_S = 180
+
+# The newest libmime that Haraka's packages would take asks for packages that not every registry has.
+HARAKA_PACKAGE = {
+    "private": True,
+    "dependencies": {"Haraka": "^3.3", "haraka-plugin-dkim": "^1.3"},
+    "overrides": {"libmime": "5.4.3"},
+}
+
+
+class Missing(Exception):
+    """It cannot be had here; the message says why."""
+
+
+def install_postfix() -> None:
+    if all(map(shutil.which, PROGRAMS)):
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise Missing(f"{', '.join(PROGRAMS)} are not all here, and only root on Debian can install them")
+    print(f"installing {' and '.join(PACKAGES)} (once) …", flush=True)
+    # Without a configuration the package starts nothing and sends nothing.
+    answer = b"postfix postfix/main_mailer_type select No configuration\n"
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run(["debconf-set-selections"], input=answer)
+    fetch = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
+    try:
+        run(fetch, env=environment)
+    except Missing:  # perhaps its lists are old or were never fetched
+        run(["apt-get", "update"], env=environment)
+        run(fetch, env=environment)
+
+
+def install_haraka() -> None:
+    if (HARAKA / "node_modules/haraka-plugin-dkim/index.js").exists():
+        return
+    if not (shutil.which("node") and shutil.which("npm")):
+        raise Missing("node and npm are not installed")
+    print("installing Haraka (once) …", flush=True)
+    HARAKA.mkdir(exist_ok=True)
+    (HARAKA / "package.json").write_bytes(msgspec.json.encode(HARAKA_PACKAGE))
+    run(["npm", "install", "--no-audit", "--no-fund", "--omit=optional"], cwd=HARAKA)
+
+
+def run(command: list[str], **options: Any) -> str:
+    """What it says; Missing when it fails."""
+    try:
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
+            command, check=True, capture_output=True, timeout=LIMIT_S, **options
+        )
+    except (subprocess.SubprocessError, OSError) as error:
+        said = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().splitlines()
+        raise Missing(f"`{' '.join(command[:3])}` failed: {said[-1] if said else error}") from None
+    return done.stdout.decode(errors="replace")

@@ -1,0 +1,112 @@
+"""Where our CPU time goes: the command line in this process, with the stages of a mail timed on each thread's clock.
+
+Time inside an inner stage is the inner's alone. Signals: SIGUSR1 starts the count anew; the end writes it to a file.
+"""
+
+import functools
+import inspect
+import json
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from heliograph.api.connection import Connection
+from heliograph.channels.email import mime
+from heliograph.channels.email.dkim import Signer
+from heliograph.channels.email.outgoing import Outgoing
+from heliograph.channels.email.pool import Pool
+from heliograph.channels.email.wire import Wire
+from heliograph.cli.main import main
+from heliograph.deliver.dispatch import Dispatch
+from heliograph.deliver.worker import Worker
+from heliograph.storage import accepts, outbox, outcomes
+from heliograph.storage.sqlite import SqliteDatabase
+
+STAGES: dict[str, list[tuple[Any, str]]] = {
+    "accept": [(Connection, "data_received"), (RequestResponseCycle, "run_asgi"), (accepts, "accept")],
+    "dispatch": [(outbox, "claim"), (Worker, "_start"), (Dispatch, "deliver")],
+    "build": [(mime, "build"), (Outgoing, "prepare"), (Outgoing, "_make"), (Outgoing, "_build")],
+    "sign": [(Signer, "sign")],
+    "talk": [(Pool, "send"), (Wire, "data_received")],
+    "record": [(outcomes, "record")],
+    "commit": [(SqliteDatabase, "_transact")],
+}
+
+
+class Used:
+    """CPU seconds by stage."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+        self.start()
+
+    def start(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._from = time.process_time()
+
+    def run(self, stage: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        began, outer = time.thread_time(), getattr(self._here, "inner", 0.0)
+        self._here.inner = 0.0
+        try:
+            return function(*given, **named)
+        finally:
+            spent = time.thread_time() - began
+            self.seconds[stage] += spent - self._here.inner
+            self._here.inner = outer + spent
+
+    def write(self, path: Path) -> None:
+        whole = time.process_time() - self._from
+        path.write_text(json.dumps({**self.seconds, "rest": whole - sum(self.seconds.values())}))
+
+
+USED = Used()
+
+
+class Steps:
+    """A coroutine that is timed while it runs, and not while it waits."""
+
+    def __init__(self, stage: str, coroutine: Any) -> None:
+        self._stage, self._coroutine = stage, coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step, given = self._coroutine.send, None
+        while True:
+            try:
+                waits_for = USED.run(self._stage, step, given)
+            except StopIteration as done:
+                return done.value
+            try:
+                step, given = self._coroutine.send, (yield waits_for)
+            except BaseException as error:
+                step, given = self._coroutine.throw, error
+
+
+def timed(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def in_steps(*given: Any, **named: Any) -> Any:
+        return await Steps(stage, function(*given, **named))
+
+    @functools.wraps(function)
+    def at_once(*given: Any, **named: Any) -> Any:
+        return USED.run(stage, function, *given, **named)
+
+    return in_steps if inspect.iscoroutinefunction(function) else at_once
+
+
+if __name__ == "__main__":
+    for stage, places in STAGES.items():
+        for owner, name in places:
+            setattr(owner, name, timed(stage, getattr(owner, name)))
+    signal.signal(signal.SIGUSR1, lambda *_: USED.start())
+    path = Path(sys.argv.pop(1))
+    try:
+        main()
+    finally:
+        USED.write(path)
