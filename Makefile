@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 RULES := tests/rules
 JOBS ?= 2
 
-.PHONY: help setup run demo test test-rules check bench fmt lock clean
+.PHONY: help setup run demo test test-rules check bench bench-email bench-sms bench-webhooks bench-setup fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -39,9 +39,20 @@ check: setup ## Lint, format, types, layers, docs
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py
 
-bench: setup ## Measure the accept path side by side with a floor and a baseline; writes docs/benchmarks.md
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+bench: bench-setup ## Measure the accept path side by side with a floor and a baseline; writes docs/benchmarks.md
 	@$(BIN)/python bench/accept.py --rounds 5 --seconds 3
+
+bench-email: bench-setup ## Measure email end to end beside Postfix + opendkim and Haraka; writes docs/benchmarks.md
+	@$(BIN)/python bench/mail.py
+
+bench-sms: bench-setup ## Measure SMS over SMPP end to end beside Jasmin and Kannel; writes docs/benchmarks.md
+	@$(BIN)/python bench/sms.py
+
+bench-webhooks: bench-setup ## Measure webhooks, and what they cost the accept path; writes docs/benchmarks.md
+	@$(BIN)/python bench/webhooks.py
+
+bench-setup: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .

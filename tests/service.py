@@ -55,6 +55,7 @@ class Service:
             "HELIOGRAPH_DATA": str(data),
             "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
             "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,
+            "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
             "PYTHONUNBUFFERED": "1",
         }
 

@@ -130,7 +130,11 @@ SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = 
     "`[[teams.recipients]]`": (team.Recipient, {"team"}, set()),
     "`[[teams.sender_ids]]`": (team.SenderId, {"team"}, set()),
     "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),
-    "`[[teams.webhooks]]`": (None, set(), {"url", "secret", "events"}),
+    "`[[teams.webhooks]]`": (
+        team.Webhook,
+        {"id", "team", "old_secret", "old_until", "enabled", "description", "created_at", "disabled_reason"},
+        set(),
+    ),
 }
 
 
@@ -154,8 +158,8 @@ def default(name: str, field: msgspec.structs.FieldInfo) -> str:
         return "–"
     if isinstance(value, msgspec.Struct):
         return "see below"
-    if name == "price":
-        value = str(value)  # an amount, written as a string
+    if name in ("price", "credit_low"):
+        value = f"{value / 1_000_000:g}"  # an amount, written as a string
     return f"`{json.dumps(value)}`"
 
 

@@ -21,33 +21,40 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "logs.py": (),
     "keeping.py": (),
     "sealing.py": (),
+    "receiving.py": (),
     "clock.py": ("rules/",),
     "domains.py": ("rules/", "clock.py", "storage/store.py"),
+    "webhooks.py": ("rules/", "clock.py", "storage/store.py"),
     "channels/carrier.py": ("rules/",),
-    "channels/*/": ("rules/", "channels/carrier.py", "itself"),
+    "channels/web.py": ("rules/", "channels/carrier.py"),
+    "channels/*/": ("rules/", "channels/carrier.py", "channels/web.py", "itself"),
     "storage/store.py": ("rules/", "clock.py", "storage/"),
     "storage/": ("rules/", "storage/"),
     "circuits.py": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py"),
     "accept/": (
-        *("rules/", "clock.py", "domains.py", "circuits.py", "channels/carrier.py", "storage/store.py", "itself"),
-    ),
-    "deliver/": (
-        *("rules/", "clock.py", "domains.py", "circuits.py", "channels/carrier.py", "storage/store.py", "itself"),
-    ),
-    "api/": (
-        *("rules/", "domains.py", "accept/", "deliver/reports.py", "channels/carrier.py", "storage/store.py"),
+        *("rules/", "clock.py", "domains.py", "webhooks.py", "circuits.py", "channels/carrier.py", "storage/store.py"),
         "itself",
     ),
+    "deliver/": (
+        *("rules/", "clock.py", "domains.py", "circuits.py", "channels/carrier.py", "channels/webhook/"),
+        *("storage/store.py", "itself"),
+    ),
+    "api/": (
+        *("rules/", "domains.py", "webhooks.py", "accept/", "deliver/reports.py", "channels/carrier.py"),
+        *("storage/store.py", "itself"),
+    ),
     "app.py": (
-        *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "channels/", "storage/"),
+        *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "webhooks.py", "channels/"),
+        "storage/",
     ),
     "server.py": (
         *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
         *("channels/carrier.py", "channels/email/bounce_server.py", "storage/store.py", "accept/", "deliver/", "api/"),
     ),
     "cli/": (
-        *("rules/", "settings.py", "clock.py", "keeping.py", "sealing.py", "domains.py", "app.py", "server.py"),
-        *("storage/store.py", "storage/setup.py", "storage/migrate.py", "itself"),
+        *("rules/", "settings.py", "clock.py", "keeping.py", "sealing.py", "domains.py", "webhooks.py", "app.py"),
+        *("server.py", "channels/webhook/signature.py", "storage/store.py", "storage/setup.py", "storage/migrate.py"),
+        "itself",
     ),
 }
 
@@ -61,6 +68,7 @@ CLOCKS = {
     "sealing.py",  # a nonce handed in could repeat
     *("channels/email/mx.py", "channels/email/resolve.py"),  # the order among equal hosts, no secret
     "channels/email/mime.py",  # the calendar of a time that is handed in
+    "receiving.py",  # runs in the receiver's program
 }
 
 SQL = re.compile(

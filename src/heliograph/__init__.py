@@ -1,3 +1,10 @@
-"""Heliograph: transactional email, SMS, WhatsApp and one-time codes that a team runs itself."""
+"""Heliograph: transactional email, SMS, WhatsApp and one-time codes that a team runs itself.
+
+Receivers of webhooks: `from heliograph import verify_webhook`; it needs the standard library alone.
+"""
+
+from heliograph.receiving import WebhookRefused, verify_webhook
+
+__all__ = ["WebhookRefused", "__version__", "verify_webhook"]
 
 __version__ = "0.1.0"

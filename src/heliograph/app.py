@@ -1,7 +1,8 @@
 """Builds everything by hand: settings → store → carriers → api | worker. Only this page knows which exist."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,15 +16,23 @@ from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay, RelayOptions
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.email.smtp import Manner
+from heliograph.channels.sms.http import Http, HttpOptions
 from heliograph.channels.sms.simulator import SmsSimulator
+from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
+from heliograph.channels.sms.twilio import Twilio, TwilioOptions
+from heliograph.channels.web import Web
+from heliograph.channels.webhook import signature
+from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
+from heliograph.channels.webhook.post import Poster
+from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.domains import Domains
 from heliograph.keeping import derive, master_secret
 from heliograph.rules import team
 from heliograph.rules.address import normal_domain
+from heliograph.rules.outcome import Report
 from heliograph.rules.secrets import opened
-from heliograph.rules.setup import Setup
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.blobs import Blobs
@@ -32,6 +41,7 @@ from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.postgres import PostgresDatabase
 from heliograph.storage.sqlite import SqliteDatabase
 from heliograph.storage.store import Store
+from heliograph.webhooks import RefusalOf, Webhooks
 
 SQLITE = "sqlite:///"
 ENVELOPE = "envelope"  # purpose of the key that signs envelope senders
@@ -44,6 +54,12 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     helo: str | None  # the name that we greet mail servers with; None: our address
     outgoing: Outgoing
     sealer: Sealer
+    web: Web
+    report: Callable[[str, Sequence[tuple[str, Report]]], Awaitable[object]]  # carrier's id, what it says
+    base_url: str
+
+    def callback_url(self, carrier: str) -> str:
+        return f"{self.base_url}/carriers/{carrier}/callback"
 
 
 def _simulator(kind: Callable[[int], Carrier]) -> Callable[[team.Carrier, Tools], Carrier]:
@@ -57,6 +73,18 @@ CARRIERS: dict[tuple[str, str], Callable[[team.Carrier, Tools], Carrier]] = {
     ),
     ("email", "smtp"): lambda record, tools: Relay(
         msgspec.convert(record.options, RelayOptions), tools.outgoing.prepare, manner=Manner(helo=tools.helo)
+    ),
+    ("sms", "smpp"): lambda record, tools: Smpp(
+        msgspec.convert(record.options, SmppOptions), partial(tools.report, record.id)
+    ),
+    ("sms", "twilio"): lambda record, tools: Twilio(
+        msgspec.convert(record.options, TwilioOptions), tools.web, tools.callback_url(record.id)
+    ),
+    ("sms", "http"): lambda record, tools: Http(
+        msgspec.convert(record.options, HttpOptions), tools.web, tools.callback_url(record.id)
+    ),
+    ("whatsapp", "cloud_api"): lambda record, tools: CloudApi(
+        msgspec.convert(record.options, CloudApiOptions), tools.web
     ),
     ("email", "simulator"): _simulator(EmailSimulator),
     ("sms", "simulator"): _simulator(SmsSimulator),
@@ -107,13 +135,16 @@ def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains)
         helo=normal_domain(store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
-            keys_of=lambda domain: signing_keys(store.setup, sealer, domain),
+            keys_of=signing_keys(store, sealer),
             open_blob=store.blobs.open,
             envelope_key=derive(secret, ENVELOPE),
             entropy=clock.entropy,
             now=clock.now,
         ),
         sealer=sealer,
+        web=Web(),
+        report=partial(store.report, early=True),
+        base_url=settings.base_url,
     )
 
 
@@ -135,15 +166,64 @@ def make_domains(settings: Settings, store: Store, clock: Clock, resolver: tuple
     )
 
 
-def signing_keys(setup: Setup, sealer: Sealer, name: str) -> tuple[dkim.Key, ...]:
+def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
+    return Webhooks(
+        store,
+        clock,
+        vault=Sealer(derive(master_secret(settings.data, settings.secret), "sealing")),
+        make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
+        refusal_of=webhook_refusal(settings),
+    )
+
+
+def webhook_refusal(settings: Settings) -> RefusalOf:
+    guard = Guard(settings.webhook_allow_private)
+
+    async def refusal_of(url: str) -> str | None:
+        try:
+            await guard.check(url)
+        except Denied as error:
+            return str(error)
+        except Unresolved:
+            pass  # DNS may come later; every attempt checks again
+        return None
+
+    return refusal_of
+
+
+def make_poster(settings: Settings) -> Poster:
+    """Inside the event loop; to be closed."""
+    return Poster(Guard(settings.webhook_allow_private))
+
+
+def webhook_secrets(sealer: Sealer, hook: team.Webhook, now: int) -> list[str]:
+    """What signs for a webhook now: during a rotation the secret before as well."""
+    secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
+    if hook.old_secret and hook.old_until > now:
+        secrets.append(sealer.open(hook.old_secret, f"webhook/{hook.id}/old").decode())
+    return secrets
+
+
+def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key, ...]]:
     """The keys that sign for a domain now; none when no team has it, or it has none yet."""
-    for owner in setup.teams.values():
-        if domain := owner.domains.get(name):
-            return tuple(
+    seen, opened = store.setup, dict[str, tuple[dkim.Key, ...]]()
+
+    def keys_of(name: str) -> tuple[dkim.Key, ...]:
+        # Remembered until the setup changes: opening two keys takes 75 µs, for every mail.
+        nonlocal seen
+        if seen is not store.setup:
+            seen = store.setup
+            opened.clear()
+        if name not in opened:
+            opened[name] = tuple(
                 dkim.Key(
                     selector=key.selector, algorithm=key.algorithm, private=sealer.open(key.sealed, f"dkim/{key.id}")
                 )
+                for owner in seen.teams.values()
+                if (domain := owner.domains.get(name))
                 for key in owner.dkim_keys
                 if key.domain == domain.id and key.state == "active"
             )
-    return ()
+        return opened[name]
+
+    return keys_of

@@ -27,6 +27,7 @@ class Circuits:
         self._misses: Counter[str] = Counter()  # in a row, by carrier
         self._probing: set[str] = set()
         self._changing: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def closed_to(self) -> dict[str, int]:
         """The carriers that nobody may ask now, with the time when one may again."""
@@ -47,7 +48,9 @@ class Circuits:
                 outcome = await (await self.carriers.get(record)).hand_over(parcel)
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
         except asyncio.CancelledError:  # the caller could not wait any longer
-            self._misses[record.id] += 1
+            changing = asyncio.create_task(self._miss(record.id, circuit, "no answer in time"))
+            self._tasks.add(changing)
+            changing.add_done_callback(self._tasks.discard)
             raise
         except Exception as error:
             # Only the class: an exception's text may hold an address or a secret.
@@ -57,14 +60,17 @@ class Circuits:
         finally:
             self._probing.discard(record.id)
         if missed:
-            self._misses[record.id] += 1
-            if circuit or self._misses[record.id] >= MISSES_TO_OPEN:
-                await self._change(record.id, circuit, str(outcome.detail.get("text", "no answer")))
+            await self._miss(record.id, circuit, str(outcome.detail.get("text", "no answer")))
         else:
             self._misses.pop(record.id, None)
             if circuit:
                 await self._change(record.id, circuit, None)
         return outcome
+
+    async def _miss(self, id_: str, circuit: Circuit | None, reason: str) -> None:
+        self._misses[id_] += 1
+        if circuit or self._misses[id_] >= MISSES_TO_OPEN:
+            await self._change(id_, circuit, reason)
 
     async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> None:
         """Open the circuit, or close it when there is no reason; only if nobody else changed it since."""

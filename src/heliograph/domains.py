@@ -207,4 +207,4 @@ def _events(before: Domain, after: Domain) -> list[DomainEvent]:
     if before.verified == after.verified:
         return []
     type_ = "domain.verified" if after.verified else "domain.failed"
-    return [DomainEvent(team=after.team, domain=after.id, type=type_)]
+    return [DomainEvent(team=after.team, domain=after.id, name=after.name, type=type_)]

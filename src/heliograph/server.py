@@ -6,6 +6,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,12 +17,22 @@ from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.connection import Connection, close_slow
-from heliograph.app import ENVELOPE, make_carrier, make_domains, make_tools, open_store
+from heliograph.app import (
+    ENVELOPE,
+    make_carrier,
+    make_domains,
+    make_poster,
+    make_tools,
+    make_webhooks,
+    open_store,
+    webhook_secrets,
+)
 from heliograph.channels.carrier import Carriers
 from heliograph.channels.email.bounce_server import Place, Returns, protocol
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.deliver.housekeeping import Housekeeping
+from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
 from heliograph.keeping import Seat, derive, master_secret
 from heliograph.rules.outcome import Report
@@ -84,10 +95,13 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     carriers = Carriers(lambda record: make_carrier(record, tools))
     circuits = Circuits(store, carriers, clock)
     worker = None if parts.role == "api" else Worker(store, circuits, clock)
+    poster = make_poster(settings)
+    teller = Teller(store, poster, clock, partial(webhook_secrets, tools.sealer))
     desk = Desk(
         store=store,
         clock=clock,
         domains=domains,
+        webhooks=make_webhooks(settings, store, clock),
         circuits=circuits,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
@@ -96,7 +110,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     server = Server(uvicorn_config(Api(desk)))
     loops = [store.follow_setup(), close_slow(server.server_state.connections)]
     if worker:
-        loops += [worker.run(), Housekeeping(store, domains, carriers).run()]
+        loops += [worker.run(), teller.run(), Housekeeping(store, domains, carriers).run()]
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(loop) for loop in loops]
     answering = asyncio.create_task(server.serve([listener])) if listener else None
@@ -116,11 +130,13 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         if returns:
             returns.close()
         if worker:
-            await worker.stop()
+            await asyncio.gather(worker.stop(), teller.stop())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await carriers.close()
+        await tools.web.close()
+        await poster.close()
 
 
 async def take_returns(settings: Settings, store: Store, clock: Clock) -> asyncio.Server:

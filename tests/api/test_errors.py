@@ -28,6 +28,7 @@ CODES = {
         (
             *("from_domain_unverified", "key_domain_scope", "no_approved_brand_domain", "recipient_not_allowed"),
             *("recipient_suppressed", "feature_not_on_plan", "team_suspended", "insufficient_scope"),
+            "direct_sends_paused",  # by addition
         ),
         403,
     ),

@@ -217,7 +217,7 @@ def test_me_counts_recipients(shared_service: Service) -> None:
 # -- P17: who may read what --------------------------------------------------------------------------------
 
 KEYED = [route for route in ROUTES if route.scopes is not None]
-OPEN = [route for route in ROUTES if route.scopes is None]
+OPEN = [route for route in ROUTES if route.scopes is None and "{" not in route.path]  # a callback proves itself
 
 
 def named(route: Route) -> str:
@@ -237,7 +237,16 @@ def own_ids(service: Service) -> dict[str, str]:
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",
+        **{route.path: own_webhook(service) for route in ROUTES if route.path.startswith("/v1/webhooks/{id}")},
     }
+
+
+def own_webhook(service: Service) -> str:
+    """One that acme owns, made anew after its deletion; it hears of tests only."""
+    found = service.get("/v1/webhooks").json["data"]
+    if not found:
+        found = [service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["webhook.test"]}).json]
+    return str(found[0]["id"])
 
 
 def body_of(route: Route) -> Body | None:
@@ -245,6 +254,8 @@ def body_of(route: Route) -> Body | None:
         return None
     if route.path in SENDS:
         return SENDS[route.path]
+    if route.path.endswith("/replay"):
+        return {"event_id": "evt_none"}
     return {"code": "123456"} if route.path.endswith("/check") else {}
 
 
@@ -283,7 +294,7 @@ def test_another_teams_record_is_as_one_that_never_existed(shared_service: Servi
     assert theirs[0] == 404
     assert theirs == ask(shared_service, route, never, other)
     assert ask(shared_service, route, name, "ACME")[0] != 404
-    if route.method == "DELETE":
+    if route.method == "DELETE" and "@" in name:
         assert shared_service.post("/v1/suppressions", {"email": name, "reason": "bounce"}).status == 201
 
 

@@ -87,5 +87,13 @@ def test_one_start_in_thirty_seconds_for_a_phone(shared_service: Service) -> Non
     assert shared_service.post("/v1/verify", {"to": "+447400000102"}).status == 202
 
 
+def test_a_dry_run_is_held_to_the_same_limit(shared_service: Service) -> None:
+    body = {"to": "+447400000103"}
+    dry_runs = [shared_service.post("/v1/verify?dry_run=true", body) for _ in range(2)]
+    assert [(answer.status, answer.json["country"]) for answer in dry_runs] == [(200, "GB")] * 2
+    assert shared_service.post("/v1/verify", body).status == 202
+    assert_refused(shared_service.post("/v1/verify?dry_run=true", body), 429, "verify_rate_limited", "to")
+
+
 def test_magic_numbers_have_no_velocity_limit(shared_service: Service) -> None:
     assert {shared_service.post("/v1/verify", VERIFY).status for _ in range(25)} == {202}

@@ -8,11 +8,13 @@ from heliograph.app import open_store
 from heliograph.rules.keys import matches, parse_token
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup import Setup
+from heliograph.rules.webhook import secret_size
 from heliograph.settings import Settings
 
 from .conftest import Run
 
 TEAM = '[[teams]]\nid = "team_a"\nname = "A"\ncredit = "2.50"\n[[teams.keys]]\nname = "server"\n'
+HOOK = '[[teams.webhooks]]\nurl = "http://127.0.0.1:9/"\n'
 
 
 async def stored(ref: int = 1) -> tuple[Setup, Account, list[str]]:
@@ -26,7 +28,8 @@ def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) 
     assert first.code == 0
     assert "team team_acme: created\n" in first.out
     assert "token of key server of team_acme, shown this once: hk_" in first.out
-    assert first.err == "note: teams[0].webhooks: kept for a later version, not applied\n"
+    assert "secret of webhook http://127.0.0.1:9000/hooks of team_acme, shown this once: whsec_MfKQ" in first.out
+    assert first.err.startswith("note: teams[0].webhooks[0].url: 127.0.0.1 is, or leads to, a private")
     after = asyncio.run(stored())
     assert after[1].available == 25_000_000
     assert after[2] == ["gone@example.com"]
@@ -37,18 +40,32 @@ def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) 
     assert (again[0].records, *again[1:]) == (after[0].records, *after[1:])
 
 
-def test_machines_get_exactly_keys_and_changes(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(TEAM)
+def test_machines_get_exactly_keys_webhooks_and_changes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(TEAM + HOOK)
     made = json.loads(run("apply", "a.toml", "--json").out)
-    token = made["keys"][0].pop("token")
+    token, secret = made["keys"][0].pop("token"), made["webhooks"][0].pop("secret")
+    setup, account, _ = asyncio.run(stored())
+    (hook,) = setup.teams["team_a"].webhooks
     assert made == {
         "keys": [{"team": "team_a", "name": "server"}],
-        "changed": ["team team_a: created", "key server of team_a: created"],
+        "changed": [
+            "team team_a: created",
+            "key server of team_a: created",
+            "webhook http://127.0.0.1:9/ of team_a: created",
+        ],
+        "webhooks": [{"team": "team_a", "id": hook.id, "url": "http://127.0.0.1:9/"}],
     }
-    setup, account, _ = asyncio.run(stored())
+    assert secret_size(secret) == 24
+    assert secret not in hook.secret
     assert matches(token, setup.callers[parse_token(token) or ""].key.hash)
     assert account.available == 2_500_000
-    assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[]}\n'
+    assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[],"webhooks":[]}\n'
+
+
+def test_a_webhook_that_may_be_reached_needs_no_note(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE", "127.0.0.0/8")
+    (tmp_path / "a.toml").write_text(TEAM + HOOK)
+    assert (run("apply", "a.toml").code, run("apply", "a.toml").err) == (0, "")
 
 
 def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:

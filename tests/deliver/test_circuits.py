@@ -1,5 +1,6 @@
 """Carriers that cannot be reached or fall silent: the next one, the wait, the one second try; nothing twice."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -192,3 +193,23 @@ async def test_an_exception_is_a_miss_too(store: Store, send: Send, lines: Any) 
     await one.deliver()
     assert list(one.circuits.closed_to()) == ["a"]
     assert "secret words" not in repr([await store.message(1, id_) for id_ in ids])
+
+
+async def test_a_hand_over_that_nobody_can_wait_for_is_a_miss_too(store: Store, lines: Any) -> None:
+    """As Verify does after 8 seconds."""
+
+    class Hanging(Line):
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    one = await lines(a=Hanging())
+    parcel = Parcel(message_id="vrf_1", address=PHONE, content=b"{}", attempt=0)
+    for _ in range(MISSES_TO_OPEN):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await one.circuits.hand_over(store.setup.carriers[0], parcel)
+    async with asyncio.timeout(5):
+        while not store.setup.circuits:
+            await asyncio.sleep(0.01)
+    assert list(one.circuits.closed_to()) == ["a"]

@@ -1,9 +1,13 @@
-"""The event types of contract 10."""
+"""The event types and bodies of contract 10."""
 
+import json
+from typing import Any
+
+import msgspec
 import pytest
 
-from heliograph.rules.event import TYPES, event_type
-from heliograph.rules.team import Channel
+from heliograph.rules.event import NAMES, TYPES, Told, event_body, event_type
+from heliograph.rules.team import Channel, Team, TeamRecord, Webhook
 
 EXPECTED = """
 email.sending email.sent email.delivered email.bounced email.complained email.failed
@@ -30,3 +34,90 @@ def test_event_type(channel: Channel, status: str, name: str) -> None:
 def test_no_such_event(channel: Channel, status: str) -> None:
     with pytest.raises(ValueError, match="no event"):
         event_type(channel, status)
+
+
+@pytest.mark.parametrize(
+    ("events", "heard", "unheard"),
+    [
+        (("*",), TYPES, ()),
+        (("email.*",), ("email.sent", "email.bounced"), ("sms.sent", "suppression.created")),
+        (("sms.failed",), ("sms.failed",), ("sms.sent", "email.failed")),
+        (("sms.failed", "credit.*"), ("sms.failed", "credit.low"), ("webhook.test",)),
+    ],
+)
+def test_who_hears_what(events: tuple[str, ...], heard: tuple[str, ...], unheard: tuple[str, ...]) -> None:
+    hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", events=events)
+    assert set(events) <= set(NAMES)
+    assert all(hook.hears(type_) for type_ in heard)
+    assert not any(hook.hears(type_) for type_ in unheard)
+
+
+TEAM = Team(record=TeamRecord(ref=1, id="team_acme", name="Acme", mode="sandbox"))
+RECORD = {"id": "eml_1", "to": "a@b.test", "bcc": ["blind@b.test"], "status": "sending", "sandbox": False}
+TOLD = Told(
+    id="evt_1",
+    type="email.bounced",
+    sequence=4,
+    created_at=1_794_724_665_047,
+    recipient="a@b.test",
+    status="bounced",
+    previous_status="sent",
+    message_status="bounced",
+    detail='{"code":550}',
+    record=json.dumps(RECORD),
+    sandbox=0,
+    kind="to",
+)
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(event_body(msgspec.structs.replace(TOLD, **changes), TEAM))
+    return told
+
+
+def test_the_body_of_a_messages_event() -> None:
+    assert body() == {
+        "id": "evt_1",
+        "type": "email.bounced",
+        "created_at": "2026-11-15T06:37:45.047Z",
+        "team_id": "team_acme",
+        "sandbox": False,
+        "sequence": 4,
+        "data": {
+            "id": "eml_1",
+            "to": "a@b.test",
+            "bcc": [],
+            "status": "bounced",
+            "sandbox": False,
+            "message_status": "bounced",
+            "previous_status": "sent",
+            "recipient": "a@b.test",
+            "recipient_kind": "to",
+            "bounce": {"code": 550},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("bounced", "bounce"), ("failed", "error"), ("delivered", None), ("sent", None)]
+)
+def test_only_bad_news_carries_the_carriers_words(status: str, words: str | None) -> None:
+    told = body(status=status)["data"]
+    assert [name for name in ("bounce", "error") if name in told] == ([words] if words else [])
+
+
+def test_a_blind_copy_is_not_named() -> None:
+    told = event_body(msgspec.structs.replace(TOLD, kind="bcc", recipient="blind@b.test"), TEAM)
+    assert b"blind" not in told
+    assert json.loads(told)["data"]["recipient_kind"] == "bcc"
+
+
+def test_long_words_are_left_out() -> None:
+    assert "bounce" not in body(detail=json.dumps({"text": "x" * 5000}))["data"]
+
+
+def test_the_body_of_another_event() -> None:
+    told = body(type="credit.low", sequence=1, record=None, sandbox=None, detail='{"credit":"4.9000"}')
+    assert told["data"] == {"credit": "4.9000"}
+    assert told["sandbox"] is True  # the team's
+    assert body(type="verification.failed", record=None, sandbox=None, detail='{"sandbox":false}')["sandbox"] is False

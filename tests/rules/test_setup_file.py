@@ -21,13 +21,12 @@ def test_the_example_of_the_contract_is_read() -> None:
     assert team["suppressions"] == [
         {"email": Address("gone@example.com", "gone@example.com", "example.com"), "reason": "bounce"}
     ]
-    assert file.notes == ["teams[0].webhooks: kept for a later version, not applied"]
-    assert "webhooks" not in team
+    assert team["webhooks"][0]["events"] == ("*",)
 
 
 def test_an_empty_file_says_nothing() -> None:
     file = read_setup_file("", {})
-    assert (file.platform, file.carriers, file.teams, file.notes) == ({}, [], [], [])
+    assert (file.platform, file.carriers, file.teams) == ({}, [], [])
 
 
 TEAM = '[[teams]]\nid = "team_a"\nname = "A"\n'
@@ -93,11 +92,16 @@ CARRIER = '[[carriers]]\nid = "c"\n'
             TEAM + '[[teams.keys]]\nname = "k"\nscopes = ["all"]',
             "teams[0].keys[0].scopes[0]: expected 'send' or 'manage'",
         ),
-        (TEAM + '[[teams.webhooks]]\nurl = "ftp://x"', "teams[0].webhooks[0].url: expected an address"),
-        (TEAM + '[[teams.webhooks]]\nurl = "http://["', "teams[0].webhooks[0].url: Invalid IPv6 URL"),
+        (TEAM + '[[teams.webhooks]]\nurl = "ftp://x"', "teams[0].webhooks[0].url: expected http:// or https://"),
+        (TEAM + '[[teams.webhooks]]\nurl = "http://["', "teams[0].webhooks[0].url: the host is not valid"),
+        (TEAM + '[[teams.webhooks]]\nurl = "http://2130706433"', "teams[0].webhooks[0].url: not an IP address"),
+        (TEAM + '[[teams.webhooks]]\nevents = ["*"]', "teams[0].webhooks[0].url: is missing"),
+        (TEAM + '[[teams.webhooks]]\nurl = "http://x"\nevents = []', "teams[0].webhooks[0].events: events is empty"),
+        (TEAM + '[[teams.webhooks]]\nurl = "http://x"\nenabled = true', "teams[0].webhooks[0].enabled: is not known"),
+        (TEAM + "credit_low = 5", "teams[0].credit_low: expected a string"),
         (
             TEAM + '[[teams.webhooks]]\nurl = "http://x"\nevents = ["email.opened"]',
-            "teams[0].webhooks[0].events[0]: ",
+            "teams[0].webhooks[0].events: There is no event 'email.opened'",
         ),
         (
             TEAM + '[[teams.suppressions]]\nemail = "nobody"',
@@ -203,15 +207,20 @@ REAL_CARRIERS = {
         window = 10
         throughput = 50
         source_addr = "ACME"
+        long = "udh"
+        receipt_id = "same"
+        uncertain = "resend"
     """,
     ("sms", "twilio"): """
         base_url = "https://api.twilio.com"
         account_sid = "AC1"
         auth_token = { env = "SECRET" }
         from = "+15005550006"
+        uncertain = "lookup"
     """,
     ("sms", "http"): """
         url = "https://sms.test/send"
+        from = "ACME"
         method = "POST"
         headers = { Authorization = { env = "SECRET" } }
         body = "{}"
@@ -219,6 +228,9 @@ REAL_CARRIERS = {
         refused = { status = [400, 422], text = "$.error" }
         callback = { id = "$.id", status = "$.status", delivered = ["DELIVRD"], failed = ["UNDELIV"] }
         callback_secret = { env = "SECRET" }
+        callback_check = "signature"
+        callback_timestamp = "$.at"
+        uncertain = "stop"
     """,
     ("whatsapp", "cloud_api"): """
         base_url = "https://graph.facebook.com"
@@ -226,6 +238,7 @@ REAL_CARRIERS = {
         access_token = { env = "SECRET" }
         app_secret = { env = "SECRET" }
         verify_token = { env = "SECRET" }
+        uncertain = "resend"
     """,
     ("email", "simulator"): "step_ms = 0",
     ("sms", "simulator"): "step_ms = 0",

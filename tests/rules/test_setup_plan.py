@@ -1,19 +1,24 @@
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
 from heliograph.rules.keys import make_token, parse_token, token_hash
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.secrets import opened
 from heliograph.rules.setup import Setup, updated
-from heliograph.rules.setup_file import SetupError, read_setup_file
-from heliograph.rules.setup_plan import NewKey, Plan, plan
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
+from heliograph.rules.setup_plan import NewKey, NewWebhook, Plan, plan
+from heliograph.rules.team import VerifyLimits, Webhook
 from heliograph.sealing import Sealer
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
 TOKEN = make_token(bytes(range(64)))
 OTHER_TOKEN = make_token(bytes(reversed(range(64))))
 MINTED = make_token(bytes(64))
+SECRET = "whsec_" + "A" * 32
+OTHER_SECRET = "whsec_" + "B" * 32
+NOW = 1_800_000_000_000
 VAULT = Sealer(bytes(32))
 
 A = '[[teams]]\nid = "team_a"\nname = "A"\n'
@@ -21,6 +26,7 @@ B = '[[teams]]\nid = "team_b"\nname = "B"\n'
 DOMAIN = '[[teams.domains]]\nid = "dom_a"\nname = "a.test"\nbrand = "A"\n'
 TEMPLATE = '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nname = "N"\nbody = "Hi"\n'
 KEY = '[[teams.keys]]\nname = "server"\n'
+HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
 
 
 def counted() -> Callable[[str], str]:
@@ -33,9 +39,14 @@ def counted() -> Callable[[str], str]:
     return new_id
 
 
+def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Collection[tuple[int, str]] = ()) -> Plan:
+    given = {"make_secret": lambda: SECRET, "now": NOW}
+    return plan(file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, **given)
+
+
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
     current = current or Setup()
-    made = plan(read_setup_file(text, {}), current, next_ref, lambda: MINTED, counted(), VAULT)
+    made = planned(read_setup_file(text, {}), current, next_ref)
     return made, updated(current, made.rows, current.version + 1)
 
 
@@ -51,6 +62,7 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
         "key server of team_acme: created",
         "recipient me@example.com of team_acme: created",
         "sender id GB of team_acme: created",
+        "webhook http://127.0.0.1:9000/hooks of team_acme: created",
         "suppression gone@example.com of team_acme: created",
     ]
     assert first.opened == [(7, 25_000_000)]
@@ -68,8 +80,8 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
     assert [c.id for c in setup.carriers] == ["sim"]
 
     file = read_setup_file(EXAMPLE, {})
-    second = plan(file, setup, 8, lambda: MINTED, counted(), VAULT, {(7, "gone@example.com")})
-    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[])
+    second = planned(file, setup, 8, {(7, "gone@example.com")})
+    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[], webhooks=[])
 
 
 def test_records_without_ids_are_found_again_by_their_names() -> None:
@@ -116,6 +128,19 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
                 "key server of team_a: the token that it had before is revoked",
             ],
         ),
+        (A + HOOK, A + HOOK + 'events = ["sms.*"]', ["webhook http://a.test/h of team_a: changed (events)"]),
+        (A + HOOK + 'events = ["sms.*"]', A + HOOK, []),
+        (
+            "",
+            A + HOOK + B + HOOK,
+            [
+                "team team_a: created",
+                "webhook http://a.test/h of team_a: created",
+                "team team_b: created",
+                "webhook http://a.test/h of team_b: created",
+            ],
+        ),
+        (A, A + 'credit_low = "0"', ["team team_a: changed (credit_low)"]),
         (A, A + B, ["team team_b: created"]),
         ('[platform]\nbrand = "X"', '[platform]\nsender = "a@b.test"', ["platform: changed (sender)"]),
     ],
@@ -179,18 +204,67 @@ def test_a_carriers_password_is_sealed_and_written_once() -> None:
 
     def applied(password: str, current: Setup) -> tuple[list[str], Setup]:
         read = read_setup_file(file.format(password), {}, runnable=kinds)
-        made = plan(read, current, 1, lambda: MINTED, counted(), VAULT)
+        made = planned(read, current)
         return made.changed, updated(current, made.rows, current.version + 1)
 
     changed, setup = applied("first", Setup())
     (carrier,) = setup.carriers
     assert changed == ["carrier relay: created"]
     assert carrier.options["host"] == "h"
-    assert VAULT.open(carrier.options["password"]["sealed"], "carrier/relay/password") == b"first"
+    assert VAULT.open(carrier.options["password"]["sealed"], "carrier/relay/password") == b'"first"'
     assert applied("first", setup)[0] == []
     changed, setup = applied("second", setup)
     assert changed == ["carrier relay: changed (options)"]
-    assert VAULT.open(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b"second"
+    assert VAULT.open(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b'"second"'
+
+
+def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
+    file = """
+        [[carriers]]
+        id = "web"
+        channel = "sms"
+        kind = "http"
+        url = "https://sms.test/send?key=canary-1"
+        headers = { Authorization = "Bearer canary-2" }
+        body = "key=canary-3"
+        callback_secret = "canary-4"
+    """
+    read = read_setup_file(file, {}, runnable={("sms", "http")})
+    made = planned(read, Setup())
+    setup = updated(Setup(), made.rows, 1)
+    assert "canary" not in str(setup.carriers[0].options)
+    options = opened(setup.carriers[0].options, lambda text, field: VAULT.open(text, f"carrier/web/{field}"))
+    assert options == read.carriers[0]["options"]
+    assert planned(read, setup).changed == []
+
+
+def hook_of(setup: Setup) -> tuple[Webhook, str, str | None]:
+    """The only webhook with its secrets."""
+    (hook,) = setup.teams["team_a"].webhooks
+    old = VAULT.open(hook.old_secret, f"webhook/{hook.id}/old").decode() if hook.old_secret else None
+    return hook, VAULT.open(hook.secret, f"webhook/{hook.id}").decode(), old
+
+
+def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
+    made, setup = apply(A + HOOK)
+    hook, secret, old = hook_of(setup)
+    assert made.webhooks == [NewWebhook(team="team_a", id=hook.id, url="http://a.test/h", secret=SECRET)]
+    assert (hook.events, hook.enabled, hook.created_at) == (("*",), True, NOW)
+    assert (secret, old) == (SECRET, None)
+    assert not any(SECRET in str(row.body) for row in made.rows)
+    assert apply(A + HOOK, setup)[0].webhooks == []
+
+
+def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> None:
+    _, setup = apply(A + HOOK + f'secret = "{SECRET}"\n')
+    assert hook_of(setup)[1:] == (SECRET, None)
+    assert apply(A + HOOK + f'secret = "{SECRET}"\n', setup)[0].rows == []
+    made, setup = apply(A + HOOK + f'secret = "{OTHER_SECRET}"\n', setup)
+    assert made.changed == ["webhook http://a.test/h of team_a: changed (secret, old_secret, old_until)"]
+    assert made.webhooks == []
+    assert hook_of(setup)[1:] == (OTHER_SECRET, SECRET)
+    assert hook_of(setup)[0].old_until == NOW + DAY_MS
+    assert apply(A + HOOK, setup)[0].rows == []
 
 
 def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
@@ -219,6 +293,8 @@ def test_an_address_is_suppressed_once() -> None:
         ("", A + A, "teams[1]: is the same as teams[0]"),
         ("", A + DOMAIN + DOMAIN, "teams[0].domains[1]: is the same as teams[0].domains[0]"),
         ("", A + KEY + KEY, "teams[0].keys[1]: is the same as teams[0].keys[0]"),
+        ("", A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
+        (A + HOOK, A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
         (
             "",
             A + TEMPLATE.replace("Hi", "{{customer.x}}"),

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.accept.desk import Desk
 from heliograph.accept.once import run_once
-from heliograph.app import make_domains
+from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.circuits import Circuits
 from heliograph.rules.acceptance import Answer, Once
@@ -27,11 +27,12 @@ def make_desk(store: Store, clock: TestClock) -> Desk:
     def none(record: Any) -> Any:
         raise AssertionError("no carrier is asked here")
 
-    domains = make_domains(Settings(data=store.blobs._folder), store, clock)
+    settings = Settings(data=store.blobs._folder)
     return Desk(
         store=store,
         clock=clock,
-        domains=domains,
+        domains=make_domains(settings, store, clock),
+        webhooks=make_webhooks(settings, store, clock),
         circuits=Circuits(store, Carriers(none), clock),
         base_url="",
         code_key=b"",

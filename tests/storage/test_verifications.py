@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
-from heliograph.rules.refusals import VerificationNotFound, VerifyRateLimited
+from heliograph.rules.limits import DAY_MS, HOUR_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
+from heliograph.rules.refusals import InsufficientCredit, VerificationNotFound, VerifyRateLimited
 from heliograph.settings import Settings
 from heliograph.storage.store import Recent, Start, Store
 from tests.clocks import TestClock
@@ -133,6 +133,120 @@ async def test_wrong_codes_are_counted_by_the_utc_day(store: Store, clock: TestC
     clock.forward(60_000)
     await begin(store, clock, check=look)
     assert seen == [(1, 1), (2, 0)]
+
+
+# -- what the conversion guard counts -----------------------------------------------------------------------------
+
+PLACES = ["*", "US", "+14155"]  # of PHONE
+
+
+async def counted(sql: Sql, team: int = 1) -> dict[str, tuple[int, int]]:
+    """Starts and verified by place, over all hours."""
+    rows = await sql(f"SELECT place, starts, verified FROM conversion WHERE team = {team} ORDER BY hour")
+    sums: dict[str, tuple[int, int]] = {}
+    for place, starts, verified in rows:
+        before = sums.get(place, (0, 0))
+        sums[place] = (before[0] + starts, before[1] + verified)
+    return sums
+
+
+async def test_starts_and_the_first_right_code_are_counted(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
+    first, second = await begin(store, clock), await begin(other, clock)
+    await begin(store, clock, team=2)
+    await store.check_verification(check(first, WRONG, clock.now()))
+    for process in (store, other):
+        await process.check_verification(check(second, RIGHT, clock.now()))
+    assert await counted(sql) == dict.fromkeys(PLACES, (2, 1))
+    assert await counted(sql, team=2) == dict.fromkeys(PLACES, (1, 0))
+
+
+async def test_what_no_carrier_took_is_taken_back(store: Store, clock: TestClock, sql: Sql) -> None:
+    refused = start(clock)
+    await store.start_verification(refused)
+    assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
+    clock.forward(HOUR_MS)
+    await store.finish_verification(finish(refused, clock, "failed"))
+    assert await sql("SELECT DISTINCT starts, verified FROM conversion") == [(0, 0)]
+
+
+async def test_magic_numbers_are_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
+    begun = await begin(store, clock, phone="+15005550006", magic=True)
+    await store.check_verification(check(begun, RIGHT, clock.now()))
+    assert await counted(sql) == {}
+
+
+async def test_what_the_guard_sees(store: Store, clock: TestClock) -> None:
+    seen: list[tuple[list[list[int]], bool]] = []
+
+    def look(recent: Recent) -> None:
+        sums = [[sum(column) for column in zip(*tally.values(), strict=True)] for tally in recent.tallies]
+        seen.append((sums, recent.known))
+
+    clock.forward(DAY_MS - clock.now() % DAY_MS)
+    first = await begin(store, clock, check=look)
+    await begin(store, clock, phone="+14155990000", check=look)  # of the same range
+    await begin(store, clock, phone="+12125550100", check=look)  # of the same country
+    await begin(store, clock, team=2, check=look)
+    await store.check_verification(check(first, RIGHT, clock.now()))
+    await begin(store, clock, check=look)
+    clock.forward(DAY_MS + HOUR_MS - 60_000)
+    await begin(store, clock, check=look)
+    clock.forward(60_000)
+    await begin(store, clock, check=look)
+    clock.forward(30 * DAY_MS)
+    await begin(store, clock, check=look)
+    assert seen == [
+        ([[], [], []], False),
+        ([[1, 0], [1, 0], [1, 0]], False),
+        ([[2, 0], [2, 0], []], False),
+        ([[], [], []], False),
+        ([[3, 1], [3, 1], [2, 1]], True),
+        ([[4, 1], [4, 1], [3, 1]], True),  # all of that hour is seen for a day after it ends
+        ([[1, 0], [1, 0], [1, 0]], True),
+        ([[], [], []], False),
+    ]
+
+
+async def test_starts_of_one_batch_see_each_other(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    def look(recent: Recent) -> None:
+        if sum(starts for starts, _ in recent.tallies[0].values()) >= 10:
+            raise VerifyRateLimited(retry_after=1)
+
+    phones = [f"+1{area}5550100" for area in range(200, 264)]  # nothing but the team is the same
+    results = await asyncio.gather(
+        *(
+            (store, other)[i % 2].start_verification(start(clock, phone=phone, prefix=phone[:-4], check=look))
+            for i, phone in enumerate(phones)
+        ),
+        return_exceptions=True,
+    )
+    assert Counter(type(r) for r in results) == {type(None): 10, VerifyRateLimited: 54}
+    assert (await counted(sql))["*"] == (10, 0)
+
+
+async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
+    await store.rehearse_verification(start(clock, price=50, check=at_most(1)))
+    await begin(store, clock)
+    with pytest.raises(VerifyRateLimited):
+        await store.rehearse_verification(start(clock, check=at_most(1)))
+    with pytest.raises(InsufficientCredit):
+        await store.rehearse_verification(start(clock, price=CREDIT + 1))
+    assert (await sql("SELECT count(*) FROM verification"), await counted(sql)) == (
+        [(1,)],
+        dict.fromkeys(PLACES, (1, 0)),
+    )
+
+
+async def test_old_counts_are_put_away(store: Store, clock: TestClock, sql: Sql) -> None:
+    await begin(store, clock)
+    clock.forward(7 * DAY_MS)
+    await store.purge()
+    assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
+    clock.forward(2 * DAY_MS)
+    await store.purge()
+    assert await counted(sql) == {}
 
 
 # -- money and the dead -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.domains import Domains
 from heliograph.storage.store import Store
+from heliograph.webhooks import Webhooks
 
 
 class State(msgspec.Struct):
@@ -22,6 +23,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     domains: Domains
+    webhooks: Webhooks
     circuits: Circuits  # which carriers can be reached; Verify asks one inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database

@@ -16,6 +16,7 @@ from heliograph.rules.limits import BLOB_MIN, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
+from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Team, Template
@@ -126,6 +127,8 @@ def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> Draft:
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
     _check_subject(request.subject)
     attachments = read_attachments(request.attachments or [])
+    if request.template_id is None:
+        check_direct(caller.team)
     sender = resolve_sender(
         team=caller.team,
         key=caller.key,
@@ -236,6 +239,7 @@ def _acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], onc
         sandbox=team.sandbox,
         key_id=caller.key.id,
         created_at=now,
+        credit_low=team.record.credit_low,
         content=msgspec.json.encode(
             EmailContent(
                 from_name=draft.sender.name,

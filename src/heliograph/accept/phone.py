@@ -142,6 +142,7 @@ def phone_acceptance(
         template_id=draft.template.id,
         template_version=draft.template.version,
         country=draft.country,
+        credit_low=team.record.credit_low,
         marketing_to=marketing_to,
         once=once,
     )

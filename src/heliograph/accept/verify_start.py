@@ -12,13 +12,15 @@ from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_pri
 from heliograph.channels.carrier import Parcel
 from heliograph.rules import magic, pricing
 from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.conversion import check_conversion
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CODE_DIGITS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, Outcome, Refused
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
-from heliograph.rules.team import Caller, Carrier
+from heliograph.rules.team import Caller, Carrier, Platform
 from heliograph.rules.verification import check_velocity, code_digest, make_code, read_channel
+from heliograph.rules.verify_text import verify_text
 from heliograph.storage.store import Finish, Recent, Start
 
 CARRIERS_S = 8.0  # for all carriers together (contract 8)
@@ -59,18 +61,19 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
     setup, team = desk.store.setup, caller.team
     phone, country = _check(caller, request)
     code = _code(desk, phone)
-    start = _start(desk, caller, phone, country, code, once)
+    start = _start(desk, caller, phone, code, once)
     replay = await desk.store.start_verification(start)
     if replay is not None:
         return replay
-    content = sms_content(team, setup.platform, country, _text(caller, setup.platform.brand, code))
+    content = sms_content(team, setup.platform, country, _text(caller, setup.platform, code))
     parcel = Parcel(
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
     outcome = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel)
     error = None
     if isinstance(outcome, Refused):
-        error = str(outcome.detail.get("text") or "The carrier refused the message.")
+        words = str(outcome.detail.get("text") or "The carrier refused the message.")
+        error = words.replace(code, "…")  # some repeat what they refuse
     record = VerificationRecord(
         id=start.id,
         channel="sms",
@@ -99,22 +102,13 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
-    if not magic.is_magic_phone(phone):  # the countries only: what was started before is not looked up
-        check_velocity(
-            caller.team.record.verify,
-            country=country,
-            phone_starts=(),
-            prefix_starts=(),
-            wrong_today=0,
-            now=desk.clock.now(),
-        )
-    price = _price(desk, caller, phone)
-    pricing.hold(await desk.store.account(caller.team.record.ref), price)
+    start = _start(desk, caller, phone, "", None)
+    await desk.store.rehearse_verification(start)
     return VerifyPreview(
         to=phone,
         channel="sms",
         country=country,
-        price=pricing.format_money(price),
+        price=pricing.format_money(start.price),
         sandbox=caller.team.sandbox,
     )
 
@@ -139,18 +133,19 @@ def _price(desk: Desk, caller: Caller, phone: str) -> int:
     return phone_price(caller.team, phone, rate)
 
 
-def _start(desk: Desk, caller: Caller, phone: str, country: str | None, code: str, once: Once | None) -> Start:
+def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None) -> Start:
     record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
 
     def check(recent: Recent) -> None:
         check_velocity(
             record.verify,
-            country=country,
+            country=country_of(phone),
             phone_starts=recent.phone_starts,
             prefix_starts=recent.prefix_starts,
             wrong_today=recent.wrong_today,
             now=now,
         )
+        check_conversion(record.verify, phone, recent.tallies, known=recent.known)
 
     return Start(
         id=desk.clock.new_id("vrf_"),
@@ -165,16 +160,17 @@ def _start(desk: Desk, caller: Caller, phone: str, country: str | None, code: st
         price=_price(desk, caller, phone),
         created_at=now,
         expires_at=now + VERIFICATION_MS,
+        credit_low=record.credit_low,
         owner=desk.store.owner,
         check=check,
         once=once,
     )
 
 
-def _text(caller: Caller, platform_brand: str, code: str) -> str:
-    domains = caller.team.approved_domains()
-    brand = domains[0].brand if domains else platform_brand
-    return f"{brand}: your code is {code}. It is valid for 10 minutes. Do not share it."
+def _text(caller: Caller, platform: Platform, code: str) -> str:
+    domains, chosen = caller.team.approved_domains(), caller.team.record.verify
+    brand = domains[0].brand if domains else platform.brand
+    return verify_text(platform.verify_text, chosen.language, brand, code, chosen.webotp)
 
 
 async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> Outcome | None:
@@ -191,8 +187,10 @@ async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> Outc
         except TimeoutError:
             silent = True
             continue
-        if isinstance(said, Accepted | Refused):
+        if isinstance(said, Accepted):
             return said
+        if isinstance(said, Refused):
+            break
         silent = silent or said.uncertain
         said = Refused(detail=said.detail)  # deferred: a code cannot wait
     return None if silent else said

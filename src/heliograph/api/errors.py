@@ -19,6 +19,7 @@ STATUS: dict[type[Refusal], int] = {
     r.UnsupportedMediaType: 415,
     r.IdempotencyKeyReused: 409,
     r.IdempotencyRequestInProgress: 409,
+    r.DirectSendsPaused: 403,
     r.NoApprovedBrandDomain: 403,
     r.FromDomainUnverified: 403,
     r.KeyDomainScope: 403,

@@ -12,8 +12,10 @@ from heliograph.accept.suppression import REASONS
 from heliograph.api.errors import status_of, type_of
 from heliograph.api.reading import VERIFICATION_STATES
 from heliograph.api.route import Query, Route
+from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
 from heliograph.rules.attachments import ALLOWED_TYPES
+from heliograph.rules.event import NAMES, TYPES
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import (
@@ -28,6 +30,8 @@ from heliograph.rules.limits import (
     WRONG_CODES_MAX,
 )
 from heliograph.rules.message import STATES
+from heliograph.rules.webhook import DESCRIPTION_MAX
+from heliograph.rules.webhook_url import URL_MAX
 
 Schema = dict[str, Any]
 T = TypeVar("T")
@@ -38,8 +42,11 @@ EMAIL: Schema = {"type": "string", "format": "idn-email", "maxLength": LOCAL_PAR
 PHONE: Schema = {"type": "string", "pattern": r"^\+[1-9][0-9]{6,14}$", "examples": ["+15005550006"]}
 TIME: Schema = {"format": "date-time"}
 MONEY: Schema = {"pattern": r"^-?[0-9]+\.[0-9]{4,6}$"}
-ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
+EVENTS: Schema = {"items": {"enum": list(NAMES)}, "minItems": 1}
+TARGET: Schema = {"maxLength": URL_MAX, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"}
+LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": ONE_LINE}
+ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
 
 # The part of a path after /v1/ → the prefix of its ids and the states of its records.
 RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -49,6 +56,7 @@ RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "verify": (PREFIXES["verification"], VERIFICATION_STATES),
     "templates": (PREFIXES["template"], ()),
     "webhooks": (PREFIXES["webhook"], ()),
+    "events": (PREFIXES["event"], ()),
 }
 TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
@@ -174,6 +182,41 @@ MEANINGS: dict[str, str] = {
     "EventView.previous_status": "The state before.",
     "EventView.message_status": "The state of the whole message then.",
     "EventView.sequence": "Counts the message's events from 1; null for what was not published.",
+    "url": "Where events are sent: http or https, without a user name or a fragment.",
+    "description": "A note for people.",
+    "enabled": "Whether it is told anything.",
+    "secret": "Signs what it is told; `whsec_…`, shown this once.",
+    "disabled_reason": "Why the service itself disabled it.",
+    "secret_rotates_until": "Until then the secret before signs as well.",
+    "WebhookRequest.events": "Event types, groups such as `email.*`, or `*`.",
+    "WebhookRequest.secret": "A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it one is made.",
+    "WebhookChange.events": "Event types, groups such as `email.*`, or `*`.",
+    "WebhookChange.enabled": "`true` also forgets why it was disabled.",
+    "WebhookRecord.events": "What it is told.",
+    "NewWebhookRecord.events": "What it is told.",
+    "ReplayRequest.event_id": "One event to send again.",
+    "ReplayRequest.event_ids": "Or several.",
+    "ReplayRequest.created_after": "Or all that it hears of a span of time: after this moment,",
+    "ReplayRequest.created_before": "and before this one.",
+    "ReplayRequest.failed_only": "Only those of the span that did not arrive. Default `false`.",
+    "Replay.count": "How many are sent again.",
+    "TestEvent.id": "The event's id.",
+    "TestEvent.type": "Its type.",
+    "event_id": "The event.",
+    "attempts": "Every try, kept for 30 days.",
+    "DeliveryRecord.type": "The event's type.",
+    "DeliveryRecord.state": "`delivered`, still `waiting`, or given up.",
+    "DeliveryRecord.next_attempt_at": "When it is tried next; null when it is over.",
+    "AttemptRecord.number": "Counts from 1.",
+    "AttemptRecord.at": "When.",
+    "AttemptRecord.status": "The status that came back; null without an answer.",
+    "AttemptRecord.error": "Why there was no answer.",
+    "AttemptRecord.duration_ms": "How long it took.",
+    "AttemptRecord.answer": "The first KB of the answer.",
+    "PublishedEvent.type": "What happened, for example `email.delivered`.",
+    "PublishedEvent.team_id": "The team.",
+    "PublishedEvent.sequence": "Counts a message's events from 1.",
+    "PublishedEvent.data": "The record of what changed, with its new `status`.",
     "ErrorList.data": "Every code.",
     "ErrorList.has_more": "Always `false`.",
     "ErrorEntry.code": "The code.",
@@ -220,6 +263,24 @@ LIMITS: dict[str, Schema] = {
     "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
     "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
     "SuppressionRequest.email": EMAIL,
+    "secret_rotates_until": TIME,
+    "WebhookRequest.url": TARGET,
+    "WebhookRequest.events": EVENTS,
+    "WebhookRequest.secret": {"pattern": "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"},
+    "WebhookRequest.description": LINE,
+    "WebhookChange.url": TARGET,
+    "WebhookChange.events": EVENTS,
+    "WebhookChange.description": LINE,
+    "WebhookRecord.events": EVENTS,
+    "NewWebhookRecord.events": EVENTS,
+    "ReplayRequest.event_ids": {"minItems": 1, "maxItems": EVENT_IDS_MAX},
+    "ReplayRequest.created_after": TIME,
+    "ReplayRequest.created_before": TIME,
+    "DeliveryRecord.state": {"enum": ["waiting", "delivered", "exhausted"]},
+    "DeliveryRecord.type": {"enum": list(TYPES)},
+    "DeliveryRecord.next_attempt_at": TIME,
+    "AttemptRecord.at": TIME,
+    "PublishedEvent.type": {"enum": list(TYPES)},
 }
 
 # By path, because SMS and WhatsApp share a struct. The recipients are magic, so nothing leaves the machine.
@@ -232,6 +293,9 @@ EXAMPLES: dict[str, Schema] = {
     "/v1/templates/{id}/render": {"variables": {"name": "Ada"}},
     "/v1/suppressions": {"email": "ada@example.com", "reason": "manual"},
     "/v1/domains": {"name": "acme.test", "brand": "Acme"},
+    "/v1/webhooks": {"url": "https://example.com/hooks", "events": ["email.*", "suppression.created"]},
+    "/v1/webhooks/{id}": {"enabled": True},
+    "/v1/webhooks/{id}/replay": {"event_id": f"evt_{ULID}"},
 }
 
 ALL_CODES = [refusal.code for refusal in r.all_refusals()]
@@ -413,7 +477,7 @@ def _parameters(route: Route) -> list[Schema]:
                 "name": query.name,
                 "in": "query",
                 "description": query.meaning,
-                "schema": query.schema | _query_limits(route, query),
+                "schema": _query_limits(route, query) | query.schema,
             }
         )
     return [*found, KEY_HEADER] if route.once else found

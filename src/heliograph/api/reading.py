@@ -197,7 +197,7 @@ def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
     if after is not None and not after.startswith(prefix):
         raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
     address = parse_address(to) if to else None
-    given = {name: _time(name, query[name]) for name in ("created_after", "created_before") if name in query}
+    given = {name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query}
     return Filter(
         low=prefix,
         high=after or prefix + PAST_ANY_ID,
@@ -209,7 +209,7 @@ def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
     )
 
 
-def _time(name: str, text: str) -> int:
+def read_time(name: str, text: str) -> int:
     at = parse_timestamp(text)
     if at is None:
         raise InvalidRequest(f"{name} is a time such as 2026-11-15T09:30:00.000Z.", param=name)

@@ -13,13 +13,15 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import callbacks, domains, health, reading, rendering, suppressions
+from heliograph.api import callbacks, domains, events, health, reading, rendering, suppressions, webhooks
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
 from heliograph.api.route import Route
 from heliograph.api.sending import DRY_RUN, check_verification, sending
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
+from heliograph.rules.webhook import NewWebhookRecord, WebhookRecord
+from heliograph.webhooks import WebhookChange, WebhookRequest
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
 
@@ -38,6 +40,7 @@ EMAIL = (
     r.UnsupportedAttachmentType,
     r.AttachmentTooLarge,
     r.AttachmentsTooLarge,
+    r.DirectSendsPaused,
     r.NoApprovedBrandDomain,
     r.InvalidFromAddress,
     r.FromDomainUnverified,
@@ -139,6 +142,34 @@ V1 = [
     Route(method="POST", path="/v1/domains/{id}/check", call=domains.check, scopes=MANAGE,
           summary="Ask DNS whether the records are there", answer=domains.DomainView,
           refusals=(r.BrandDomainNotFound,)),
+
+    Route(method="GET", path="/v1/webhooks", call=webhooks.list_all, scopes=MANAGE,
+          summary="List webhooks, newest first", query=(LIMIT, AFTER), answer=webhooks.WebhookList),
+    Route(method="POST", path="/v1/webhooks", call=webhooks.create, scopes=MANAGE,
+          summary="Add a webhook: answers its secret, this once", body=WebhookRequest, status=201,
+          answer=NewWebhookRecord),
+    Route(method="GET", path="/v1/webhooks/{id}", call=webhooks.read, scopes=MANAGE,
+          summary="Read a webhook", answer=WebhookRecord, refusals=(r.WebhookNotFound,)),
+    Route(method="PATCH", path="/v1/webhooks/{id}", call=webhooks.change, scopes=MANAGE,
+          summary="Change, disable or enable a webhook", body=WebhookChange, answer=WebhookRecord,
+          refusals=(r.WebhookNotFound,)),
+    Route(method="DELETE", path="/v1/webhooks/{id}", call=webhooks.delete, scopes=MANAGE,
+          summary="Remove a webhook and what it was still to be told", answer=webhooks.DeletedWebhook,
+          refusals=(r.WebhookNotFound,)),
+    Route(method="POST", path="/v1/webhooks/{id}/rotate", call=webhooks.rotate, scopes=MANAGE,
+          summary="Give a webhook a new secret; the old one signs too for 24 hours", answer=NewWebhookRecord,
+          refusals=(r.WebhookNotFound,)),
+    Route(method="POST", path="/v1/webhooks/{id}/test", call=webhooks.test, scopes=MANAGE, status=202,
+          summary="Send a test event to a webhook", answer=webhooks.TestEvent, refusals=(r.WebhookNotFound,)),
+    Route(method="POST", path="/v1/webhooks/{id}/replay", call=webhooks.replay, scopes=MANAGE, status=202,
+          summary="Send events to a webhook again", body=webhooks.ReplayRequest, answer=webhooks.Replay,
+          refusals=(r.WebhookNotFound,)),
+    Route(method="GET", path="/v1/webhooks/{id}/deliveries", call=webhooks.list_deliveries, scopes=MANAGE,
+          summary="List what a webhook was told, newest first, with every attempt",
+          query=(LIMIT, webhooks.DELIVERIES_AFTER), answer=webhooks.DeliveryList, refusals=(r.WebhookNotFound,)),
+    Route(method="GET", path="/v1/events", call=events.list_all, scopes=MANAGE,
+          summary="Every event, oldest first: a feed to pull from", query=(LIMIT, AFTER),
+          answer=events.PublishedEventList),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
           answer=ErrorList),

@@ -1,19 +1,22 @@
 """`heliograph apply`: what a setup file says, written into the store."""
 
+import asyncio
 import os
 from typing import BinaryIO
 
 import click
 import msgspec
 
-from heliograph.app import CARRIERS
+from heliograph.app import CARRIERS, webhook_refusal
+from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.secrets import Vault
 from heliograph.rules.setup import Setup
 from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup_plan import Plan, Vault, plan
+from heliograph.rules.setup_plan import Plan, plan
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
@@ -22,28 +25,34 @@ from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
 @click.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("file", type=click.File("rb"))
-@click.option("--json", "as_json", is_flag=True, help="Print keys and changes as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print keys, webhooks and changes as JSON.")
 def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     """Apply a setup FILE (TOML; - reads it from the standard input).
 
     Only what is written is applied, and applying it again changes nothing. A running service follows within a
-    second. Tokens of new keys are shown this once. A mistake in the file changes nothing.
+    second. Tokens of new keys and secrets of new webhooks are shown this once. A mistake in the file changes nothing.
 
     \b
     heliograph apply setup.toml
     heliograph apply setup.toml --json | jq -r '.keys[0].token'
     """
     read = read_setup_file(_text(file), os.environ, name=file.name, runnable=CARRIERS)
-    done = with_store(settings, f"Applying {file.name}", lambda store: apply_setup(store, read, vault_of(settings)))
-    for note in read.notes:
+
+    async def story(store: Store) -> tuple[Plan, list[str]]:
+        return await apply_setup(store, read, vault_of(settings)), await _notes(settings, read)
+
+    done, notes = with_store(settings, f"Applying {file.name}", story)
+    for note in notes:
         click.echo(f"note: {note}", err=True)
     if as_json:
-        click.echo(msgspec.json.encode({"keys": done.keys, "changed": done.changed}))
+        click.echo(msgspec.json.encode({"keys": done.keys, "changed": done.changed, "webhooks": done.webhooks}))
         return
     for line in done.changed or ["nothing changed"]:
         click.echo(line)
     for key in done.keys:
         click.echo(f"token of key {key.name} of {key.team}, shown this once: {key.token}")
+    for hook in done.webhooks:
+        click.echo(f"secret of webhook {hook.url} of {hook.team}, shown this once: {hook.secret}")
 
 
 def vault_of(settings: Settings) -> Vault:
@@ -72,6 +81,8 @@ async def apply_setup(store: Store, file: SetupFile, vault: Vault) -> Plan:
             new_id=clock.new_id,
             vault=vault,
             suppressed=suppressed,
+            make_secret=lambda: make_secret(clock.entropy(ENTROPY_MIN)),
+            now=clock.now(),
         )
         made.append(done)
         return SetupChange(
@@ -82,6 +93,18 @@ async def apply_setup(store: Store, file: SetupFile, vault: Vault) -> Plan:
 
     await store.change_setup(decide)
     return made[-1]  # the store decides again after a conflict
+
+
+async def _notes(settings: Settings, file: SetupFile) -> list[str]:
+    """Webhooks that could not be reached now: an operator's word is kept, and every attempt asks anew."""
+    refused = webhook_refusal(settings)
+    urls = {
+        f"teams[{i}].webhooks[{j}].url": hook["url"]
+        for i, own in enumerate(file.teams)
+        for j, hook in enumerate(own.get("webhooks", []))
+    }
+    reasons = await asyncio.gather(*map(refused, urls.values()))
+    return [f"{place}: {why}" for place, why in zip(urls, reasons, strict=True) if why]
 
 
 async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:

@@ -11,9 +11,10 @@ from heliograph.clock import Clock
 from heliograph.rules.address import normal_domain
 from heliograph.rules.keys import ENTROPY_BYTES, make_token, parse_token
 from heliograph.rules.reading import line
+from heliograph.rules.secrets import Vault
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.setup_file import SetupFile
-from heliograph.rules.setup_plan import NewKey, Vault
+from heliograph.rules.setup_plan import NewKey
 from heliograph.rules.team import Key
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store

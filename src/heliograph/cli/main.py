@@ -9,14 +9,18 @@ from click.exceptions import NoArgsIsHelpError
 
 from heliograph import __version__
 from heliograph.cli.apply import apply
+from heliograph.cli.carriers import carriers
 from heliograph.cli.demo import demo
 from heliograph.cli.doctor import doctor
 from heliograph.cli.domain import domain
 from heliograph.cli.key import key
+from heliograph.cli.listen import listen
 from heliograph.cli.migrate import migrate
 from heliograph.cli.pause import pause, resume
+from heliograph.cli.reputation import reputation
 from heliograph.cli.send import send
 from heliograph.cli.serve import serve
+from heliograph.cli.webhook import webhook
 from heliograph.rules.setup_file import SetupError
 from heliograph.server import CannotListen
 from heliograph.settings import BadSetting
@@ -40,7 +44,22 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, apply, migrate, key, domain, send, pause, resume, doctor):
+for command in (
+    serve,
+    demo,
+    apply,
+    migrate,
+    key,
+    domain,
+    webhook,
+    carriers,
+    reputation,
+    send,
+    listen,
+    pause,
+    resume,
+    doctor,
+):
     cli.add_command(command)
 
 

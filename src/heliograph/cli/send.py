@@ -62,7 +62,7 @@ def send(
         "variables": dict(_pair(given) for given in variables) or None,
         **fields,
     }
-    click.echo(post(url.rstrip("/") + PATHS[channel], _token(key), body))
+    click.echo(post(url.rstrip("/") + PATHS[channel], read_token(key), body))
 
 
 def _pair(given: str) -> tuple[str, str]:
@@ -72,7 +72,7 @@ def _pair(given: str) -> tuple[str, str]:
     return name, value
 
 
-def _token(given: str) -> str:
+def read_token(given: str) -> str:
     if given.startswith("@"):
         try:
             given = Path(given[1:]).read_text().strip()
@@ -95,13 +95,13 @@ def post(url: str, token: str, body: Mapping[str, Any]) -> str:
         with open_url(request, timeout=TIMEOUT_S) as answer:
             return str(answer.read().decode())
     except HTTPError as error:
-        raise click.ClickException(_refusal(error)) from None
+        raise click.ClickException(refusal_of(error)) from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise click.ClickException(f"{url} cannot be reached: {reason}. Is the service running?") from None
 
 
-def _refusal(answer: HTTPError) -> str:
+def refusal_of(answer: HTTPError) -> str:
     try:
         error = json.loads(answer.read())["error"]
         return f"{answer.code} {error['code']}: {error['message']}"

@@ -1,7 +1,7 @@
 """One claimed message to one recorded outcome: the page to read first."""
 
 import asyncio
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import structlog
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from heliograph.rules.team import Carrier
 from heliograph.storage.store import Change, Claim, Later, Store, StoreUnavailable
 
 RECORD_AGAIN_S = 0.5
+SPREAD_MS = 1000  # over which those that waited for a carrier come back
 NO_CARRIER = "no carrier serves this destination now"
 OUT_OF_REACH = "no carrier for this destination can be reached now"
 TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
@@ -37,29 +38,20 @@ class Dispatch:
         if claim.promises:
             return await self._record(claim, keep_promise(claim, self._clock.now()))
         carrier, outcome = await self._hand_over(claim)
-        return await self._record(claim, to_change(claim, carrier, outcome, self._clock.now(), self._jitter()))
+        return await self._record(claim, to_change(claim, carrier, outcome, self._clock.now(), self._jitter))
 
     async def _hand_over(self, claim: Claim) -> tuple[Carrier | None, Outcome]:
         """Ask one carrier after the other until one can be reached."""
-        missed: list[dict[str, str]] = []
+        missed: dict[str, Outcome] = {}
         while True:
             closed = self._circuits.closed_to()
-            asked = [miss["carrier"] for miss in missed]
-            carrier = choose_carrier(claim, self._store.setup, [*closed, *asked])
+            carrier = choose_carrier(claim, self._store.setup, {*closed, *missed})
             if carrier is None:
-                return None, self._nobody(closed, missed)
+                return None, _nobody(closed, missed, self._clock.now() + self._clock.below(SPREAD_MS))
             outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier))
             if not (isinstance(outcome, Deferred) and outcome.unreachable):
-                return carrier, replace(outcome, detail=outcome.detail | {"missed": missed}) if missed else outcome
-            missed.append({"carrier": carrier.id, "text": str(outcome.detail.get("text", "out of reach"))})
-
-    def _nobody(self, closed: Mapping[str, int], missed: list[dict[str, str]]) -> Deferred:
-        if missed:
-            return Deferred(detail={"text": OUT_OF_REACH, "missed": missed})
-        if closed:  # as soon as one may be asked again
-            wait = max(0, min(closed.values()) - self._clock.now())
-            return Deferred(detail={"text": OUT_OF_REACH}, retry_after_ms=wait + self._clock.below(1000))
-        return Deferred(detail={"text": NO_CARRIER})
+                return carrier, _after(missed, outcome)
+            missed[carrier.id] = outcome
 
     async def _record(self, claim: Claim, change: Change) -> bool:
         """Until the store takes it or says that the claim is lost: what was sent must not be sent again."""
@@ -88,6 +80,22 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> C
     if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:
         asked = silent  # another one might send it a second time
     return routing.choose(asked, claim.deferrals, closed)
+
+
+def _after(missed: Mapping[str, Outcome], outcome: Outcome) -> Outcome:
+    """The outcome with what the carriers before it said, for the timeline."""
+    said = [{"carrier": id_, **other.detail} for id_, other in missed.items()]
+    return replace(outcome, detail={**outcome.detail, "missed": said}) if said else outcome
+
+
+def _nobody(closed: Mapping[str, int], missed: Mapping[str, Outcome], soon: int) -> Outcome:
+    """No carrier can be asked: after a pause that ends when the first of them may be."""
+    if missed:
+        *before, last = missed
+        return _after({id_: missed[id_] for id_ in before}, missed[last])
+    if closed:
+        return Deferred(detail={"text": OUT_OF_REACH}, retry_after_ms=max(0, min(closed.values()) - soon) + SPREAD_MS)
+    return Deferred(detail={"text": NO_CARRIER})
 
 
 def to_parcel(claim: Claim, carrier: Carrier) -> Parcel:
@@ -119,7 +127,7 @@ def keep_promise(claim: Claim, now: int) -> Change:
     )
 
 
-def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int, jitter: float) -> Change:
+def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int, jitter: Callable[[], float]) -> Change:
     """What a carrier's answer means for the recipient, the money and the outbox."""
     change = Change(
         at=now,
@@ -142,7 +150,7 @@ def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int,
             return replace(change, wanted="failed", detail=outcome.detail | {"text": TWICE_SILENT})
         case Deferred(retry_after_ms=wish):
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
-            due_at = next_attempt(claim.channel, attempt, first_at, now, jitter, wish)
+            due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
             if due_at is None:
                 return replace(change, wanted="failed")
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain

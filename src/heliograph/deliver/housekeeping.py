@@ -1,4 +1,4 @@
-"""Periodic work: claims of dead processes are freed, poison is put aside, what is over is put away."""
+"""Periodic work: claims of dead processes are freed, poison and bad senders put aside, what is over is put away."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ import structlog
 
 from heliograph.channels.carrier import Carriers
 from heliograph.domains import Domains
+from heliograph.rules.reputation import rates
 from heliograph.storage.store import Store
 
 EARLY_S = 0.25  # reports that were faster than the record of their hand-over
@@ -15,6 +16,7 @@ RECLAIM_S = 5.0
 PURGE_S = 60.0
 SWEEP_S = 3600.0
 DOMAINS_S = 600.0
+REPUTATION_S = 60.0
 
 log = structlog.get_logger()
 
@@ -34,6 +36,7 @@ class Housekeeping:
             _every(PURGE_S, self._store.purge),
             _every(SWEEP_S, self._store.sweep_blobs),
             _every(DOMAINS_S, self._domains.check_due),
+            _every(REPUTATION_S, self._judge_reputations),
         )
 
     async def _keep_carriers(self) -> None:
@@ -42,6 +45,10 @@ class Housekeeping:
     async def _reclaim(self) -> None:
         if count := await self._store.reclaim():
             log.error("messages quarantined: their workers died with them", count=count)
+
+    async def _judge_reputations(self) -> None:
+        for judged in await self._store.judge_reputations():
+            log.warning("reputation judged", team=judged.team, state=judged.state, why=rates(judged))
 
 
 async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:

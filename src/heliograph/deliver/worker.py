@@ -1,14 +1,13 @@
 """The claim loop: each lane fills its own slots with due work until it is told to stop."""
 
 import asyncio
-from collections.abc import Collection
-from contextlib import suppress
 
 import structlog
 
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
+from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
 from heliograph.storage.store import Claim, Store
@@ -98,7 +97,7 @@ class Worker:
 
     async def _rest(self, lane: str) -> None:
         await asyncio.sleep(PAUSE_S)
-        await _happens(self._hints[lane], POLL_S)
+        await happens(self._hints[lane], POLL_S)
         self._hints[lane].clear()
 
     async def _try_suspects(self) -> None:
@@ -107,14 +106,14 @@ class Worker:
             try:
                 if not self._store.setup.platform.paused and await self._store.suspects():
                     self._suspects_first = True
-                    await _settle(self._in_flight(), ALONE_S)
+                    await settle(self._in_flight(), ALONE_S)
                     while not self._stopping.is_set() and (claims := await self._store.claim_suspect()):
-                        await _settle([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S)
+                        await settle([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S)
                 self._suspects_first = False
-                await _happens(self._stopping, SUSPECTS_S)
+                await happens(self._stopping, SUSPECTS_S)
             except Exception as error:
                 log.warning("cannot look for suspects", error=type(error).__name__)
-                await _happens(self._stopping, AWAY_S)
+                await happens(self._stopping, AWAY_S)
 
     async def _keep_leases(self) -> None:
         wait_s = HEARTBEAT_MS / SECOND_MS
@@ -128,21 +127,10 @@ class Worker:
                 wait_s = AWAY_S
 
     async def _finish(self) -> None:
-        unfinished = await _settle(self._in_flight(), STOP_S)
+        unfinished = await settle(self._in_flight(), STOP_S)
         if unfinished:
             # Their leases stay: whether they were sent is not known, and the next start takes them up again.
             log.warning("stopped with hand-overs in flight", count=len(unfinished))
 
     def _in_flight(self) -> list["asyncio.Task[bool]"]:
         return [task for work in self._work.values() for task in work]
-
-
-async def _settle(tasks: "Collection[asyncio.Task[bool]]", limit_s: float) -> "set[asyncio.Task[bool]]":
-    """Wait for the tasks; answers those that are still running."""
-    return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()
-
-
-async def _happens(event: asyncio.Event, within_s: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            await event.wait()

@@ -58,6 +58,7 @@ class Acceptance(msgspec.Struct, kw_only=True):
     template_version: int | None = None
     country: str | None = None
     watch: Sequence[str] = ()  # addresses to look up on the suppression list
+    credit_low: int = 0  # tell when credit falls below; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
     once: Once | None = None

@@ -33,6 +33,10 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     segments: int  # billed, by the team's setting
     parts: int  # as the air interface counts
 
+    def sender(self, own: str) -> str:
+        """Who it is from, for a carrier with a sender of its own (spec 4.2)."""
+        return own if own and self.platform_sender else self.sender_id
+
 
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: str  # upstream name

@@ -1,7 +1,12 @@
-"""The events that webhooks are told: their types and the record of one (contract 10)."""
+"""The events that webhooks are told: their types, who hears them, and the body of one (contract 10)."""
 
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.ids import timestamp
 from heliograph.rules.message import STATES
-from heliograph.rules.team import Channel
+from heliograph.rules.team import Channel, Team
 
 _UNTOLD = "queued"
 
@@ -17,6 +22,29 @@ TYPES: tuple[str, ...] = (
     "credit.low",
     "webhook.test",
 )
+# What can be subscribed to.
+NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
+
+DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
+# Which field tells a carrier's words, by the state that they led to.
+_WORDS = {"bounced": "bounce", "failed": "error"}
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A published event as the store keeps it, with the message that it is about."""
+
+    id: str
+    type: str
+    sequence: int
+    created_at: int
+    recipient: str | None
+    status: str | None
+    previous_status: str | None
+    message_status: str | None
+    detail: str | None  # a message's: the carrier's words; else: the data
+    record: str | None  # the message's answer to its sender
+    sandbox: int | None  # the message's
+    kind: str | None  # of the recipient: to, cc, bcc
 
 
 def event_type(channel: Channel, status: str) -> str:
@@ -24,3 +52,42 @@ def event_type(channel: Channel, status: str) -> str:
     if name not in TYPES:
         raise ValueError(f"{name} is no event")
     return name
+
+
+def event_body(told: Told, team: Team) -> bytes:
+    """The body that is signed and sent: the same bytes whenever it is asked for."""
+    own = _message_part(told) if told.record else _other_part(told)
+    sandbox = bool(told.sandbox) if told.sandbox is not None else own.get("sandbox", team.sandbox)
+    return msgspec.json.encode(
+        {
+            "id": told.id,
+            "type": told.type,
+            "created_at": timestamp(told.created_at),
+            "team_id": team.record.id,
+            "sandbox": sandbox,
+            "sequence": told.sequence,
+            "data": own,
+        }
+    )
+
+
+def _message_part(told: Told) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.json.decode(told.record or "{}")
+    own = record | {
+        "status": told.status,
+        "message_status": told.message_status,
+        "previous_status": told.previous_status,
+        # A blind copy stays blind, also when its own state is told (reliability, threats).
+        "recipient": None if told.kind == "bcc" else told.recipient,
+        "recipient_kind": told.kind,
+    }
+    if "bcc" in own:
+        own["bcc"] = []
+    if told.detail and len(told.detail) <= DETAIL_MAX and told.status in _WORDS:
+        own[_WORDS[told.status]] = msgspec.json.decode(told.detail)
+    return own
+
+
+def _other_part(told: Told) -> dict[str, Any]:
+    part: dict[str, Any] = msgspec.json.decode(told.detail or "{}")
+    return part

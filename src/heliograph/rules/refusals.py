@@ -195,6 +195,12 @@ class AttachmentsTooLarge(Refusal):
     fix = "Send fewer or smaller files."
 
 
+class DirectSendsPaused(Refusal):
+    """Direct sends of the team are paused: too many of its emails bounced or were complained about."""
+
+    fix = "Mend the list of recipients, then ask the operator to resume; sends with a template_id go on."
+
+
 class InvalidFromAddress(Refusal):
     """`from` is missing or is not a valid bare address or name-addr."""
 

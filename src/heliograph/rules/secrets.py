@@ -1,22 +1,44 @@
-"""Which options of a carrier are secrets, and how they stand in its record: sealed, as `{"sealed": "…"}`."""
+"""Secrets in the setup: who seals them, which options of a carrier are some, and how those stand in its record."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-FIELDS = frozenset({"password", "auth_token", "access_token", "app_secret", "verify_token", "callback_secret"})
+import msgspec
 
-Turn = Callable[[Any, str], Any]  # value, field → the other form
+FIELDS = frozenset(
+    {
+        *("password", "auth_token", "access_token", "app_secret", "verify_token", "callback_secret"),
+        *("url", "headers", "body"),  # of the generic HTTP carrier: a provider's key stands in any of them
+    }
+)
 
 
-def sealed(options: Mapping[str, Any], seal: Turn) -> dict[str, Any]:
-    return {name: {"sealed": seal(value, name)} if name in FIELDS else value for name, value in options.items()}
+class Vault(Protocol):
+    """Seals secrets for one place and opens them there."""
+
+    def seal(self, plain: bytes, context: str) -> str: ...
+
+    def open(self, sealed: str, context: str) -> bytes: ...
 
 
-def opened(options: Mapping[str, Any], open_: Turn) -> dict[str, Any]:
+Seal = Callable[[bytes, str], str]  # plain, field → sealed
+Open = Callable[[str, str], bytes]
+
+
+def sealed(options: Mapping[str, Any], seal: Seal) -> dict[str, Any]:
+    """Each secret as `{"sealed": "…"}`."""
     return {
-        name: open_(value["sealed"], name).decode() if _is_sealed(value) else value for name, value in options.items()
+        name: {"sealed": seal(msgspec.json.encode(value), name)} if name in FIELDS else value
+        for name, value in options.items()
     }
 
 
-def _is_sealed(value: Any) -> bool:
+def opened(options: Mapping[str, Any], open_: Open) -> dict[str, Any]:
+    return {
+        name: msgspec.json.decode(open_(value["sealed"], name)) if is_sealed(value) else value
+        for name, value in options.items()
+    }
+
+
+def is_sealed(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["sealed"]

@@ -14,11 +14,13 @@ from heliograph.rules.team import (
     Key,
     Platform,
     Recipient,
+    Reputation,
     SenderId,
     Setting,
     Team,
     TeamRecord,
     Template,
+    Webhook,
 )
 
 # The kinds of records, in the order that a setup file lists them.
@@ -27,6 +29,7 @@ KINDS: dict[str, type[Setting]] = {
     "carrier": Carrier,
     "circuit": Circuit,
     "team": TeamRecord,
+    "reputation": Reputation,
     "domain": Domain,
     "dkim_key": DkimKey,
     "display_name": DisplayName,
@@ -34,6 +37,7 @@ KINDS: dict[str, type[Setting]] = {
     "key": Key,
     "recipient": Recipient,
     "sender_id": SenderId,
+    "webhook": Webhook,
 }
 PLATFORM_ID = "platform"
 
@@ -57,6 +61,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     circuits: Mapping[str, Circuit] = {}  # those that are not closed, by carrier
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
+    teams_by_ref: Mapping[int, Team] = {}
+    webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
 
 
 def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
@@ -96,6 +102,12 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         circuits={r.id: r for r in records.values() if isinstance(r, Circuit)},
         teams=teams,
         callers=callers,
+        teams_by_ref={team.record.ref: team for team in teams.values()},
+        webhooks={
+            team.record.ref: enabled
+            for team in teams.values()
+            if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
+        },
     )
 
 
@@ -108,4 +120,6 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         templates={r.id: r for r in belongings if isinstance(r, Template)},
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
         recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
+        reputation=next((r for r in belongings if isinstance(r, Reputation)), None),
+        webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
     )

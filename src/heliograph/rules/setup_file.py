@@ -3,8 +3,6 @@
 Nothing is compared with the store here; `setup_plan.py` decides what the file changes.
 """
 
-import base64
-import binascii
 import ipaddress
 import tomllib
 from collections.abc import Collection, Mapping
@@ -15,7 +13,6 @@ import msgspec
 
 from heliograph.rules import team
 from heliograph.rules.address import Address, normal_domain, parse_address
-from heliograph.rules.event import TYPES
 from heliograph.rules.keys import parse_token
 from heliograph.rules.phone import read_phone
 from heliograph.rules.pricing import parse_money
@@ -34,8 +31,11 @@ from heliograph.rules.reading import (
     text,
     typed,
 )
-from heliograph.rules.refusals import InvalidPhone
+from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.text import quoted
+from heliograph.rules.verify_text import check_text
+from heliograph.rules.webhook import SECRET_PREFIX, checked_events, secret_size
+from heliograph.rules.webhook_url import parse_target
 
 CarrierKind = tuple[str, str]  # channel, kind
 
@@ -54,7 +54,6 @@ class SetupFile(msgspec.Struct, frozen=True, kw_only=True):
     platform: dict[str, Any] = {}
     carriers: list[dict[str, Any]] = []
     teams: list[dict[str, Any]] = []
-    notes: list[str] = []  # what was read and is not applied
 
 
 def read_setup_file(
@@ -66,7 +65,7 @@ def read_setup_file(
     """`runnable`: the carriers that this version can make."""
     try:
         given = _with_environment("", tomllib.loads(text), environment)
-        read = _document(runnable)(given)
+        return SetupFile(name=name, **_document(runnable)(given))
     except Misread as error:
         raise SetupError(f"{name}: {error.path}: {error.why}") from None
     except (
@@ -74,12 +73,6 @@ def read_setup_file(
         RecursionError,
     ) as error:  # not TOML, with its line; or numbers or nesting out of reason
         raise SetupError(f"{name}: {error}") from None
-    notes = [
-        f"teams[{i}].webhooks: kept for a later version, not applied"
-        for i, own in enumerate(read.get("teams", []))
-        if own.pop("webhooks", None)
-    ]
-    return SetupFile(name=name, notes=notes, **read)
 
 
 def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
@@ -126,6 +119,10 @@ def _bare_email(value: Any) -> str:
     return _email(value).given
 
 
+def _verify_text(value: Any) -> str:
+    return line(check_text(text(value)))
+
+
 def _recipient(value: Any) -> str:
     if "@" in text(value):
         return _email(value).normal
@@ -158,24 +155,32 @@ def _network(value: Any) -> str:
     return str(ipaddress.ip_network(text(value)))
 
 
+def _webhook_url(value: Any) -> str:
+    parse_target(text(value))
+    return str(value)
+
+
 def _webhook_secret(value: Any) -> str:
-    secret = text(value)
+    if not secret_size(text(value)):
+        raise ValueError(f"expected {SECRET_PREFIX} and base64 after it")
+    return str(value)
+
+
+def _events(value: Any) -> tuple[str, ...]:
     try:
-        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if not secret.startswith("whsec_") or not key:
-        raise ValueError("expected whsec_ and base64 after it")
-    return secret
+        return checked_events(list_of(text)(value))
+    except InvalidRequest as refusal:
+        raise ValueError(refusal.message) from None
 
 
 _COUNTRY = matching("[A-Z]{2}", "a country as ISO code such as GB")
 _COUNTRIES = list_of(matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'"))
 _CURRENCY = matching("[A-Z]{3}", "a currency such as USD")
+_LANGUAGE = matching("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")
 _COUNT = number()
 _PORT = number(1, 65535)
-_EVENTS = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 _JSON_PATH = matching(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")
+_UNCERTAIN = one_of("resend", "stop")
 _STATUSES = list_of(number(100, 599))
 
 
@@ -218,25 +223,44 @@ CARRIER_FIELDS: dict[CarrierKind, tuple[dict[str, Reader], tuple[str, ...]]] = {
             "window": number(1),
             "throughput": _COUNT,
             "source_addr": line,
+            "long": one_of("udh", "payload"),
+            "receipt_id": one_of("same", "hex", "decimal"),
+            "uncertain": _UNCERTAIN,
         },
         ("host", "system_id", "password"),
     ),
     ("sms", "twilio"): (
-        {"base_url": _url, "account_sid": line, "auth_token": text, "from": line},
+        {
+            "base_url": _url,
+            "account_sid": line,
+            "auth_token": text,
+            "from": line,
+            "uncertain": one_of("lookup", "resend", "stop"),
+        },
         ("account_sid", "auth_token"),
     ),
     ("sms", "http"): (
         {
             "url": _url,
+            "from": line,
             "method": one_of("GET", "POST", "PUT"),
             "headers": map_of(matching("[A-Za-z0-9-]+", "a header's name"), text),
             "body": text,
             "accepted": table({"status": _STATUSES, "id": _JSON_PATH}),
             "refused": table({"status": _STATUSES, "text": _JSON_PATH}),
             "callback": table(
-                {"id": _JSON_PATH, "status": _JSON_PATH, "delivered": list_of(text), "failed": list_of(text)}
+                {
+                    "each": _JSON_PATH,
+                    "id": _JSON_PATH,
+                    "status": _JSON_PATH,
+                    "delivered": list_of(text),
+                    "failed": list_of(text),
+                }
             ),
             "callback_secret": text,
+            "callback_check": one_of("signature", "token"),
+            "callback_timestamp": _JSON_PATH,
+            "uncertain": _UNCERTAIN,
         },
         ("url",),
     ),
@@ -247,6 +271,7 @@ CARRIER_FIELDS: dict[CarrierKind, tuple[dict[str, Reader], tuple[str, ...]]] = {
             "access_token": text,
             "app_secret": text,
             "verify_token": text,
+            "uncertain": _UNCERTAIN,
         },
         ("phone_number_id", "access_token"),
     ),
@@ -307,9 +332,13 @@ _TEAM: dict[str, Reader] = {
             "per_prefix_10m": _COUNT,
             "min_interval_s": _COUNT,
             "wrong_per_phone_day": _COUNT,
+            "conversion_guard": flag,
+            "language": _LANGUAGE,
+            "webotp": lambda value: _domain(value) if value != "" else "",
         }
     ),
     "marketing_per_day": _COUNT,
+    "credit_low": _money,
     "domains": list_of(
         table(
             {
@@ -350,7 +379,7 @@ _TEAM: dict[str, Reader] = {
             "name",
         )
     ),
-    "webhooks": list_of(table({"url": _url, "secret": _webhook_secret, "events": list_of(one_of(*_EVENTS))}, "url")),
+    "webhooks": list_of(table({"url": _webhook_url, "secret": _webhook_secret, "events": _events}, "url")),
     "suppressions": list_of(table({"email": _email, "reason": one_of("bounce", "complaint", "manual")}, "email")),
     "recipients": list_of(table({"address": _recipient}, "address")),
     "sender_ids": list_of(
@@ -373,7 +402,13 @@ def _document(runnable: Collection[CarrierKind]) -> Reader:
     return table(
         {
             "platform": table(
-                {"sender": _bare_email, "brand": line, "verify_price": map_of(_CURRENCY, _money), "mail_host": _domain}
+                {
+                    "sender": _bare_email,
+                    "brand": line,
+                    "verify_price": map_of(_CURRENCY, _money),
+                    "verify_text": map_of(_LANGUAGE, _verify_text),
+                    "mail_host": _domain,
+                }
             ),
             "carriers": list_of(_carrier(runnable)),
             "teams": list_of(table(_TEAM, "id")),

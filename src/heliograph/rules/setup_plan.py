@@ -1,17 +1,18 @@
 """What a setup file changes in the setup that is there: only what is written, and nothing the second time."""
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from heliograph.rules.address import Address
 from heliograph.rules.keys import parse_token, token_hash
-from heliograph.rules.secrets import FIELDS, opened, sealed
+from heliograph.rules.secrets import FIELDS, Vault, is_sealed, opened, sealed
 from heliograph.rules.setup import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
 from heliograph.rules.setup_file import SetupError, SetupFile
-from heliograph.rules.team import Carrier, DisplayName, Domain, Key, Setting, TeamRecord, Template
+from heliograph.rules.team import Carrier, DisplayName, Domain, Key, Setting, TeamRecord, Template, Webhook
 from heliograph.rules.template import check_template
+from heliograph.rules.webhook import rotated, sealed_secret
 
 # A change of these is a new version of the template: they decide what is sent.
 CONTENT = (
@@ -22,14 +23,6 @@ CONTENT = (
 S = TypeVar("S", bound=Setting)
 
 
-class Vault(Protocol):
-    """Seals secrets for one place and opens them there."""
-
-    def seal(self, plain: bytes, context: str) -> str: ...
-
-    def open(self, sealed: str, context: str) -> bytes: ...
-
-
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key that is new in the store; its token is shown this once."""
 
@@ -38,12 +31,22 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
 
+class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook that is new in the store; its secret is shown this once."""
+
+    team: str
+    id: str
+    url: str
+    secret: str
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     opened: list[tuple[int, int]]  # new teams: ref, opening balance
     suppressions: list[tuple[int, Address, str]]  # team ref, address, reason
     changed: list[str]  # lines for the operator
     keys: list[NewKey]
+    webhooks: list[NewWebhook]
 
 
 def plan(
@@ -54,11 +57,14 @@ def plan(
     new_id: Callable[[str], str],
     vault: Vault,
     suppressed: Collection[tuple[int, str]] = (),
+    *,
+    make_secret: Callable[[], str],
+    now: int,
 ) -> Plan:
-    """`mint` makes a token; `vault` keeps the carriers' secrets; `suppressed` are the addresses, by team ref, that are
-    on the lists already.
+    """`mint` makes a token, `make_secret` a webhook's; `vault` keeps secrets; `suppressed` are the addresses, by team
+    ref, that are on the lists already.
     """
-    planner = _Planner(file, current, mint, new_id, vault)
+    planner = _Planner(file, current, mint, new_id, vault, make_secret, now)
     opened: list[tuple[int, int]] = []
     planner.platform(file.platform)
     for i, carrier in enumerate(file.carriers):
@@ -81,6 +87,8 @@ def plan(
         for step, sender in _entries(own, "sender_ids", where):
             country = sender["country"]
             planner.owned("sender_id", f"{team.id}/{country}", sender, step, team, country)
+        for step, webhook in _entries(own, "webhooks", where):
+            planner.webhook(team, webhook, step)
         for _, suppression in _entries(own, "suppressions", where):
             planner.suppression(team, suppression, suppressed)
     return Plan(
@@ -89,6 +97,7 @@ def plan(
         suppressions=planner.suppressions,
         changed=planner.changed,
         keys=planner.keys,
+        webhooks=planner.webhooks,
     )
 
 
@@ -107,12 +116,17 @@ class _Planner:
         mint: Callable[[], str],
         new_id: Callable[[str], str],
         vault: Vault,
+        make_secret: Callable[[], str],
+        now: int,
     ) -> None:
         self._vault = vault
+        self._make_secret = make_secret
+        self._now = now
         self.rows: dict[RecordId, Row] = {}
         self.suppressions: list[tuple[int, Address, str]] = []
         self.changed: list[str] = []
         self.keys: list[NewKey] = []
+        self.webhooks: list[NewWebhook] = []
         self._file = file.name
         self._tokens = {parse_token(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
         self._records = dict(current.records)
@@ -132,10 +146,9 @@ class _Planner:
             # Sealing is different each time: what stays the same must keep its text.
             same = {name for name, value in options.items() if before.get(name) == value}
             options = old.options | {name: value for name, value in options.items() if name not in same}
-        fresh = {name: value for name, value in options.items() if isinstance(value, str) and name in FIELDS}
+        fresh = {name: value for name, value in options.items() if name in FIELDS and not is_sealed(value)}
         given = given | {
-            "options": options
-            | sealed(fresh, lambda plain, field: self._vault.seal(plain.encode(), f"carrier/{id_}/{field}"))
+            "options": options | sealed(fresh, lambda plain, field: self._vault.seal(plain, f"carrier/{id_}/{field}"))
         }
         self._put("carrier", given["id"], given, where, None, f"carrier {given['id']}")
 
@@ -220,6 +233,20 @@ class _Planner:
             if not replaced.revoked and replaced.id not in self._tokens:
                 self._save("key", replaced.id, msgspec.structs.replace(replaced, revoked=True), team.id)
                 self.changed.append(f"key {label}: the token that it had before is revoked")
+
+    def webhook(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        """A webhook is known by its URL within the team."""
+        url, own = given["url"], {field: value for field, value in given.items() if field != "secret"}
+        old = next((hook for hook in self._all(Webhook) if (hook.team, hook.url) == (team.id, url)), None)
+        if old is None:
+            id_, secret = self._new_id("whk_"), given.get("secret") or self._make_secret()
+            own |= {"id": id_, "secret": sealed_secret(self._vault, id_, secret), "created_at": self._now}
+            self.webhooks.append(NewWebhook(team=team.id, id=id_, url=url, secret=secret))
+        else:
+            id_ = old.id
+            if "secret" in given:
+                own = msgspec.to_builtins(rotated(old, given["secret"], self._now, self._vault)) | own
+        self.owned("webhook", id_, own, where, team, url)
 
     def suppression(self, team: TeamRecord, given: dict[str, Any], suppressed: Collection[tuple[int, str]]) -> None:
         address: Address = given["email"]

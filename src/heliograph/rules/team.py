@@ -12,6 +12,7 @@ Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]
 Segmenting = Literal["spec", "udh"]
+ReputationState = Literal["ok", "warn", "paused"]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -22,6 +23,7 @@ class Platform(Setting, frozen=True):
     sender: str = "hello@sandbox.heliograph.test"  # the sandbox sender, bare
     brand: str = "Heliograph"
     verify_price: dict[str, int] = {}  # per start, by currency
+    verify_text: dict[str, str] = {}  # by language; they win over the built-in ones
     mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
     paused: bool = False  # delivery paused by an operator: new messages answer `queued`
 
@@ -37,12 +39,17 @@ class Carrier(Setting, frozen=True):
 
 
 class VerifyLimits(Setting, frozen=True):
+    """How a team verifies: where and how often it may, and the text."""
+
     countries: tuple[str, ...] = ("*",)
     per_phone_10m: int = 5
     per_phone_day: int = 20
     per_prefix_10m: int = 20
     min_interval_s: int = 30
     wrong_per_phone_day: int = 100
+    conversion_guard: bool = True
+    language: str = "en"
+    webotp: str = ""  # the domain that browsers may fill the code in on
 
 
 class TeamRecord(Setting, frozen=True):
@@ -60,6 +67,7 @@ class TeamRecord(Setting, frozen=True):
     segmenting: Segmenting = "spec"
     verify: VerifyLimits = VerifyLimits()
     marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
+    credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
 
 
 class Domain(Setting, frozen=True):
@@ -145,6 +153,40 @@ class SenderId(Setting, frozen=True):
     approved: bool = False
 
 
+class Webhook(Setting, frozen=True):
+    """An endpoint that a team's events are told to."""
+
+    id: str
+    team: str
+    url: str
+    secret: str  # sealed
+    events: tuple[str, ...] = ("*",)  # types, `email.*`, or `*`
+    old_secret: str | None = None  # sealed; signs beside the new one until `old_until`
+    old_until: int = 0
+    enabled: bool = True
+    description: str = ""
+    created_at: int = 0
+    disabled_reason: str = ""  # why the service itself disabled it
+
+    def hears(self, type_: str) -> bool:
+        return not {"*", type_, type_.partition(".")[0] + ".*"}.isdisjoint(self.events)
+
+
+class Reputation(Setting, frozen=True):
+    """What the reputation guard last decided about a team's email, and the counts that it saw then.
+
+    It is a record of the setup, so that every process learns of it within a second. A team never judged has none.
+    """
+
+    team: str
+    state: ReputationState
+    since: int  # ms
+    sends: int = 0
+    bounces: int = 0
+    complaints: int = 0
+    resumed_at: int | None = None  # when an operator last ended a pause
+
+
 class Team(msgspec.Struct, frozen=True, kw_only=True):
     """A team with all that belongs to it, as requests see it."""
 
@@ -155,6 +197,8 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     templates: dict[str, Template] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()
+    reputation: Reputation | None = None
+    webhooks: tuple[Webhook, ...] = ()
 
     @property
     def sandbox(self) -> bool:

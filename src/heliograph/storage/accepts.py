@@ -4,21 +4,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
-from heliograph.rules.pricing import Account
+from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.database import Conflict, Tx
+from heliograph.storage.events import Event, Publisher
 
 ACCEPTED = 202
 Pair = tuple[Any, str]
 
 
-async def accept(tx: Tx, items: Sequence[Acceptance]) -> list[Answer | Exception]:
+async def accept(tx: Tx, items: Sequence[Acceptance], publisher: Publisher) -> list[Answer | Exception]:
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
+    credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once])
     suppressed = await _suppressed(tx, items)
     marketing = await _marketing(tx, items, now)
@@ -44,7 +48,27 @@ async def accept(tx: Tx, items: Sequence[Acceptance]) -> list[Answer | Exception
         answers.append(Answer(ACCEPTED, done.response))
     if accepted:
         await _write(tx, accepted, accounts, now)
+        await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
     return answers
+
+
+async def tell_low_credit(
+    tx: Tx, publisher: Publisher, before: dict[int, int], accounts: dict[int, Account], low: dict[int, int], at: int
+) -> None:
+    """An event for each team whose credit fell below its mark just now."""
+    for team, mark in low.items():
+        account = accounts[team]
+        if before[team] >= mark > account.available:
+            told = {"credit": format_money(account.available), "held": format_money(account.held)}
+            event = Event(
+                id=publisher.new_id("evt_"),
+                team=team,
+                subject="credit",
+                type="credit.low",
+                detail=msgspec.json.encode(told | {"threshold": format_money(mark)}).decode(),
+                created_at=at,
+            )
+            await publisher.publish(tx, [event])
 
 
 async def rehearse(tx: Tx, item: Acceptance) -> Accepted:

@@ -1,18 +1,18 @@
 """Recording what carriers said: fenced by the claim, moved by the rules, written in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from heliograph.rules import event, magic, message, pricing
-from heliograph.rules.limits import CLAIMS_MAX, MINUTE_MS
+from heliograph.rules import event, magic, message, pricing, reputation
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import CLAIMS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import Report
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.database import Tx
-
-NewId = Callable[[str], str]
+from heliograph.storage.events import Event, Publisher
 
 # How long a report may be faster than our own record of the hand-over.
 EARLY_MS = MINUTE_MS
@@ -74,7 +74,9 @@ class _Recipient(msgspec.Struct):
     updated_at: int = 0
 
 
-async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id: NewId) -> list[bool | Exception]:
+async def record(
+    tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher
+) -> list[bool | Exception]:
     """Write the changes; False for one whose claim is no longer ours, or whose message is gone."""
     live = await _fence(tx, changes, owner)
     ours = [c for c in changes if c.claim is None or c.claim[0] in live]
@@ -83,7 +85,7 @@ async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id
     keys = [(key,) for key in {c.message for c in ours}]
     messages = {row[0]: _Message(*row) for row in await tx.run("lock_messages", messages=keys)}
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
-    await _apply(tx, _Rows(new_id), [c for c in ours if c.message in messages], messages, recipients)
+    await _apply(tx, _Rows(publisher), [c for c in ours if c.message in messages], messages, recipients)
     parts = [
         (c.carrier, id_, c.message, c.position, number) for c in ours for number, id_ in enumerate(c.parts, start=1)
     ]
@@ -94,7 +96,7 @@ async def record(tx: Tx, changes: Sequence[Change], *, owner: str | None, new_id
 
 
 async def report_by_carrier(
-    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, new_id: NewId, early: bool = False
+    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, publisher: Publisher, early: bool = False
 ) -> list[bool | Exception]:
     """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
 
@@ -118,7 +120,7 @@ async def report_by_carrier(
     places |= {row[0]: (row[1], row[2]) for row in parts}
     changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
     if changes:
-        await record(tx, changes, owner=None, new_id=new_id)
+        await record(tx, changes, owner=None, publisher=publisher)
     unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in places]
     if early and unknown:
         await tx.run("insert_early_reports", reports=unknown)
@@ -150,17 +152,17 @@ async def _fold(
     return changes
 
 
-async def apply_early(tx: Tx, *, since: int, at: int, new_id: NewId) -> None:
+async def apply_early(tx: Tx, *, since: int, at: int, publisher: Publisher) -> None:
     """Reports that came before the record of their hand-over, and whose hand-over is recorded now."""
     rows = await tx.run("take_early_reports", since=since)
     reports: dict[str, list[tuple[str, Report]]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
         reports[carrier].append((carrier_id, msgspec.json.decode(report, type=Report)))
     for carrier, told in reports.items():
-        await report_by_carrier(tx, carrier, told, at=at, new_id=new_id)
+        await report_by_carrier(tx, carrier, told, at=at, publisher=publisher)
 
 
-async def quarantine(tx: Tx, *, now: int, new_id: NewId) -> int:
+async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
     """Messages whose workers died three times with them: failed, hold released, out of the queue (P14)."""
     await tx.run("drop_poisoned_reports", claims_max=CLAIMS_MAX)
     rows = await tx.run("find_poison", claims_max=CLAIMS_MAX)
@@ -177,7 +179,7 @@ async def quarantine(tx: Tx, *, now: int, new_id: NewId) -> int:
     ]
     if not changes:
         return 0
-    return sum(map(bool, await record(tx, changes, owner=None, new_id=new_id)))
+    return sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
 
 
 async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[int]:
@@ -192,11 +194,12 @@ async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[in
 class _Rows:
     """Collects the rows of one recording transaction."""
 
-    def __init__(self, new_id: NewId) -> None:
-        self.new_id = new_id
-        self.events: list[tuple[Any, ...]] = []
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.money: list[tuple[_Message, str, int]] = []
+        self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
 
 
 async def _apply(
@@ -225,8 +228,9 @@ async def _apply(
     await tx.run("update_messages", messages=[(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved])
     await _move_money(tx, rows.money)
     await _suppress(tx, rows)
-    if rows.events:
-        await tx.run("insert_events", events=rows.events)
+    await rows.publisher.publish(tx, rows.events)
+    if rows.counts:
+        await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
 
 
 def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
@@ -241,22 +245,26 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
 
     def tell(type_: str, status: str | None, previous: str | None, sequence: int | None) -> None:
         rows.events.append(
-            (
-                rows.new_id("evt_"),
-                moved.team,
-                moved.id,
-                moved.key,
-                recipient.given,
-                sequence,
-                type_,
-                status,
-                previous,
-                moved.status,
-                detail,
-                change.at,
+            Event(
+                id=rows.publisher.new_id("evt_"),
+                team=moved.team,
+                subject=moved.id,
+                message=moved.key,
+                recipient=recipient.given,
+                sequence=sequence,
+                type=type_,
+                status=status,
+                previous_status=previous,
+                message_status=moved.status,
+                detail=detail,
+                created_at=change.at,
             )
         )
 
+    counted = reputation.tally(recipient.status, path)
+    if any(counted) and moved.channel == "email" and not magic.is_magic_email(recipient.address):
+        place = (moved.team, change.at - change.at % HOUR_MS)
+        rows.counts[place] = rows.counts[place].plus(counted)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
@@ -298,14 +306,28 @@ async def _suppress(tx: Tx, rows: _Rows) -> None:
         return
     distinct = {(row[0], row[1]): row for row in rows.suppressions}
     for team, address in await tx.run("insert_suppressions", suppressions=list(distinct.values())):
-        row = distinct[team, address]
-        rows.events.append(suppression_event(rows.new_id, team, address, "suppression.created", row[-2], row[-1]))
+        rows.events.append(suppression_event(rows.publisher, "suppression.created", distinct[team, address]))
 
 
-def suppression_event(
-    new_id: NewId, team: int, address: str, type_: str, detail: str | None, at: int
-) -> tuple[Any, ...]:
-    return (new_id("evt_"), team, address, None, address, 1, type_, None, None, None, detail, at)
+def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> Event:
+    """`row`: team, address, email, reason, source message, detail, made at."""
+    team, address, email, reason, source, detail, at = row
+    told = {
+        "email": email,
+        "reason": reason,
+        "source_message_id": source,
+        "detail": msgspec.Raw(detail.encode()) if detail else None,
+        "created_at": timestamp(at),
+    }
+    return Event(
+        id=publisher.new_id("evt_"),
+        team=team,
+        subject=address,
+        recipient=address,
+        type=type_,
+        detail=msgspec.json.encode(told).decode(),
+        created_at=at,
+    )
 
 
 async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, _Message]) -> None:

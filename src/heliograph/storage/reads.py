@@ -7,7 +7,8 @@ import msgspec
 from heliograph.rules.pricing import Account
 from heliograph.storage.accepts import to_account
 from heliograph.storage.database import Tx
-from heliograph.storage.outcomes import NewId, suppression_event
+from heliograph.storage.events import Publisher
+from heliograph.storage.outcomes import suppression_event
 
 FOREVER = 1 << 62
 
@@ -71,11 +72,10 @@ async def suppressions(tx: Tx, team: int, after: str | None, limit: int) -> list
     return await tx.run("list_suppressions", team=team, after=after, limit=limit + 1)
 
 
-async def unsuppress(tx: Tx, team: int, address: str, at: int, new_id: NewId) -> bool:
+async def unsuppress(tx: Tx, team: int, address: str, at: int, publisher: Publisher) -> bool:
     rows = await tx.run("delete_suppression", team=team, address=address)
-    if rows:
-        event = suppression_event(new_id, team, address, "suppression.deleted", None, at)
-        await tx.run("insert_events", events=[event])
+    gone = [suppression_event(publisher, "suppression.deleted", (team, address, *row, None, at)) for row in rows]
+    await publisher.publish(tx, gone)
     return bool(rows)
 
 

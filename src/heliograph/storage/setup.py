@@ -1,13 +1,13 @@
 """Reading and changing the setup; a change is one transaction, seen by every process within a second."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
 from heliograph.rules.setup import Row, Setup, updated
 from heliograph.storage.database import Tx
-from heliograph.storage.outcomes import NewId, suppression_event
+from heliograph.storage.events import Event, Publisher
+from heliograph.storage.outcomes import suppression_event
 
 
 class NewTeam(msgspec.Struct, frozen=True):
@@ -29,6 +29,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     team: str
     domain: str
+    name: str
     type: str
 
 
@@ -48,7 +49,7 @@ async def load(tx: Tx, seen: Setup) -> Setup:
     return updated(seen, [Row(*row) for row in rows], version)
 
 
-async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, new_id: NewId) -> SetupChange:
+async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher) -> SetupChange:
     """Decide on the newest setup and the next free team number; an exception in `decide` changes nothing."""
     ((version,),) = await tx.run("next_setup_version")  # also the lock: changes happen one after the other
     current = updated(Setup(), [Row(*row) for row in await tx.run("load_settings", since=0)], version)
@@ -62,25 +63,28 @@ async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, 
     entries = [(team.ref, "topup", team.credit, None, now) for team in plan.new_teams if team.credit]
     if entries:
         await tx.run("insert_ledger", entries=entries)
-    await suppress(tx, plan.suppressions, now, new_id)
-    told = [
-        (new_id("evt_"), current.teams[e.team].record.ref, e.domain, None, None, 1, e.type, None, None, None, None, now)
-        for e in plan.events
-    ]
-    if told:
-        await tx.run("insert_events", events=told)
+    await suppress(tx, plan.suppressions, now, publisher)
+    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
     return plan
 
 
-async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, new_id: NewId) -> set[tuple[int, str]]:
+async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:
     """Put addresses on suppression lists; answers those that were not there before."""
     if not given:
         return set()
     rows = {(s.team, s.address): (s.team, s.address, s.email, s.reason, None, None, now) for s in given}
     made = {(r[0], r[1]) for r in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
-    events: list[tuple[Any, ...]] = [
-        suppression_event(new_id, team, address, "suppression.created", None, now) for team, address in made
-    ]
-    if events:
-        await tx.run("insert_events", events=events)
+    await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[place]) for place in made])
     return made
+
+
+def _domain_event(publisher: Publisher, setup: Setup, event: DomainEvent, at: int) -> Event:
+    told = {"id": event.domain, "name": event.name, "verified": event.type == "domain.verified"}
+    return Event(
+        id=publisher.new_id("evt_"),
+        team=setup.teams[event.team].record.ref,
+        subject=event.domain,
+        type=event.type,
+        detail=msgspec.json.encode(told).decode(),
+        created_at=at,
+    )

@@ -6,19 +6,28 @@ Writes that many requests make at once go through a `Batch` (group commit); the 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer
+from heliograph.rules.event import Told
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import LEASE_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import Account
-from heliograph.rules.setup import Setup
+from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
+from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.team import Reputation, Webhook
 from heliograph.rules.verification import CheckResult
-from heliograph.storage import accepts, housekeeping, outbox, outcomes, reads, setup, verifications
+from heliograph.storage import accepts, deliveries, events, housekeeping, outbox, outcomes, reads, setup, verifications
 from heliograph.storage.batch import Batch
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database, StoreUnavailable, Tx
+from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Replay, StoredAttempt, StoredDelivery, Try
+from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.reads import Filter, StoredMessage
@@ -30,17 +39,24 @@ __all__ = [
     "Check",
     "Claim",
     "DomainEvent",
+    "Due",
     "Filter",
     "Finish",
     "Later",
+    "Lease",
     "NewSuppression",
     "NewTeam",
+    "NoSuchEvents",
+    "NotOurs",
     "Recent",
     "SetupChange",
     "Start",
     "Store",
     "StoreUnavailable",
+    "StoredAttempt",
+    "StoredDelivery",
     "StoredMessage",
+    "Try",
 ]
 
 
@@ -53,16 +69,24 @@ class Store:
         self.owner = owner
         self._clock = clock
         self._setup = Setup()
-        new_id = clock.new_id
-        self._accepts: Batch[Acceptance, Answer] = Batch(database, accepts.accept)
+        self.told = asyncio.Event()  # a hint: deliveries may have been written in this process
+        self._publisher = publisher = Publisher(clock.new_id, self._subscribers)
+        self._accepts: Batch[Acceptance, Answer] = Batch(
+            database, lambda tx, items: accepts.accept(tx, items, publisher)
+        )
         self._changes: Batch[Change, bool] = Batch(
-            database, lambda tx, items: outcomes.record(tx, items, owner=owner, new_id=new_id)
+            database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
-        self._starts: Batch[Start, Answer | None] = Batch(database, verifications.start)
-        self._finishes: Batch[Finish, None] = Batch(database, lambda tx, items: verifications.finish(tx, items, new_id))
+        self._starts: Batch[Start, Answer | None] = Batch(
+            database, lambda tx, items: verifications.start(tx, items, publisher)
+        )
+        self._finishes: Batch[Finish, None] = Batch(
+            database, lambda tx, items: verifications.finish(tx, items, publisher)
+        )
         self._checks: Batch[Check, CheckResult] = Batch(
-            database, lambda tx, items: verifications.check(tx, items, new_id)
+            database, lambda tx, items: verifications.check(tx, items, publisher)
         )
+        self._tries: Batch[Try, int | None] = Batch(database, lambda tx, items: deliveries.record(tx, items, owner))
 
     # -- the setup ------------------------------------------------------------------------------------------
 
@@ -88,9 +112,13 @@ class Store:
     async def change_setup(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
         """`decide` gets the newest setup and the next free team number; what it answers is written at once."""
         now = self._clock.now()
-        done = await self.database.write(lambda tx: setup.change(tx, decide, now, self._clock.new_id))
+        done = await self.database.write(lambda tx: setup.change(tx, decide, now, self._publisher))
         await self.refresh_setup()
+        self.told.set()
         return done
+
+    def _subscribers(self, team: int, type_: str) -> list[str]:
+        return [hook.id for hook in self._setup.webhooks.get(team, ()) if hook.hears(type_)]
 
     # -- accepting ------------------------------------------------------------------------------------------
 
@@ -129,7 +157,10 @@ class Store:
 
     async def record(self, change: Change) -> bool:
         """False when the claim is no longer ours and nothing was written."""
-        return await self._changes.submit(change)
+        recorded = await self._changes.submit(change)
+        if self._setup.webhooks:
+            self.told.set()
+        return recorded
 
     async def report(
         self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False
@@ -138,21 +169,24 @@ class Store:
 
         With `early`, reports may be faster than the record of their hand-over: they wait a minute for it.
         """
-        at, new_id = self._clock.now(), self._clock.new_id
+        at, publisher = self._clock.now(), self._publisher
         return await self.database.write(
-            lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, new_id=new_id, early=early)
+            lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, publisher=publisher, early=early)
         )
 
     async def apply_early_reports(self) -> None:
-        at, new_id = self._clock.now(), self._clock.new_id
+        at, publisher = self._clock.now(), self._publisher
         since = at - outcomes.EARLY_MS
         if await self.database.read(lambda tx: tx.run("any_early_report", since=since)):
-            await self.database.write(lambda tx: outcomes.apply_early(tx, since=since, at=at, new_id=new_id))
+            await self.database.write(lambda tx: outcomes.apply_early(tx, since=since, at=at, publisher=publisher))
 
     # -- verifying ------------------------------------------------------------------------------------------
 
     async def start_verification(self, item: Start) -> Answer | None:
         return await self._starts.submit(item)
+
+    async def rehearse_verification(self, item: Start) -> None:
+        await self.database.read(lambda tx: verifications.rehearse(tx, item))
 
     async def finish_verification(self, item: Finish) -> None:
         await self._finishes.submit(item)
@@ -180,6 +214,122 @@ class Store:
     async def account(self, team: int) -> Account:
         return await self.database.read(lambda tx: reads.account(tx, team))
 
+    async def feed(self, team: int, after: str, limit: int) -> list[Told]:
+        """Published events after this id, oldest first; one more than the limit, when there are more."""
+        before = self._clock.now() - events.SETTLING_MS
+        rows = await self.database.read(
+            lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
+        )
+        return [Told(*row) for row in rows]
+
+    # -- webhooks -------------------------------------------------------------------------------------------
+
+    async def due_webhooks(self) -> dict[str, bool]:
+        """Those with something to be told now, also disabled ones, and whether another process serves them."""
+        now = self._clock.now()
+        rows = await self.database.read(lambda tx: tx.run("due_webhooks", owner=self.owner, now=now))
+        return {webhook: bool(taken) for webhook, taken in rows}
+
+    async def claim_endpoints(self, webhooks: Sequence[str]) -> list[Lease]:
+        now = self._clock.now()
+        return await self.database.write(lambda tx: deliveries.claim(tx, self.owner, webhooks, now))
+
+    async def keep_endpoints(self, leases: Sequence[Lease]) -> set[str]:
+        """A heartbeat; answers the webhooks that are still ours."""
+        now = self._clock.now()
+        return await self.database.write(lambda tx: deliveries.keep(tx, self.owner, leases, now))
+
+    async def release_endpoint(self, lease: Lease) -> None:
+        given = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self.owner}
+        await self.database.write(lambda tx: tx.run("release_endpoint", **given))
+
+    async def due_deliveries(self, webhook: str, limit: int) -> tuple[list[Due], list[Due]]:
+        """At most `limit` new ones in order, and as many retries and replays in theirs."""
+        now = self._clock.now()
+        return await self.database.read(lambda tx: deliveries.due(tx, webhook, limit, now))
+
+    async def told_events(self, dues: Sequence[Due]) -> dict[str, Told]:
+        """By their ids."""
+        return await self.database.read(lambda tx: deliveries.told(tx, dues))
+
+    async def record_try(self, made: Try) -> int | None:
+        """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
+        return await self._tries.submit(made)
+
+    async def disable_webhook(self, hook: Webhook, reason: str) -> bool:
+        """False when it was changed or disabled meanwhile."""
+        now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
+
+        def decide(current: Setup, _: int) -> SetupChange:
+            same = current.records.get(("webhook", hook.id)) == hook
+            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)] if same else ())
+
+        async def story(tx: Tx) -> bool:
+            done = bool((await setup.change(tx, decide, now, self._publisher)).rows)
+            if done:
+                await tx.run("forget_failures", webhook=hook.id)  # whoever enables it again begins anew
+            return done
+
+        done = await self.database.write(story)
+        await self.refresh_setup()
+        return done
+
+    async def deliveries(self, webhook: str, before: str | None, limit: int) -> list[StoredDelivery]:
+        """Newest first, before this event; one more than the limit, when there are more."""
+        return await self.database.read(lambda tx: deliveries.stored(tx, webhook, before, limit))
+
+    async def replay(
+        self,
+        team: int,
+        webhook: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
+        failed_only: bool = False,
+        heard: Callable[[str], bool],
+    ) -> int:
+        """Tell events anew, with the same ids and bodies: these, or those made between the times, both left out.
+
+        Answers how many, at most REPLAY_MAX. Raises NoSuchEvents, and then tells none.
+        """
+        now = self._clock.now()
+        wanted = Replay(team=team, webhook=webhook, failed_only=failed_only, heard=heard, now=now)
+        if event_ids is not None:
+            done = await self.database.write(lambda tx: deliveries.replay_ids(tx, wanted, event_ids))
+        else:
+            span = (
+                -1 if created_after is None else created_after,
+                now + 1 if created_before is None else created_before,
+            )
+            after: str | None = ""
+            done = 0
+            while after is not None and done < deliveries.REPLAY_MAX:
+                portion = partial(deliveries.replay_span, wanted=wanted, span=span, after=after, done=done)
+                after, done = await self.database.write(portion)
+        self.told.set()
+        return done
+
+    async def tell_webhook(self, team: int, webhook: str, type_: str, subject: str, told: dict[str, Any]) -> str:
+        """Publish an event and tell it to this webhook alone; answers its id."""
+        publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
+        event = Event(
+            id=self._clock.new_id("evt_"),
+            team=team,
+            subject=subject,
+            type=type_,
+            detail=msgspec.json.encode(told).decode(),
+            created_at=self._clock.now(),
+        )
+        await self.database.write(lambda tx: publisher.publish(tx, [event]))
+        self.told.set()
+        return event.id
+
+    async def drop_webhook(self, webhook: str) -> None:
+        """Forget its deliveries."""
+        while await self.database.write(lambda tx: deliveries.drop(tx, webhook)):
+            continue
+
     # -- suppressions ---------------------------------------------------------------------------------------
 
     async def suppression(self, team: int, address: str) -> tuple[str, str, str | None, str | None, int] | None:
@@ -192,35 +342,75 @@ class Store:
         return await self.database.read(lambda tx: reads.suppressions(tx, team, after, limit))
 
     async def suppress(self, given: NewSuppression) -> bool:
-        now, new_id = self._clock.now(), self._clock.new_id
-        return bool(await self.database.write(lambda tx: setup.suppress(tx, [given], now, new_id)))
+        now, publisher = self._clock.now(), self._publisher
+        return bool(await self.database.write(lambda tx: setup.suppress(tx, [given], now, publisher)))
 
     async def unsuppress(self, team: int, address: str) -> bool:
-        now, new_id = self._clock.now(), self._clock.new_id
-        return await self.database.write(lambda tx: reads.unsuppress(tx, team, address, now, new_id))
+        now, publisher = self._clock.now(), self._publisher
+        return await self.database.write(lambda tx: reads.unsuppress(tx, team, address, now, publisher))
+
+    # -- reputation -----------------------------------------------------------------------------------------
+
+    async def reputations(self) -> dict[int, Counts]:
+        """What the guard judges by, for each team that has sent in the last days."""
+        after = self._clock.now() - WINDOW_MS
+        rows = await self.database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
+        return {row[0]: Counts(*row[1:]) for row in rows}
+
+    async def judge_reputations(self) -> list[Reputation]:
+        """Warn teams, pause their direct sends, or find them well again; answers what changed."""
+        seen = self._setup
+        records = changed(seen.teams.values(), await self.reputations(), self._clock.now())
+        if not records:
+            return []
+
+        def decide(current: Setup, _: int) -> SetupChange:
+            rows = []
+            for record in records:
+                place = ("reputation", record.team)
+                # Whoever was judged or resumed meanwhile waits for the next round: these counts are older.
+                if current.records.get(place) == seen.records.get(place):
+                    rows.append(to_row(*place, record, record.team))
+            return SetupChange(rows=rows)
+
+        written = {row.id for row in (await self.change_setup(decide)).rows}
+        return [record for record in records if record.team in written]
+
+    async def resume_direct(self, team: str) -> bool:
+        """End the pause of a team's direct sends: counting begins anew. False when they are not paused."""
+        found = self._setup.teams[team]
+        if not is_paused(found):
+            return False
+        now = self._clock.now()
+        resumed = Reputation(team=team, state="ok", since=now, resumed_at=now)
+        # First forget: the other way round, old counts could pause it again.
+        await self.database.write(lambda tx: tx.run("forget_reputation", team=found.record.ref))
+        await self.change_setup(lambda _, __: SetupChange(rows=[to_row("reputation", team, resumed, team)]))
+        return True
 
     # -- housekeeping ---------------------------------------------------------------------------------------
 
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""
-        now, new_id = self._clock.now(), self._clock.new_id
+        now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> None:
             await tx.run("take_back", owner=self.owner)
             await tx.run("take_back_idempotency", owner=self.owner)
-            await verifications.give_up(tx, self.owner, now, new_id)
+            await tx.run("take_back_endpoints", owner=self.owner)
+            await verifications.give_up(tx, self.owner, now, publisher)
 
         await self.database.write(story)
 
     async def reclaim(self) -> int:
         """Free the claims of the dead, put poison aside; answers how many messages were put aside."""
-        now, new_id = self._clock.now(), self._clock.new_id
+        now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> int:
             await tx.run("reclaim", now=now)
-            await verifications.give_up(tx, "", now, new_id)
+            await verifications.give_up(tx, "", now, publisher)
             await tx.run("expire_verifications", now=now)
-            return await outcomes.quarantine(tx, now=now, new_id=new_id)
+            return await outcomes.quarantine(tx, now=now, publisher=publisher)
 
         return await self.database.write(story)
 

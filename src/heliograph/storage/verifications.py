@@ -3,29 +3,41 @@
 import hmac
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
 from heliograph.rules import pricing, verification
 from heliograph.rules.acceptance import Answer, Once
-from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS
+from heliograph.rules.conversion import Tally, hour_of, places
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationNotFound
 from heliograph.rules.verification import CheckResult
-from heliograph.storage.accepts import find_remembered, lock_accounts, remember, replayed, save_accounts
+from heliograph.storage import conversion
+from heliograph.storage.accepts import (
+    find_remembered,
+    lock_accounts,
+    remember,
+    replayed,
+    save_accounts,
+    tell_low_credit,
+)
 from heliograph.storage.database import Tx
-from heliograph.storage.outcomes import SETTLE, NewId
+from heliograph.storage.events import Event, Publisher
+from heliograph.storage.outcomes import SETTLE
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
 
 class Recent(msgspec.Struct):
-    """What the phone and its prefix have asked for lately, oldest first."""
+    """What the phone and its surroundings have asked for lately, oldest first."""
 
     phone_starts: list[int]
     prefix_starts: list[int]
     wrong_today: int
+    tallies: list[Tally]  # in the order of its places
+    known: bool  # it verified within 30 days
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +53,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     price: int
     created_at: int
     expires_at: int
+    credit_low: int = 0  # tell when credit falls below; 0 = never
     owner: str  # the process that will ask the carrier
     check: Callable[[Recent], None]  # raises when a limit is reached
     once: Once | None = None
@@ -65,44 +78,63 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     digest: Callable[[str], str]  # salt → digest of the candidate
 
 
-async def start(tx: Tx, items: Sequence[Start]) -> list[Answer | None | Exception]:
+class _Row(msgspec.Struct, frozen=True):
+    team: int
+    id: str
+    status: str
+    wrong: int
+    salt: str
+    digest: str
+    expires_at: int
+    price: int
+    charge: str
+    owner: str | None
+    phone: str
+    sandbox: int
+
+
+async def start(tx: Tx, items: Sequence[Start], publisher: Publisher) -> list[Answer | None | Exception]:
     """None: go and ask a carrier. An answer: this key was served before."""
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
+    credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(i.key_id, i.once.hash) for i in items if i.once])
-    phones, prefixes = await _recent(tx, items, now)
+    lately = await _lately(tx, items, now)
     answers: list[Answer | None | Exception] = []
     begun: list[Start] = []
     for item in items:
-        phone, prefix = phones[item.team, item.phone], prefixes[item.team, item.prefix]
         try:
             if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
                 answers.append(replay)
                 continue
-            if not item.magic:
-                today = now - now % DAY_MS
-                wrong_today = sum(wrong for at, wrong in phone if at >= today)
-                item.check(Recent([at for at, _ in phone], prefix, wrong_today))
-            pricing.hold(accounts[item.team], item.price)
+            _decide(item, lately, accounts[item.team], now)
         except Refusal as refusal:
             answers.append(refusal)
             continue
-        phone.append((item.created_at, 0))
-        prefix.append(item.created_at)
+        lately.add(item)
         begun.append(item)
         answers.append(None)
     if begun:
         await _begin(tx, begun, accounts, now)
+        await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i in begun}, now)
     return answers
 
 
-async def finish(tx: Tx, items: Sequence[Finish], new_id: NewId) -> list[None | Exception]:
+async def rehearse(tx: Tx, item: Start) -> None:
+    """Decide as `start` does and write nothing (dry_run)."""
+    now = item.created_at
+    accounts = await lock_accounts(tx, {item.team})
+    _decide(item, await _lately(tx, [item], now), accounts[item.team], now)
+
+
+async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[None | Exception]:
     rows = await _lock(tx, [(i.team, i.id) for i in items])
     accounts = await lock_accounts(tx, {i.team for i in items})
-    done, entries, events, keys = [], [], [], []
+    done, entries, events, keys, failed = [], [], [], [], []
     for item in items:
-        _, _, _, _, _, _, _, price, charge, owner = rows[item.team, item.id]
-        if owner != item.owner:
+        row = rows[item.team, item.id]
+        price, charge = row.price, row.charge
+        if row.owner != item.owner:
             continue  # housekeeping thought us dead and gave it up: the answer still tells what the carrier said
         if charge == "held":
             kind = "release" if item.status == "failed" else "capture"
@@ -110,8 +142,8 @@ async def finish(tx: Tx, items: Sequence[Finish], new_id: NewId) -> list[None | 
             entries.append((item.team, kind, price, item.id, item.at))
             charge = "released" if kind == "release" else "captured"
         if item.status == "failed":
-            detail = msgspec.json.encode({"error": item.error_message}).decode()
-            events.append(_event(new_id, item.team, item.id, "failed", "pending", detail, item.at))
+            events.append(_event(publisher, row, "failed", item.at, item.error_message))
+            failed.append((row.team, row.phone, row.expires_at - VERIFICATION_MS, -1, 0))
         done.append((item.team, item.id, item.status, item.error_message, charge))
         if item.once:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
@@ -121,18 +153,18 @@ async def finish(tx: Tx, items: Sequence[Finish], new_id: NewId) -> list[None | 
     if entries:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=entries)
-    if events:
-        await tx.run("insert_events", events=events)
+    await conversion.count(tx, failed)  # no code went out, so none was lost
+    await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
     return [None] * len(items)
 
 
-async def check(tx: Tx, items: Sequence[Check], new_id: NewId) -> list[CheckResult | Exception]:
+async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[CheckResult | Exception]:
     rows = await _lock(tx, list({(i.team, i.id) for i in items}))
-    states = {place: (row[2], row[3]) for place, row in rows.items()}
+    states = {place: (row.status, row.wrong) for place, row in rows.items()}
     results: list[CheckResult | Exception] = []
-    events = []
+    events, verified = [], []
     for item in items:
         place = (item.team, item.id)
         row = rows.get(place)
@@ -141,21 +173,23 @@ async def check(tx: Tx, items: Sequence[Check], new_id: NewId) -> list[CheckResu
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
         status, wrong = states[place]
-        matches = hmac.compare_digest(row[5], item.digest(row[4]))
-        result = verification.check(status, wrong, item.at, row[6], matches)
+        matches = hmac.compare_digest(row.digest, item.digest(row.salt))
+        result = verification.check(status, wrong, item.at, row.expires_at, matches)
         if result.status != status and result.status in ("verified", "exhausted"):
-            events.append(_event(new_id, item.team, item.id, result.status, status, None, item.at))
+            events.append(_event(publisher, row, result.status, item.at))
+        if result.verified:
+            verified.append((row.team, row.phone, item.at, 0, 1))
         states[place] = (result.status, result.wrong)
         results.append(result)
-    changed = [(*place, *state) for place, state in states.items() if state != tuple(rows[place][2:4])]
+    changed = [(*place, *state) for place, state in states.items() if state != (rows[place].status, rows[place].wrong)]
     if changed:
         await tx.run("update_checked", rows=changed)
-    if events:
-        await tx.run("insert_events", events=events)
+    await conversion.count(tx, verified)
+    await publisher.publish(tx, events)
     return results
 
 
-async def give_up(tx: Tx, owner: str, now: int, new_id: NewId) -> int:
+async def give_up(tx: Tx, owner: str, now: int, publisher: Publisher) -> int:
     """Verifications whose process died in mid-dispatch: failed, hold released."""
     ids = await tx.run("abandoned_verifications", now=now, owner=owner)
     if not ids:
@@ -163,35 +197,66 @@ async def give_up(tx: Tx, owner: str, now: int, new_id: NewId) -> int:
     rows = await _lock(tx, [(team, id_) for team, id_ in ids])
     items = [
         Finish(
-            id=id_,
-            team=team,
+            id=row.id,
+            team=row.team,
             key_id="",
             status="failed",
             error_message="interrupted",
             response=b"",
             at=now,
-            owner=rows[team, id_][9],
+            owner=row.owner,
         )
-        for team, id_ in ids
-        if rows[team, id_][9] is not None
+        for row in rows.values()
+        if row.owner is not None
     ]
-    await finish(tx, items, new_id)
+    await finish(tx, items, publisher)
     return len(items)
 
 
-async def _recent(
-    tx: Tx, items: Sequence[Start], now: int
-) -> tuple[dict[tuple[int, str], list[tuple[int, int]]], dict[tuple[int, str], list[int]]]:
-    phones: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
-    prefixes: dict[tuple[int, str], list[int]] = defaultdict(list)
-    asked = {(i.team, i.phone) for i in items if not i.magic}
+def _decide(item: Start, lately: "_Lately", account: Account, now: int) -> None:
+    """Raises when a limit is reached or credit is short."""
+    if not item.magic:
+        item.check(lately.recent(item, now))
+    pricing.hold(account, item.price)
+
+
+class _Lately(msgspec.Struct, frozen=True):
+    """What was asked for before the starts of a batch, and, as each is taken, by them."""
+
+    phones: dict[tuple[int, str], list[tuple[int, int]]]  # start, wrong codes
+    prefixes: dict[tuple[int, str], list[int]]
+    tallies: dict[tuple[int, str], Tally]
+    known: set[tuple[int, str]]
+
+    def recent(self, item: Start, now: int) -> Recent:
+        phone, today = self.phones[item.team, item.phone], now - now % DAY_MS
+        return Recent(
+            [at for at, _ in phone],
+            self.prefixes[item.team, item.prefix],
+            sum(wrong for at, wrong in phone if at >= today),
+            [self.tallies[item.team, place] for place in places(item.phone)],
+            (item.team, item.phone) in self.known,
+        )
+
+    def add(self, item: Start) -> None:
+        self.phones[item.team, item.phone].append((item.created_at, 0))
+        self.prefixes[item.team, item.prefix].append(item.created_at)
+        for place in places(item.phone):
+            self.tallies[item.team, place].setdefault(hour_of(item.created_at), [0, 0])[0] += 1
+
+
+async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
+    limited = [item for item in items if not item.magic]
+    asked = {(item.team, item.phone) for item in limited}
+    lately = _Lately(defaultdict(list), defaultdict(list), await conversion.tallies(tx, asked, now), set())
     if asked:
         for team, phone, at, wrong in await tx.run("phone_starts", phones=list(asked), since=now - DAY_MS):
-            phones[team, phone].append((at, wrong))
-        wide = list({(i.team, i.prefix) for i in items if not i.magic})
+            lately.phones[team, phone].append((at, wrong))
+        wide = list({(item.team, item.prefix) for item in limited})
         for team, prefix, at in await tx.run("prefix_starts", prefixes=wide, since=now - PREFIX_WINDOW_MS):
-            prefixes[team, prefix].append(at)
-    return phones, prefixes
+            lately.prefixes[team, prefix].append(at)
+        lately.known.update(await conversion.known(tx, asked, now))
+    return lately
 
 
 async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], now: int) -> None:
@@ -220,18 +285,36 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], now: 
         for i in begun
     ]
     await tx.run("insert_verifications", verifications=rows)
+    await conversion.count(tx, [(i.team, i.phone, i.created_at, 1, 0) for i in begun])
     holds = [(i.team, "hold", i.price, i.id, i.created_at) for i in begun if i.price]
     if holds:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=holds)
 
 
-async def _lock(tx: Tx, ids: list[tuple[int, str]]) -> dict[tuple[int, str], Any]:
-    return {(row[0], row[1]): row for row in await tx.run("lock_verifications", ids=ids)}
+async def _lock(tx: Tx, ids: list[tuple[int, str]]) -> dict[tuple[int, str], _Row]:
+    return {(row[0], row[1]): _Row(*row) for row in await tx.run("lock_verifications", ids=ids)}
 
 
-def _event(
-    new_id: NewId, team: int, id_: str, status: str, previous: str, detail: str | None, at: int
-) -> tuple[Any, ...]:
-    type_ = f"verification.{status}"
-    return (new_id("evt_"), team, id_, None, None, 1, type_, status, previous, None, detail, at)
+def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | None = None) -> Event:
+    told = {
+        "id": row.id,
+        "channel": "sms",
+        "to": row.phone,
+        "status": status,
+        "sandbox": bool(row.sandbox),
+        "expires_at": timestamp(row.expires_at),
+        "error_message": error,
+        "previous_status": row.status,
+    }
+    return Event(
+        id=publisher.new_id("evt_"),
+        team=row.team,
+        subject=row.id,
+        recipient=row.phone,
+        type=f"verification.{status}",
+        status=status,
+        previous_status=row.status,
+        detail=msgspec.json.encode(told).decode(),
+        created_at=at,
+    )

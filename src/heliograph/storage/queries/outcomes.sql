@@ -87,14 +87,6 @@ FROM rows(:recipients, message bigint, position smallint, status text, updated_a
           carrier text, carrier_id text, detail text) AS r
 WHERE recipient.message = r.message AND recipient.position = r.position;
 
--- name: insert_events
-INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status,
-                   message_status, detail, created_at)
-SELECT id, team, subject, message, recipient, sequence, type, status, previous_status, message_status, detail,
-       created_at
-FROM rows(:events, id text, team bigint, subject text, message bigint, recipient text, sequence bigint,
-          type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r;
-
 -- name: insert_suppressions
 INSERT INTO suppression (team, address, email, reason, source_message_id, detail, created_at)
 SELECT team, address, email, reason, source_message_id, detail, created_at

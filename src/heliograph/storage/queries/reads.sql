@@ -52,4 +52,4 @@ WHERE s.team = :team
 ORDER BY s.created_at DESC, s.address DESC LIMIT :limit;
 
 -- name: delete_suppression
-DELETE FROM suppression WHERE team = :team AND address = :address RETURNING email;
+DELETE FROM suppression WHERE team = :team AND address = :address RETURNING email, reason, source_message_id;

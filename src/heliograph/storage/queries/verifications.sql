@@ -10,6 +10,25 @@ SELECT v.team, v.prefix, v.created_at FROM rows(:prefixes, team bigint, prefix t
 JOIN verification v ON v.team = r.team AND v.prefix = r.prefix AND v.created_at > :since
 ORDER BY v.created_at;
 
+-- name: known_phones
+SELECT DISTINCT v.team, v.phone FROM rows(:phones, team bigint, phone text) AS r
+JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :after AND v.status = 'verified';
+
+-- name: conversion
+SELECT c.team, c.place, c.hour, c.starts, c.verified FROM rows(:places, team bigint, place text) AS r
+JOIN conversion c ON c.team = r.team AND c.place = r.place AND c.hour > :after;
+
+-- name: count_conversion
+INSERT INTO conversion (team, place, hour, starts, verified)
+SELECT team, place, hour, starts, verified
+FROM rows(:counts, team bigint, place text, hour bigint, starts bigint, verified bigint) AS r
+WHERE true
+ON CONFLICT (team, place, hour) DO UPDATE SET starts = conversion.starts + excluded.starts,
+                                              verified = conversion.verified + excluded.verified;
+
+-- name: purge_conversion
+DELETE FROM conversion WHERE hour <= :before;
+
 -- name: insert_verifications
 INSERT INTO verification (id, team, key_id, phone, prefix, magic, sandbox, status, wrong, salt, digest, price, charge,
                           owner, lease_until, created_at, expires_at)
@@ -20,7 +39,8 @@ FROM rows(:verifications, id text, team bigint, key_id text, phone text, prefix 
           created_at bigint, expires_at bigint) AS r;
 
 -- name: lock_verifications
-SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner
+SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner,
+       v.phone, v.sandbox
 FROM verification v
 WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
 ORDER BY v.key

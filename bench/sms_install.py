@@ -1,0 +1,70 @@
+"""What the SMS benchmark needs of others, fetched from their registries where it can be."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mail_install import Missing, run
+
+JASMIN = Path(tempfile.gettempdir()) / "heliograph-bench-jasmin"
+JASMIN_LOCK = Path("/tmp/jasmind.lock")  # where Jasmin puts it cannot be chosen
+PYTHONS = ("python3.11", "python3.12", "python3.10", sys.executable)  # not all of Jasmin's packages build on newer ones
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on the path runs as a user of its own, from a fixed folder
+POLICY = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages whether they may start their daemons
+
+
+def install_kannel() -> None:
+    install_packages({"kannel": "/usr/sbin/bearerbox"})
+
+
+def install_jasmin() -> None:
+    if JASMIN_LOCK.exists():
+        raise Missing(f"another one runs, or one that was killed has left {JASMIN_LOCK}")
+    install_packages({"rabbitmq-server": RABBITMQ, "redis-server": "/usr/bin/redis-server"})
+    if (JASMIN / "bin/jasmind.py").exists():
+        return
+    print("installing Jasmin (once) …", flush=True)
+    why = []
+    for python in filter(shutil.which, dict.fromkeys(PYTHONS)):
+        try:
+            run([python, "-m", "venv", "--clear", str(JASMIN)])
+            run([str(JASMIN / "bin/pip"), "install", "jasmin", "setuptools<81"])  # it imports pkg_resources
+            return
+        except Missing as error:
+            why.append(f"{python}: {error}")
+    raise Missing("; ".join(why))
+
+
+def install_packages(programs: dict[str, str]) -> None:
+    """Debian's packages, of which not all programs are here; none of them starts anything."""
+    packages = [package for package, program in programs.items() if not Path(program).exists()]
+    if not packages:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise Missing(f"not installed: {', '.join(packages)}; only root on Debian can do that here")
+    print(f"installing {' and '.join(packages)} (once) …", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    fetch = ["apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60", *packages]
+    with daemons_kept_down():
+        try:
+            run(fetch, env=environment)
+        except Missing:  # perhaps its lists are old or were never fetched
+            run(["apt-get", "update"], env=environment)
+            run(fetch, env=environment)
+
+
+@contextmanager
+def daemons_kept_down() -> Iterator[None]:
+    if POLICY.exists():  # the machine has its own
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()

@@ -1,0 +1,121 @@
+"""The SMSC that all servers submit to: it accepts every message, counts it, and sends no receipts.
+
+The count lies in a small file that the bench maps too, so that looking at it costs the SMSC nothing.
+"""
+
+import argparse
+import asyncio
+import mmap
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import cast
+
+from mail_processes import Group
+
+from heliograph.channels.sms.smpp import command
+from heliograph.channels.sms.smpp.pdu import (
+    Address,
+    Frames,
+    Pdu,
+    ShortMessage,
+    bind_body,
+    decode_short_message,
+    encode,
+    encode_short_message,
+)
+
+COUNTS = struct.Struct("=QQd")  # submits, different destinations, when the last one came (monotonic)
+BARE = ShortMessage(source=Address(5, 0, "Bench"), destination=Address(1, 1, "447399999999"), text=b"x" * 80)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, counts: mmap.mmap, seen: set[str]) -> None:
+        self._counts, self._seen = counts, seen
+        self._frames = Frames()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        before, *_ = COUNTS.unpack_from(self._counts)
+        submits, answers = before, []
+        for pdu in self._frames.feed(data):
+            body = b""
+            if pdu.command == command.SUBMIT_SM:
+                submits += 1
+                self._seen.add(decode_short_message(pdu.body).destination.value)
+                body = b"%08x\0" % submits
+            elif pdu.command & command.RESP:
+                continue
+            elif pdu.command == command.BIND_TRANSCEIVER:
+                body = b"smsc\0"
+            answers.append(encode(pdu.command | command.RESP, pdu.sequence, body))
+        if submits > before:
+            COUNTS.pack_into(self._counts, 0, submits, len(self._seen), time.monotonic())
+        self._transport.write(b"".join(answers))
+
+
+async def serve(port: int, path: Path) -> None:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), COUNTS.size) as counts:
+        seen: set[str] = set()
+        server = await asyncio.get_running_loop().create_server(lambda: Connection(counts, seen), "127.0.0.1", port)
+        await server.serve_forever()
+
+
+class Smsc:
+    """The process, seen from the bench."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port, path = port, folder / "smsc.counts"
+        path.write_bytes(bytes(COUNTS.size))
+        with path.open("r+b") as file:
+            self._counts = mmap.mmap(file.fileno(), COUNTS.size)
+        program = [sys.executable, __file__, str(port), str(path)]
+        self._group = Group("smsc", program, folder / "smsc.log", None)
+        self._group.wait_for(socket.AF_INET, ("127.0.0.1", port))
+        self.stop = self._group.stop
+
+    def count(self) -> tuple[int, int]:
+        """Submits, and how many of them were to a number that had none before."""
+        submits, different, _ = COUNTS.unpack_from(self._counts)
+        return submits, different
+
+    def wait_for(self, submits: int, limit_s: float) -> float:
+        """When the submit of that number came, on the machine's monotonic clock."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            came, _, at = COUNTS.unpack_from(self._counts)
+            if came >= submits:
+                return float(at)
+            time.sleep(0.005)
+        raise SystemExit(f"after {limit_s:.0f} s only {came} of {submits} messages have come to the SMSC")
+
+    def limit(self, submits: int, window: int) -> float:
+        """Submits a second, one window after the other, from a loop that does nothing else."""
+        with socket.create_connection(("127.0.0.1", self.port)) as wire:
+            wire.sendall(encode(command.BIND_TRANSCEIVER, 1, bind_body("bench", "bench", "")))
+            _read(wire, Frames(), 1)
+            body = encode_short_message(BARE)
+            batch = b"".join(encode(command.SUBMIT_SM, number, body) for number in range(1, window + 1))
+            frames, started = Frames(), time.perf_counter()
+            for _ in range(submits // window):
+                wire.sendall(batch)
+                _read(wire, frames, window)
+            return submits // window * window / (time.perf_counter() - started)
+
+
+def _read(wire: socket.socket, frames: Frames, pdus: int) -> None:
+    came: list[Pdu] = []
+    while len(came) < pdus:
+        came += frames.feed(wire.recv(65536))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("counts", type=Path)
+    given = parser.parse_args()
+    asyncio.run(serve(given.port, given.counts))

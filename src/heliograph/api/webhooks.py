@@ -1,0 +1,139 @@
+"""Webhooks over HTTP, for keys with `manage` (contract 12)."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.api.bodies import to_request
+from heliograph.api.reading import page, read_limit, read_time
+from heliograph.api.request import Response
+from heliograph.api.route import Call, Query, answer
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
+
+EVENT_IDS_MAX = 1000
+DELIVERIES_AFTER = Query("after", "The event_id that the page before ended with.")
+
+
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of three forms: an event, a list of events, a span of time."""
+
+    event_id: str | None = None
+    event_ids: list[str] | None = None
+    created_after: str | None = None
+    created_before: str | None = None
+    failed_only: bool | None = None
+
+
+class WebhookList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[WebhookRecord]
+
+
+class DeletedWebhook(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "webhook"
+    id: str
+    deleted: bool = True
+
+
+class TestEvent(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "event"
+    id: str
+    type: str = TEST
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "replay"
+    count: int
+
+
+class DeliveryList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    has_more: bool
+    data: list[DeliveryRecord]
+
+
+async def create(call: Call) -> Response:
+    call.query()
+    hook, secret = await call.desk.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
+    return answer(to_new_record(hook, secret, call.desk.clock.now()), 201)
+
+
+async def list_all(call: Call) -> Response:
+    query = call.query()
+    limit, after = read_limit(query), query.get("after")
+    if after is not None and not after.startswith(PREFIXES["webhook"]):
+        raise InvalidRequest(f"after is an id that begins with {PREFIXES['webhook']}.", param="after")
+    newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
+    found = [hook for hook in newest_first if after is None or hook.id < after]
+    return page([to_record(hook, call.desk.clock.now()) for hook in found], limit)
+
+
+async def read(call: Call) -> Response:
+    call.query()
+    return answer(to_record(call.desk.webhooks.find(_team(call), call.params["id"]), call.desk.clock.now()))
+
+
+async def change(call: Call) -> Response:
+    call.query()
+    wanted = to_request(call.json, WebhookChange)
+    hook = await call.desk.webhooks.change(_team(call), call.params["id"], wanted)
+    return answer(to_record(hook, call.desk.clock.now()))
+
+
+async def delete(call: Call) -> Response:
+    call.query()
+    await call.desk.webhooks.remove(_team(call), call.params["id"])
+    return answer(DeletedWebhook(id=call.params["id"]))
+
+
+async def rotate(call: Call) -> Response:
+    call.query()
+    hook, secret = await call.desk.webhooks.rotate(_team(call), call.params["id"])
+    return answer(to_new_record(hook, secret, call.desk.clock.now()))
+
+
+async def test(call: Call) -> Response:
+    call.query()
+    return answer(TestEvent(id=await call.desk.webhooks.test(_team(call), call.params["id"])), 202)
+
+
+async def replay(call: Call) -> Response:
+    call.query()
+    wanted = _wanted(to_request(call.json, ReplayRequest))
+    return answer(Replay(count=await call.desk.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
+
+
+async def list_deliveries(call: Call) -> Response:
+    query = call.query()
+    limit, after = read_limit(query), query.get("after")
+    return page(await call.desk.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
+
+
+def _team(call: Call) -> str:
+    return call.caller.team.record.id
+
+
+def _wanted(request: ReplayRequest) -> dict[str, Any]:
+    """What to replay, for `Webhooks.replay`."""
+    span = (request.created_after, request.created_before, request.failed_only)
+    if [request.event_id is None, request.event_ids is None, span == (None, None, None)].count(False) != 1:
+        raise InvalidRequest("Give event_id, or event_ids, or created_after and created_before.", param="event_id")
+    if request.event_id is not None:
+        return {"event_ids": [request.event_id]}
+    if request.event_ids is None:
+        return _span(request)
+    if not 1 <= len(request.event_ids) <= EVENT_IDS_MAX:
+        raise InvalidRequest(f"event_ids is a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
+    return {"event_ids": list(dict.fromkeys(request.event_ids))}
+
+
+def _span(request: ReplayRequest) -> dict[str, Any]:
+    times = {"created_after": request.created_after, "created_before": request.created_before}
+    span = {name: read_time(name, text or "") for name, text in times.items()}
+    if span["created_after"] >= span["created_before"]:
+        raise InvalidRequest("created_before is not later than created_after.", param="created_before")
+    return {**span, "failed_only": bool(request.failed_only)}

@@ -1,0 +1,194 @@
+"""The carrier `http`: any provider's HTTP API, described by a request template, rules for answers, a callback map."""
+
+import re
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Literal
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
+from heliograph.channels.web import (
+    FORBIDDEN,
+    Answer,
+    NoAnswer,
+    Unreachable,
+    Web,
+    codes_in,
+    is_signed,
+    pick,
+    put_off,
+    read_form,
+    read_json,
+    reply,
+    said,
+    same,
+    silent,
+    stopped,
+)
+from heliograph.rules.content import SmsContent
+from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.limits import MINUTE_MS, SECOND_MS
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.text import CONTROLS
+
+NAME = "http"
+FORM = "application/x-www-form-urlencoded"
+WINDOW_MS = 5 * MINUTE_MS  # how old or early a callback's own time may be
+MS_FROM = 100_000_000_000  # a larger unix time counts milliseconds
+PLACEHOLDERS = ("to", "to_digits", "from", "text", "message_id", "callback_url", "country")
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+
+# How a value is written into a body of each type; into any other it goes as it is.
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "application/json": lambda value: msgspec.json.encode(value).decode()[1:-1],
+    FORM: quote_plus,
+    "application/xml": escape,
+    "text/xml": escape,
+}
+
+
+class AcceptedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    status: frozenset[int] = frozenset({200, 201, 202})
+    id: str | None = None  # where the answer names the message; without it there, it is not accepted
+
+
+class RefusedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    status: frozenset[int] = frozenset({400, 422})
+    text: str | None = None
+
+
+class CallbackMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str = "$.id"
+    status: str = "$.status"
+    delivered: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    each: str | None = None  # the list of reports, where one callback brings several
+
+
+class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
+    url: str
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    headers: dict[str, str] = {}
+    body: str = ""
+    sender: str = ""  # what {{from}} says where the team has no sender id of its own
+    accepted: AcceptedRule = AcceptedRule()
+    refused: RefusedRule = RefusedRule()
+    callback: CallbackMap | None = None
+    callback_secret: str = ""
+    callback_check: Literal["signature", "token"] = "signature"  # token: the secret stands in the callback address
+    callback_timestamp: str | None = None  # where a callback says its time; checked when set
+    uncertain: Literal["resend", "stop"] = "resend"
+
+    def __post_init__(self) -> None:
+        for template in (self.url, self.body, *self.headers.values()):
+            for name in _PLACEHOLDER.findall(template):
+                if name not in PLACEHOLDERS:
+                    raise ValueError(f"{{{{{name}}}}} is no placeholder. Known: {', '.join(PLACEHOLDERS)}")
+
+
+class Http(Carrier):
+    def __init__(self, options: HttpOptions, web: Web, callback_url: str) -> None:
+        self._options = options
+        self._web = web
+        token = f"?token={quote(options.callback_secret, safe='')}" if options.callback_check == "token" else ""
+        self._callback_url = callback_url + token
+        self._headers = {name.lower(): value for name, value in options.headers.items()}
+        if options.body:
+            self._headers.setdefault("content-type", "application/json")
+        type_ = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._escape = ESCAPES.get(type_, str)
+        self._hidden = [options.callback_secret, *" ".join(options.headers.values()).split()]
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        if parcel.uncertain and self._options.uncertain == "stop":
+            return stopped(NAME)
+        content = msgspec.json.decode(parcel.content, type=SmsContent)
+        own = self._options.sender
+        sender = content.sender(own) or own
+        values = self._values(parcel, content.body, sender)
+        try:
+            answer = await self._web.ask(
+                self._options.method,
+                fill(self._options.url, values, lambda value: quote(value, safe="")),
+                headers={name: CONTROLS.sub(" ", fill(value, values, str)) for name, value in self._headers.items()},
+                body=fill(self._options.body, values, self._escape).encode(),
+            )
+        except (Unreachable, NoAnswer) as error:
+            return silent(NAME, error)
+        return self._outcome(answer, content.body, sender)
+
+    def read_callback(self, callback: Callback) -> Told | None:
+        if not self._options.callback_secret or self._options.callback is None:
+            return None
+        if not self._is_theirs(callback):
+            return FORBIDDEN
+        form = callback.headers.get("content-type", "").startswith(FORM)
+        told = dict(read_form(callback.body)) if form else read_json(callback.body)
+        if self._options.callback_timestamp and not _is_fresh(
+            pick(told, self._options.callback_timestamp), callback.now
+        ):
+            return FORBIDDEN
+        return Told(reports=_reports(told, self._options.callback))
+
+    def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
+        return {
+            "to": parcel.address,
+            "to_digits": parcel.address.removeprefix("+"),
+            "from": sender,
+            "text": body,
+            "message_id": parcel.message_id,
+            "callback_url": self._callback_url,
+            "country": parcel.country or "",
+        }
+
+    def _outcome(self, answer: Answer, body: str, sender: str) -> Outcome:
+        accepted, refused, told, status = self._options.accepted, self._options.refused, answer.json, answer.status
+        id_ = _scalar(pick(told, accepted.id)) if accepted.id else None
+        if status in accepted.status and (id_ or not accepted.id):
+            return Accepted(carrier_id=id_, detail=reply(NAME, status, "accepted", sender=sender))
+        words = said(pick(told, refused.text), [*codes_in(body), *self._hidden]) if refused.text else ""
+        detail = reply(NAME, status, words or f"the carrier answered {status}")
+        if status in refused.status:
+            return Refused(detail=detail)
+        if status in accepted.status:
+            text = f"the carrier answered {status} and named no message: maybe it was sent"
+            return Deferred(detail=reply(NAME, status, text), uncertain=True)
+        return put_off(detail, answer)
+
+    def _is_theirs(self, callback: Callback) -> bool:
+        if self._options.callback_check == "token":
+            return same(callback.query.get("token", ""), self._options.callback_secret)
+        return is_signed(callback.headers.get("x-signature", ""), self._options.callback_secret, callback.body)
+
+
+def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
+    """One pass: a value that looks like a placeholder stays what it is."""
+    return _PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
+
+
+def _reports(told: Any, where: CallbackMap) -> list[tuple[str, Report]]:
+    each = pick(told, where.each) if where.each else [told]
+    reports = []
+    for one in each if isinstance(each, list) else []:
+        id_, status = _scalar(pick(one, where.id)), _scalar(pick(one, where.status))
+        state = "delivered" if status in where.delivered else "failed" if status in where.failed else None
+        if id_ and status and state:
+            reports.append((id_, Report(status=state, detail=reply(NAME, said(status, ()), state))))
+    return reports
+
+
+def _scalar(value: Any) -> str | None:
+    """Providers write ids and states as strings or as numbers."""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+
+
+def _is_fresh(value: Any, now: int) -> bool:
+    text = _scalar(int(value) if isinstance(value, float) else value) or ""
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        moment: int | None = int(text) * (1 if int(text) >= MS_FROM else SECOND_MS)
+    else:
+        moment = parse_timestamp(text)
+    return moment is not None and abs(now - moment) <= WINDOW_MS

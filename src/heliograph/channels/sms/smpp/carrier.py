@@ -1,0 +1,147 @@
+"""The carrier `smpp`: a transceiver session with an SMSC; receipts come by the same connection."""
+
+import asyncio
+import ssl
+import zlib
+from typing import Any, Literal
+
+import msgspec
+
+from heliograph.channels.carrier import Carrier, Parcel
+from heliograph.channels.sms.smpp import status
+from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
+from heliograph.channels.sms.smpp.intake import Intake, ToStore
+from heliograph.channels.sms.smpp.link import Link
+from heliograph.channels.sms.smpp.pace import Pace
+from heliograph.channels.sms.smpp.pdu import Malformed, Pdu, bind_body, decode_short_message, read_id
+from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt
+from heliograph.channels.sms.smpp.session import TIMINGS, Session, Timings, Unanswered, Unsent
+from heliograph.rules.content import SmsContent
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+
+PART_TRIES = 4  # of a part whose forerunners are sent already
+
+_CONTENT = msgspec.json.Decoder(SmsContent)
+
+
+class SmppOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str  # a private one too: it is the operator's word
+    port: int = 2775
+    tls: bool = False
+    system_id: str
+    password: str
+    system_type: str = ""
+    window: int = 10  # submits without an answer
+    throughput: int = 0  # messages a second of each process, 0: no limit
+    source_addr: str = ""  # the sender when the team has none of its own
+    long: Long = "udh"
+    receipt_id: IdForm = "same"
+    uncertain: Literal["resend", "stop"] = "resend"  # when it is not known whether a message was sent
+
+
+class Smpp(Carrier):
+    def __init__(
+        self,
+        options: SmppOptions,
+        report: ToStore,
+        *,
+        timings: Timings = TIMINGS,
+        roots: ssl.SSLContext | None = None,
+    ) -> None:
+        self._options = options
+        self._timings = timings
+        self._pace = Pace(options.throughput)
+        self._intake = Intake(report)
+        self._link = Link(
+            options.host,
+            options.port,
+            tls=(roots or ssl.create_default_context()) if options.tls else None,
+            bind=bind_body(options.system_id, options.password, options.system_type),
+            window=options.window,
+            timings=timings,
+            deliver=self._deliver,
+        )
+
+    def open(self) -> None:
+        self._link.open()
+
+    async def close(self) -> None:
+        await self._intake.close(self._timings.close)
+        await self._link.close()
+
+    # -- out --
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        content = _CONTENT.decode(parcel.content)
+        options = self._options
+        source = sender_address(content.sender(options.source_addr))
+        # The same at every try, so that a phone can put the parts of two tries together.
+        reference = zlib.crc32(parcel.message_id.encode()) & 0xFF
+        bodies = compose(source, parcel.address, content.body, reference=reference, long=options.long)
+        detail = {"carrier": "smpp", "host": options.host, "sender": source.value, "parts": len(bodies)}
+        if parcel.uncertain and options.uncertain == "stop":
+            text = "it is not known whether the message was sent, and this carrier is set not to send it again"
+            return Refused(detail=detail | {"text": text})
+        return await self._send(bodies, detail)
+
+    async def _send(self, bodies: list[bytes], detail: dict[str, Any]) -> Outcome:
+        ids: list[str] = []
+        for number, body in enumerate(bodies, 1):
+            where = f" (part {number} of {len(bodies)})" if len(bodies) > 1 else ""
+            try:
+                answer = await self._submit(body, PART_TRIES if ids else 1)
+            except Unsent as why:
+                text = f"{self._options.host} {why}{where}"
+                return Deferred(detail=detail | {"text": text}, unreachable=number == 1)
+            except Unanswered as why:
+                text = f"{self._options.host} {why}: the message may have been sent{where}"
+                return Deferred(detail=detail | {"text": text}, uncertain=True)
+            if answer.status:
+                text = status.words(answer.status) + where
+                return _refusal(answer.status, detail | {"code": status.code(answer.status), "text": text}, number == 1)
+            ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
+        detail |= {"code": status.code(status.ROK), "text": "accepted"}
+        if len(ids) > 1:
+            return Accepted(parts=tuple(id_ for id_ in ids if id_), detail=detail)
+        return Accepted(carrier_id=ids[0] or None, detail=detail)
+
+    async def _submit(self, body: bytes, tries: int) -> Pdu:
+        while True:
+            await self._link.session()  # who cannot be reached need not be waited for
+            await self._pace.turn()
+            session = await self._link.session()
+            answer = await session.submit(body)
+            verdict, tries = status.verdict(answer.status), tries - 1
+            if verdict == "throttled":
+                self._pace.pause(self._timings.throttled)
+            if answer.status == status.RINVBNDSTS:
+                session.end("lost the bind")
+            if not tries or verdict not in ("throttled", "deferred"):
+                return answer
+            await asyncio.sleep(self._timings.throttled)
+
+    # -- in --
+
+    def _deliver(self, session: Session, pdu: Pdu) -> None:
+        def acknowledge(how: int) -> None:
+            session.answer(pdu, b"\0", error=how)
+
+        try:
+            receipt = read_receipt(decode_short_message(pdu.body), self._options.receipt_id)
+        except Malformed:
+            acknowledge(status.RX_P_APPN)
+            return
+        if receipt:
+            self._intake.take(receipt, acknowledge)
+        else:  # somebody's SMS, which nobody here waits for
+            acknowledge(status.ROK)
+
+
+def _refusal(code: int, detail: dict[str, Any], is_first: bool) -> Outcome:
+    match status.verdict(code):
+        case "refused":
+            return Refused(detail=detail)
+        case "unbound":
+            return Deferred(detail=detail, unreachable=is_first)
+        case _:
+            return Deferred(detail=detail)

@@ -1,0 +1,12 @@
+"""The ids of the SMPP commands that are spoken here; each but the last two has an answer, with RESP in its id."""
+
+RESP = 0x80000000
+
+GENERIC_NACK = 0x80000000
+SUBMIT_SM = 0x00000004
+DELIVER_SM = 0x00000005
+UNBIND = 0x00000006
+BIND_TRANSCEIVER = 0x00000009
+ENQUIRE_LINK = 0x00000015
+OUTBIND = 0x0000000B
+ALERT_NOTIFICATION = 0x00000102

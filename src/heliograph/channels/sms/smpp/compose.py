@@ -1,0 +1,50 @@
+"""A text from a sender to a phone, as the submit_sm bodies that carry it."""
+
+import re
+from typing import Literal
+
+from msgspec.structs import replace
+
+from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, Address, ShortMessage, encode_short_message
+from heliograph.channels.sms.smpp.text import cut, fits, to_octets
+
+Long = Literal["udh", "payload"]  # how a text that one part does not hold is sent
+
+HAS_HEADER = 0x40  # esm_class: the text begins with a user data header
+RECEIPT_WANTED = 1
+
+LETTERS_MAX = 11  # of a sender of letters, as the air interface has it
+SHORT_CODE_MAX = 8  # digits
+_NUMBER = re.compile("([+]?)([0-9]+)")
+_NO_LETTERS = re.compile("[^ -~]")
+
+
+def sender_address(sender: str) -> Address:
+    """Empty: the network shows its own."""
+    if number := _NUMBER.fullmatch(sender):
+        plus, digits = number.groups()
+        return Address(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else Address(3, 0, digits)
+    letters = _NO_LETTERS.sub("", sender)[:LETTERS_MAX].strip()
+    return Address(5, 0, letters) if letters else Address(0, 0, "")
+
+
+def compose(source: Address, phone: str, text: str, *, reference: int, long: Long) -> list[bytes]:
+    coding, octets = to_octets(text)
+    whole = ShortMessage(
+        source=source,
+        destination=Address(1, 1, phone.removeprefix("+")),
+        registered=RECEIPT_WANTED,
+        coding=coding,
+        text=octets,
+    )
+    if fits(coding, octets):
+        return [encode_short_message(whole)]
+    if long == "payload":
+        return [encode_short_message(replace(whole, text=b"", tlvs={MESSAGE_PAYLOAD: octets}))]
+    parts = cut(coding, octets)
+    return [
+        encode_short_message(
+            replace(whole, esm_class=HAS_HEADER, text=bytes((5, 0, 3, reference, len(parts), number)) + part)
+        )
+        for number, part in enumerate(parts, 1)
+    ]

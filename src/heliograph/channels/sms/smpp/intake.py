@@ -1,0 +1,53 @@
+"""Receipts on their way to the store: acknowledged when they are safe there, and asked for again when they are not."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from heliograph.channels.sms.smpp import status
+from heliograph.rules.outcome import Report
+
+log = structlog.get_logger()
+
+WAITING_MAX = 512
+
+Receipt = tuple[str, Report]  # by the carrier's own id
+ToStore = Callable[[Sequence[Receipt]], Awaitable[object]]
+
+
+class Intake:
+    """What comes while the store is busy goes to it in one piece."""
+
+    def __init__(self, report: ToStore) -> None:
+        self._report = report
+        self._waiting: list[tuple[Receipt, Callable[[int], None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def take(self, receipt: Receipt, acknowledge: Callable[[int], None]) -> None:
+        if self._closed or len(self._waiting) >= WAITING_MAX:
+            acknowledge(status.RX_T_APPN)
+            return
+        self._waiting.append((receipt, acknowledge))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self, seconds: float) -> None:
+        self._closed = True
+        if self._task:
+            await asyncio.wait([self._task], timeout=seconds)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await self._report([receipt for receipt, _ in batch])
+                answer = status.ROK
+            except Exception as error:
+                log.warning("receipts not stored", receipts=len(batch), error=type(error).__name__)
+                answer = status.RX_T_APPN
+            for _, acknowledge in batch:
+                acknowledge(answer)

@@ -1,0 +1,148 @@
+"""SMPP 3.4 on the wire: the frame of a PDU, and the bodies that a transceiver writes and reads."""
+
+import struct
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+PDU_MAX = 70_000  # octets: a message_payload of 64 KiB with all around it
+SEQUENCE_MAX = 0x7FFFFFFF
+ID_MAX = 64  # octets of a message id
+
+RECEIPTED_MESSAGE_ID = 0x001E
+NETWORK_ERROR_CODE = 0x0423
+MESSAGE_PAYLOAD = 0x0424
+MESSAGE_STATE = 0x0427
+
+_HEADER = struct.Struct(">IIII")
+_TLV = struct.Struct(">HH")
+
+
+class Malformed(Exception):
+    """These octets are no PDU."""
+
+
+class Pdu(msgspec.Struct, frozen=True):
+    command: int
+    status: int
+    sequence: int
+    body: bytes
+
+
+class Address(msgspec.Struct, frozen=True):
+    ton: int  # type of number
+    npi: int  # numbering plan
+    value: str
+
+
+class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of submit_sm and of deliver_sm."""
+
+    source: Address
+    destination: Address
+    esm_class: int = 0
+    registered: int = 0
+    coding: int = 0
+    text: bytes = b""
+    tlvs: Mapping[int, bytes] = {}
+
+    @property
+    def words(self) -> bytes:
+        return self.text or self.tlvs.get(MESSAGE_PAYLOAD, b"")
+
+
+def encode(command: int, sequence: int, body: bytes = b"", status: int = 0) -> bytes:
+    return _HEADER.pack(_HEADER.size + len(body), command, status, sequence) + body
+
+
+class Frames:
+    """Cuts what arrives into PDUs."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def feed(self, octets: bytes) -> Iterator[Pdu]:
+        octets = self._partial + octets
+        start = 0
+        while len(octets) - start >= _HEADER.size:
+            length, command, status, sequence = _HEADER.unpack_from(octets, start)
+            if not _HEADER.size <= length <= PDU_MAX:
+                raise Malformed
+            if len(octets) - start < length:
+                break
+            yield Pdu(command, status, sequence, octets[start + _HEADER.size : start + length])
+            start += length
+        self._partial = octets[start:]
+
+
+def bind_body(system_id: str, password: str, system_type: str) -> bytes:
+    return _c_string(system_id) + _c_string(password) + _c_string(system_type) + b"\x34\0\0\0"
+
+
+def _c_string(text: str) -> bytes:
+    octets = text.encode()
+    if b"\0" in octets:
+        raise ValueError("a NUL in what is sent as a C string")
+    return octets + b"\0"
+
+
+def encode_short_message(sm: ShortMessage) -> bytes:
+    return b"".join(
+        (
+            b"\0",  # service_type
+            _address(sm.source),
+            _address(sm.destination),
+            bytes((sm.esm_class, 0, 0, 0, 0)),  # protocol_id, priority_flag, schedule_delivery_time, validity_period
+            bytes((sm.registered, 0, sm.coding, 0, len(sm.text))),  # replace_if_present_flag, sm_default_msg_id
+            sm.text,
+            *(_TLV.pack(tag, len(value)) + value for tag, value in sm.tlvs.items()),
+        )
+    )
+
+
+def _address(address: Address) -> bytes:
+    return bytes((address.ton, address.npi)) + _c_string(address.value)
+
+
+def decode_short_message(body: bytes) -> ShortMessage:
+    try:
+        at = body.index(0) + 1
+        source, at = _read_address(body, at)
+        destination, at = _read_address(body, at)
+        esm_class, at = body[at], at + 3
+        for _ in ("schedule_delivery_time", "validity_period"):
+            at = body.index(0, at) + 1
+        registered, _, coding, _, length = body[at : at + 5]
+    except (IndexError, ValueError):
+        raise Malformed from None
+    end = at + 5 + length
+    if end > len(body):
+        raise Malformed
+    return ShortMessage(
+        source=source,
+        destination=destination,
+        esm_class=esm_class,
+        registered=registered,
+        coding=coding,
+        text=body[at + 5 : end],
+        tlvs=dict(_read_tlvs(body, end)),
+    )
+
+
+def _read_address(body: bytes, at: int) -> tuple[Address, int]:
+    end = body.index(0, at + 2)
+    return Address(body[at], body[at + 1], body[at + 2 : end].decode("latin-1")), end + 1
+
+
+def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    """The whole ones: carriers are known to leave rubbish at the end."""
+    while at + _TLV.size <= len(body):
+        tag, length = _TLV.unpack_from(body, at)
+        at += _TLV.size + length
+        if at <= len(body):
+            yield tag, body[at - length : at]
+
+
+def read_id(octets: bytes) -> str:
+    """A message id, of a submit_sm_resp or a TLV: up to the NUL, if there is one."""
+    return octets.partition(b"\0")[0][:ID_MAX].decode("latin-1").strip()

@@ -1,0 +1,100 @@
+"""Delivery receipts: a deliver_sm, with TLVs or a line of text, as a report about an id."""
+
+import re
+from typing import Any, Literal
+
+from heliograph.channels.sms.smpp.pdu import (
+    MESSAGE_STATE,
+    NETWORK_ERROR_CODE,
+    RECEIPTED_MESSAGE_ID,
+    ShortMessage,
+    read_id,
+)
+from heliograph.channels.sms.smpp.text import UCS2
+from heliograph.rules.outcome import Report
+
+IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when submit_sm_resp writes them otherwise
+
+# By the first letters, because the ends are abbreviated in many ways: DELIVRD, DELIVERED.
+STATES: dict[str, tuple[str, str]] = {
+    "SCHED": ("sent", "scheduled"),
+    "ENROU": ("sent", "on its way"),
+    "BUFFE": ("sent", "waiting at the carrier"),
+    "BUFFR": ("sent", "waiting at the carrier"),
+    "ACCEP": ("sent", "accepted"),
+    "DELIV": ("delivered", "delivered"),
+    "EXPIR": ("failed", "expired before it could be delivered"),
+    "DELET": ("failed", "deleted by the carrier"),
+    "UNDEL": ("failed", "could not be delivered"),
+    "FAILE": ("failed", "could not be delivered"),
+    "REJEC": ("failed", "rejected"),
+    "SKIPP": ("failed", "skipped by the carrier"),
+    "UNKNO": ("failed", "the carrier lost track of it"),  # final in SMPP; a late DELIVRD still counts
+}
+MESSAGE_STATES = (
+    *("SCHEDULED", "ENROUTE", "DELIVRD", "EXPIRED", "DELETED"),
+    *("UNDELIV", "ACCEPTD", "UNKNOWN", "REJECTD", "SKIPPED"),
+)
+
+# The bits of esm_class that say what a deliver_sm is, and those of receipts and of intermediate notices.
+_KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
+
+_TEXT = re.compile(r"\btext:", re.I)
+_KEYS = "id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err"
+_PAIR = re.compile(rf"(?<![a-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-~]{{0,64}})", re.I)
+_DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
+
+
+def issued_id(id_: str, form: IdForm) -> str:
+    """An id of submit_sm_resp as it is kept: where the two ways of writing differ, in decimal."""
+    return id_ if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
+
+
+def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
+    """None: it is no receipt, or says nothing."""
+    told = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
+    # A text alone proves nothing: anybody can send an SMS that looks like a receipt.
+    if not told and sm.esm_class & _KIND not in _RECEIPTS:
+        return None
+    pairs = _pairs(sm)
+    written = pairs.get("id", "")
+    state = _state(sm, pairs)
+    if not (told or written) or not state:
+        return None
+    if told and written and told != written:  # then the TLV is as submit_sm_resp had it
+        id_ = issued_id(told, form)
+    else:
+        id_ = told or written
+        id_ = id_ if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
+    return id_, _report(state, sm, pairs)
+
+
+def _pairs(sm: ShortMessage) -> dict[str, str]:
+    """The fields before `text`, which is the message's own."""
+    line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
+    pairs: dict[str, str] = {}
+    for key, value in _PAIR.findall(_TEXT.split(line, 1)[0]):
+        pairs.setdefault(re.sub("[ _]", "", key.lower()), value)
+    return pairs
+
+
+def _state(sm: ShortMessage, pairs: dict[str, str]) -> str:
+    number = int.from_bytes(sm.tlvs.get(MESSAGE_STATE) or b"\xff")
+    return MESSAGE_STATES[number] if number < len(MESSAGE_STATES) else pairs.get("stat", "").upper()
+
+
+def _report(state: str, sm: ShortMessage, pairs: dict[str, str]) -> Report:
+    status, words = STATES.get(state[:5], ("sent", f"in a state of the carrier's own: {state}"))
+    network = sm.tlvs.get(NETWORK_ERROR_CODE, b"")
+    found: dict[str, Any] = {
+        "state": state,
+        "err": pairs.get("err") or (str(int.from_bytes(network[1:3])) if len(network) == 3 else None),
+        "submit_date": pairs.get("submitdate"),
+        "done_date": pairs.get("donedate"),
+    }
+    detail = {"carrier": "smpp", "text": words} | {name: value for name, value in found.items() if value}
+    return Report(status=status, detail=detail)
+
+
+def _decimal(id_: str, base: int) -> str:
+    return str(int(id_, base)) if _DIGITS[base].fullmatch(id_) else id_

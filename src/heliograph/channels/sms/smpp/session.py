@@ -1,0 +1,194 @@
+"""One bound connection: requests with their answers, a window of submits, and the carrier's own requests."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from heliograph.channels.sms.smpp import command, status
+from heliograph.channels.sms.smpp.pdu import SEQUENCE_MAX, Frames, Malformed, Pdu, encode
+
+LINGER_S = 1.0  # for the last words to leave
+UNREAD_MAX = 1 << 20  # octets that the carrier has not read: more than a window holds
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """In seconds."""
+
+    connect: float = 5.0  # for TCP, TLS and bind together
+    answer: float = 10.0  # for one answer
+    enquire: float = 30.0  # between two enquire_links
+    backoff: float = 0.2  # before the second try to connect, doubled for each further one
+    backoff_max: float = 5.0
+    throttled: float = 1.0  # nothing is submitted after a carrier said so
+    close: float = 5.0  # for answers that are still to come, then for unbind
+
+
+TIMINGS = Timings()
+
+
+class Unsent(Exception):
+    """It was not sent."""
+
+
+class Unanswered(Exception):
+    """It was written, and no answer came."""
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    command: int
+    answer: asyncio.Future[Pdu]
+    timer: asyncio.TimerHandle
+
+
+class Session(asyncio.Protocol):
+    def __init__(self, window: int, timings: Timings, deliver: Callable[["Session", Pdu], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timings = timings
+        self._deliver = deliver
+        self._frames = Frames()
+        self._slots = asyncio.Semaphore(window)
+        self._asked: dict[int, _Asked] = {}
+        self._sequence = 0
+        self._heard = 0.0
+        self._unwritten: list[bytes] = []
+        self._pulse: asyncio.TimerHandle | None = None
+        self.gone: asyncio.Future[str] = self._loop.create_future()  # why
+
+    # -- what the event loop calls --
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(UNREAD_MAX)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end("closed the connection")
+
+    def pause_writing(self) -> None:
+        """A carrier that reads no answers gets to ask nothing more."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for pdu in self._frames.feed(data):
+                self._heard = self._loop.time()
+                self._take(pdu)
+        except Malformed:  # where the next PDU begins cannot be known
+            self._nack(0, status.RINVCMDLEN)
+            self.end("did not speak SMPP")
+
+    def _take(self, pdu: Pdu) -> None:
+        match pdu.command:
+            case command.DELIVER_SM:
+                self._deliver(self, pdu)
+            case command.ENQUIRE_LINK:
+                self.answer(pdu)
+            case command.UNBIND:
+                self.answer(pdu)
+                self.end("ended the session")
+            case command.OUTBIND | command.ALERT_NOTIFICATION:
+                pass
+            case id_ if id_ & command.RESP:
+                self._answered(pdu)
+            case _:
+                self._nack(pdu.sequence, status.RINVCMDID)
+
+    # -- asking --
+
+    async def bind(self, body: bytes) -> None:
+        answer = await self._ask(command.BIND_TRANSCEIVER, body)
+        if answer.status:
+            raise Unsent(f"refused the bind: {status.words(answer.status)}")
+        self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
+
+    async def submit(self, body: bytes) -> Pdu:
+        await self._slots.acquire()
+        if self.gone.done():
+            self._slots.release()
+            raise Unsent(self.gone.result())
+        return await self._ask(command.SUBMIT_SM, body)
+
+    async def unbind(self) -> None:
+        """Once what was asked is answered."""
+        try:
+            if answers := [asked.answer for asked in self._asked.values()]:
+                await asyncio.wait(answers, timeout=self._timings.close)
+            if not self.gone.done():
+                await asyncio.wait([self._ask(command.UNBIND)], timeout=self._timings.close)
+        finally:
+            self.end("was unbound")
+
+    def _enquire(self) -> None:
+        """Whether an answer comes is seen when its time is over."""
+        self._ask(command.ENQUIRE_LINK)
+        self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
+
+    def _ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
+        """Its place is taken until the answer comes or its time is over, even if nobody waits for it any more."""
+        self._sequence = sequence = self._sequence % SEQUENCE_MAX + 1
+        answer = self._loop.create_future()
+        timer = self._loop.call_later(self._timings.answer, self._expire, sequence)
+        self._asked[sequence] = _Asked(id_, answer, timer)
+        self._write(encode(id_, sequence, body))
+        return answer
+
+    def _answered(self, pdu: Pdu) -> None:
+        asked = self._asked.get(pdu.sequence)
+        if asked is None or pdu.command not in (asked.command | command.RESP, command.GENERIC_NACK):
+            return  # too late, or never asked
+        self._forget(pdu.sequence)
+        if not asked.answer.done():
+            asked.answer.set_result(pdu)
+
+    def _expire(self, sequence: int) -> None:
+        self._fail(sequence, f"did not answer within {self._timings.answer:g} s")
+        if self._heard <= self._loop.time() - self._timings.answer:
+            self.end(f"was silent for {self._timings.answer:g} s")
+
+    def _fail(self, sequence: int, why: str) -> None:
+        asked = self._forget(sequence)
+        if not asked.answer.done():
+            asked.answer.set_exception(Unanswered(why))
+            asked.answer.exception()  # nobody may be waiting
+
+    def _forget(self, sequence: int) -> _Asked:
+        asked = self._asked.pop(sequence)
+        asked.timer.cancel()
+        if asked.command == command.SUBMIT_SM:
+            self._slots.release()
+        return asked
+
+    # -- answering, writing, ending --
+
+    def answer(self, pdu: Pdu, body: bytes = b"", *, error: int = status.ROK) -> None:
+        self._write(encode(pdu.command | command.RESP, pdu.sequence, body, error))
+
+    def _nack(self, sequence: int, error: int) -> None:
+        self._write(encode(command.GENERIC_NACK, sequence, status=error))
+
+    def _write(self, octets: bytes) -> None:
+        """All that is written in one round of the event loop leaves in one piece."""
+        if not self._unwritten:
+            self._loop.call_soon(self._flush)
+        self._unwritten.append(octets)
+
+    def _flush(self) -> None:
+        if self._unwritten and not self._transport.is_closing():
+            self._transport.write(b"".join(self._unwritten))
+        self._unwritten.clear()
+
+    def end(self, why: str) -> None:
+        if self.gone.done():
+            return
+        self.gone.set_result(why)
+        if self._pulse:
+            self._pulse.cancel()
+        for sequence in list(self._asked):
+            self._fail(sequence, why)
+        self._flush()
+        self._transport.close()
+        self._loop.call_later(LINGER_S, self._transport.abort)

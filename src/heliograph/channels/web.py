@@ -1,0 +1,247 @@
+"""What the carriers over HTTP share: one client, and how answers, errors and callbacks are read."""
+
+import hashlib
+import hmac
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, Literal
+from urllib.parse import parse_qsl
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from heliograph.channels.carrier import Told
+from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.outcome import Deferred, Refused
+from heliograph.rules.text import CONTROLS
+
+ANSWER_S = 10.0  # for the connection and the whole answer
+CONNECT_S = 3.0  # of these, for the connection: another carrier can still be asked in time
+CONNECTIONS = 200
+PER_HOST = 64
+IDLE_S = 10.0  # shorter than most servers keep a connection, so that few end under our hands
+ANSWER_MAX = 64 * 1024  # octets
+WORDS_MAX = 300  # characters of a carrier's words
+FIELDS_MAX = 200  # of a form
+HIDDEN_MIN = 4  # characters: hiding less would eat holes into ordinary words
+
+FORBIDDEN = Told(status=403)
+
+Verdict = Literal["refused", "deferred", "unreachable"]
+
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
+_SECONDS = re.compile("[0-9]{1,6}")
+_CODE = re.compile("[A-Za-z0-9]*[0-9][A-Za-z0-9]*")
+
+
+class Unreachable(Exception):
+    """No connection was made: certainly not sent. The text says why."""
+
+
+class NoAnswer(Exception):
+    """The request was written and no whole answer came: maybe sent."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    headers: Mapping[str, str] = {}  # names in lower case
+    body: bytes = b""  # at most ANSWER_MAX
+
+    @property
+    def json(self) -> Any:
+        return read_json(self.body)
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        wish = self.headers.get("retry-after", "")
+        return int(wish) * SECOND_MS if _SECONDS.fullmatch(wish) else None
+
+
+class Web:
+    """One session for all carriers, made when first asked for: no cookies, no redirects, no proxies."""
+
+    def __init__(self, roots: ssl.SSLContext | None = None, connect_s: float = CONNECT_S) -> None:
+        """`roots`: whose certificates are good; None: the system's."""
+        self._roots = roots
+        self._connect_s = connect_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b"", timeout_s: float = ANSWER_S
+    ) -> Answer:
+        """Raises Unreachable or NoAnswer. `url` is percent-encoded already."""
+        written = SimpleNamespace(begun=False)
+        try:
+            async with self._open().request(
+                method,
+                URL(url, encoded=True),
+                headers=headers,
+                data=body or None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout_s, connect=self._connect_s),
+                trace_request_ctx=written,
+            ) as response:
+                octets = await _read(response)
+                names = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(status=response.status, headers=names, body=octets)
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # an OSError: TimeoutError; a ValueError: no URL
+            if written.begun:
+                raise NoAnswer from None
+            raise Unreachable(_why(error)) from None
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_begin)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=CONNECTIONS, limit_per_host=PER_HOST, keepalive_timeout=IDLE_S, ssl=self._roots or True
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "Heliograph"},
+                trace_configs=[trace],
+                trust_env=False,
+            )
+        return self._session
+
+
+async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
+    """Just before the first octet. aiohttp asks again by itself when a GET or PUT gets no answer: not here."""
+    if context.trace_request_ctx.begun:
+        raise NoAnswer
+    context.trace_request_ctx.begun = True
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    octets = bytearray()
+    async for chunk in response.content.iter_any():
+        octets += chunk
+        if len(octets) > ANSWER_MAX:
+            response.close()
+            break
+    return bytes(octets[:ANSWER_MAX])
+
+
+def _why(error: Exception) -> str:
+    """In our own words: an exception's text may hold the address with a key in it."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return "its name is not known to DNS"
+        case aiohttp.ClientConnectorCertificateError():
+            return "its certificate is not trusted"
+        case aiohttp.ClientConnectorSSLError():
+            return "it does not speak TLS"
+        case TimeoutError():
+            return "no connection in time"
+        case ValueError():
+            return "its address is not valid"
+        case _:
+            return "the connection was refused"
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------
+
+
+def reply(carrier: str, code: object, text: str, **more: Any) -> dict[str, Any]:
+    """An outcome's or a report's detail."""
+    return {"carrier": carrier, "code": None if code is None else str(code), "text": text, **more}
+
+
+def silent(carrier: str, error: Unreachable | NoAnswer) -> Deferred:
+    if isinstance(error, Unreachable):
+        return Deferred(detail=reply(carrier, None, f"the carrier cannot be reached: {error}"), unreachable=True)
+    return Deferred(detail=reply(carrier, None, "the carrier gave no answer: maybe it was sent"), uncertain=True)
+
+
+def stopped(carrier: str) -> Refused:
+    return Refused(
+        detail=reply(
+            carrier,
+            None,
+            "an earlier hand-over got no answer, so the message may have been sent; it is not sent again, "
+            'because this carrier is set to uncertain = "stop"',
+        )
+    )
+
+
+def verdict_of(status: int) -> Verdict:
+    """What an HTTP status says by itself. Without access this carrier serves nobody, but another one may."""
+    if status in (401, 403, 404):
+        return "unreachable"
+    return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
+
+
+def judged(verdict: Verdict, detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
+    if verdict == "refused":
+        return Refused(detail=detail)
+    return Deferred(
+        detail=detail,
+        retry_after_ms=answer.retry_after_ms,
+        unreachable=verdict == "unreachable",
+        uncertain=answer.status == 504,  # a gateway whose own carrier fell silent
+    )
+
+
+def put_off(detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
+    """A status that no rule of the carrier's calls a refusal."""
+    verdict = verdict_of(answer.status)
+    return judged("deferred" if verdict == "refused" else verdict, detail, answer)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def read_json(octets: bytes) -> Any:
+    """None when it is no JSON."""
+    try:
+        return msgspec.json.decode(octets)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_form(octets: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(octets.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:  # too many
+        return []
+
+
+def pick(document: Any, path: str) -> Any:
+    """What `$.a.b[0].c` leads to, or None."""
+    for name, place in _STEP.findall(path):
+        if name:
+            document = document.get(name) if isinstance(document, dict) else None
+        else:
+            document = document[int(place)] if isinstance(document, list) and int(place) < len(document) else None
+    return document
+
+
+def said(words: object, hidden: Iterable[str]) -> str:
+    """A carrier's words for the timeline: one line, clipped, without what must not be in it."""
+    text = str(words) if isinstance(words, str | int) else ""
+    for secret in sorted(hidden, key=len, reverse=True):
+        if len(secret) >= HIDDEN_MIN:
+            text = text.replace(secret, "…")
+    return CONTROLS.sub(" ", text).strip()[:WORDS_MAX]
+
+
+def codes_in(body: str) -> list[str]:
+    """The message and what in it may be a code, for `said` to hide."""
+    return [body, *_CODE.findall(body)]
+
+
+def is_signed(signature: str, key: str, body: bytes) -> bool:
+    """HMAC-SHA256 of the body, in hex."""
+    expected = hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
+    return same(signature.lower(), expected)
+
+
+def same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())

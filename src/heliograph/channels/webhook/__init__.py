@@ -1,0 +1,1 @@
+"""Telling events to a team's own endpoints: signed, and only where a stranger may send us."""

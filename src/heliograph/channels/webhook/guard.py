@@ -1,0 +1,96 @@
+"""Where a webhook's URL leads, and whether we may go there (reliability, SSRF): one denied address refuses them all."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_network
+
+import dns.asyncresolver
+import dns.exception
+import dns.name
+import dns.resolver
+import msgspec
+
+from heliograph.rules.denied import is_denied
+from heliograph.rules.webhook_url import Target, parse_target
+
+LIFETIME_S = 5.0  # of one question with all its repetitions
+CACHED_MAX = 20_000  # answers, each for its own time to live
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
+
+
+class Denied(Exception):
+    """A target that is not allowed; the text is for the one who wrote it and names no address of our network."""
+
+
+class Unresolved(Exception):
+    """The host has no address, or DNS does not answer."""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    target: Target
+    addresses: tuple[str, ...]  # the only ones to connect to
+
+
+class Guard:
+    def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None) -> None:
+        """`allow_private`: the operator's ranges; `resolve`: by default DNS, from the system's name servers."""
+        self._allow = tuple(ip_network(text) for text in allow_private)
+        self._resolve = resolve or Names().addresses
+
+    async def check(self, url: str) -> Checked:
+        """Raises Denied, also for a malformed URL, or Unresolved."""
+        try:
+            target = parse_target(url)
+        except ValueError as error:
+            raise Denied(str(error)) from None
+        addresses = (target.ip,) if target.ip else tuple(await self._resolve(target.host))
+        if not addresses:
+            raise Unresolved(f"{target.host} has no address")
+        if any(is_denied(address, self._allow) for address in addresses):
+            raise Denied(
+                f"{target.host} is, or leads to, a private or reserved address, which webhooks may not reach "
+                "(an operator can allow ranges: HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE)"
+            )
+        return Checked(target=target, addresses=addresses)
+
+
+class Names:
+    """Addresses by DNS, never by threads: names that hang must not use up a pool that all endpoints share."""
+
+    def __init__(self, server: tuple[str, int] | None = None) -> None:
+        """`server`: IP address and port; None: the system's."""
+        self._server = server
+        self._asked: dns.asyncresolver.Resolver | None = None
+
+    async def addresses(self, host: str) -> list[str]:
+        """IPv4 first. What one family answers is enough when the other one's question fails."""
+        if host == "localhost":  # RFC 6761: not a question for DNS
+            return ["127.0.0.1"]
+        found: list[str] = []
+        failed: Unresolved | None = None
+        for kind in ("A", "AAAA"):  # in turn: nearly always both are cached, where two tasks cost more than the answers
+            try:
+                found += await self._ask(host, kind)
+            except Unresolved as error:
+                failed = error
+        if failed and not found:
+            raise failed
+        return found
+
+    async def _ask(self, host: str, kind: str) -> list[str]:
+        try:
+            resolver = self._asked = self._asked or self._make()
+            answer = await resolver.resolve(dns.name.from_text(host), kind, raise_on_no_answer=False, search=False)
+        except dns.resolver.NXDOMAIN:
+            return []
+        except (dns.exception.DNSException, OSError) as error:
+            raise Unresolved(f"DNS gives no answer for {host} ({type(error).__name__})") from None
+        return [record.address for record in answer]
+
+    def _make(self) -> dns.asyncresolver.Resolver:
+        resolver = dns.asyncresolver.Resolver(configure=self._server is None)
+        if self._server:
+            resolver.nameservers, resolver.port = [self._server[0]], self._server[1]
+        resolver.cache = dns.resolver.LRUCache(CACHED_MAX)
+        resolver.lifetime = LIFETIME_S
+        return resolver

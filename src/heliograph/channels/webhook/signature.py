@@ -1,0 +1,33 @@
+"""The headers that prove who sent an event: our own signature, and Standard Webhooks', from one secret."""
+
+import hmac
+from collections.abc import Sequence
+
+import pybase64
+
+PREFIX = "whsec_"
+ENTROPY_MIN = 24  # bytes; Standard Webhooks' least
+
+
+def make_secret(entropy: bytes) -> str:
+    if len(entropy) < ENTROPY_MIN:
+        raise ValueError(f"a secret needs {ENTROPY_MIN} random bytes, not {len(entropy)}")
+    return PREFIX + pybase64.b64encode(entropy).decode()
+
+
+def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
+    """`t`: unix seconds of this attempt. During a rotation both secrets sign."""
+    service = b"%d.%b" % (t, body)
+    standard = b"%b.%b" % (event_id.encode(), service)
+    v1 = [hmac.digest(secret.encode(), service, "sha256").hex() for secret in secrets]
+    v1_standard = [pybase64.b64encode(hmac.digest(_key(secret), standard, "sha256")).decode() for secret in secrets]
+    return {
+        "X-Service-Signature": ",".join([f"t={t}", *(f"v1={one}" for one in v1)]),
+        "webhook-id": event_id,
+        "webhook-timestamp": str(t),
+        "webhook-signature": " ".join(f"v1,{one}" for one in v1_standard),
+    }
+
+
+def _key(secret: str) -> bytes:
+    return pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)

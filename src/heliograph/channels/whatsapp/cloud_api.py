@@ -1,0 +1,213 @@
+"""The carrier `cloud_api`: template messages by Meta's WhatsApp Cloud API, and its signed webhooks."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
+from heliograph.channels.web import (
+    FORBIDDEN,
+    Answer,
+    NoAnswer,
+    Unreachable,
+    Verdict,
+    Web,
+    is_signed,
+    judged,
+    pick,
+    put_off,
+    read_json,
+    reply,
+    said,
+    same,
+    silent,
+    stopped,
+    verdict_of,
+)
+from heliograph.rules.content import WhatsappContent
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Report
+
+NAME = "cloud_api"
+
+PRICING = ("billable", "pricing_model", "category", "type")
+STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
+
+# Meta's codes: what they mean at hand-over, and words that say what to do. In a webhook each is the end.
+CODES: dict[int, tuple[Verdict, str]] = {
+    0: ("unreachable", "Meta does not accept the access token: make a new one"),
+    1: ("deferred", "Meta does not know what went wrong: see the platform's status page"),
+    2: ("deferred", "Meta is overloaded or down for the moment"),
+    3: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
+    4: ("deferred", "the app has reached Meta's limit of calls"),
+    10: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
+    33: ("unreachable", "the business phone number is gone: check phone_number_id"),
+    100: ("refused", "Meta refuses a parameter: check template, variables and phone_number_id"),
+    190: ("unreachable", "the access token has expired: make a new one"),
+    200: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
+    368: ("unreachable", "Meta has restricted the business account for a breach of policy: see its quality page"),
+    80007: ("deferred", "the business account has reached Meta's rate limit"),
+    130429: ("deferred", "the phone number has reached Meta's limit of messages a second"),
+    130472: ("refused", "Meta holds back marketing from this recipient, who is part of an experiment"),
+    130497: ("refused", "Meta does not let this account send to the recipient's country"),
+    131000: ("deferred", "Meta does not know what went wrong"),
+    131005: ("unreachable", "the access token may not send for this phone number: check its permissions"),
+    131008: ("refused", "a parameter is missing or empty: no variable of the template may be empty"),
+    131009: ("refused", "a parameter's value is not valid: check the phone number and the variables"),
+    131016: ("deferred", "a part of Meta's platform is not available now"),
+    131021: ("refused", "sender and recipient are the same number"),
+    131026: (
+        "refused",
+        "the number cannot get WhatsApp messages: it has none, an old one, or did not accept the terms",
+    ),
+    131030: ("refused", "a test number sends to the numbers on its list only: add the recipient there"),
+    131031: ("unreachable", "Meta has locked the business account: see WhatsApp Manager"),
+    131037: ("unreachable", "the phone number's display name is not approved yet: see WhatsApp Manager"),
+    131042: ("unreachable", "Meta cannot charge the business account: mend its payment settings"),
+    131045: ("unreachable", "the phone number is not registered rightly: register it again"),
+    131047: ("refused", "the recipient wrote more than 24 hours ago, and this is no template that may be sent then"),
+    131048: ("deferred", "Meta limits the phone number because many reported it as spam: see its quality"),
+    131049: (
+        "refused",
+        "Meta holds back marketing from this recipient for now: send again after a day at the earliest",
+    ),
+    131050: ("refused", "the recipient has stopped marketing messages from this business"),
+    131051: ("refused", "Meta does not know this type of message"),
+    131052: ("refused", "Meta could not load the message's media"),
+    131053: ("refused", "Meta could not take the message's media"),
+    131056: ("deferred", "too many messages to this recipient in a short time"),
+    131057: ("deferred", "the business account is in maintenance"),
+    132000: (
+        "refused",
+        "the number of variables is not that of the template: compare the manifest with WhatsApp Manager",
+    ),
+    132001: (
+        "refused",
+        "there is no approved template of this name in this language: check upstream_name and language",
+    ),
+    132005: ("refused", "the template is too long with these variables"),
+    132007: ("refused", "the template's content breaks Meta's policy"),
+    132012: ("refused", "a variable has not the form that the template wants"),
+    132015: ("refused", "Meta has paused the template for low quality: improve it, or use another"),
+    132016: ("refused", "Meta has disabled the template for low quality: make a new one"),
+    132018: (
+        "refused",
+        "a variable has a line break, a tab, or more than four spaces in a row, or is not fitting else",
+    ),
+    132068: ("refused", "the template's flow is blocked"),
+    132069: ("deferred", "the template's flow is throttled"),
+    133000: ("unreachable", "the phone number is not registered: register it"),
+    133004: ("deferred", "Meta's platform is not available now"),
+    133006: ("unreachable", "the phone number must be verified again before it can send"),
+    133010: ("unreachable", "the phone number is not registered: register it"),
+    133015: ("deferred", "the phone number was deleted a moment ago and is not free yet"),
+    135000: ("refused", "Meta refuses a parameter without saying which"),
+}
+
+
+class CloudApiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    base_url: str = "https://graph.facebook.com/v23.0"
+    phone_number_id: str
+    access_token: str
+    app_secret: str = ""  # signs the webhooks
+    verify_token: str = ""  # of the webhooks' challenge
+    uncertain: Literal["resend", "stop"] = "resend"
+
+
+class CloudApi(Carrier):
+    def __init__(self, options: CloudApiOptions, web: Web) -> None:
+        self._options = options
+        self._web = web
+        self._url = f"{options.base_url.rstrip('/')}/{quote(options.phone_number_id, safe='')}/messages"
+        self._headers = {"Authorization": f"Bearer {options.access_token}", "Content-Type": "application/json"}
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        if parcel.uncertain and self._options.uncertain == "stop":
+            return stopped(NAME)
+        content = msgspec.json.decode(parcel.content, type=WhatsappContent)
+        body = msgspec.json.encode(_message(parcel, content))
+        try:
+            answer = await self._web.ask("POST", self._url, headers=self._headers, body=body)
+        except (Unreachable, NoAnswer) as error:
+            return silent(NAME, error)
+        return self._outcome(answer, content)
+
+    def read_callback(self, callback: Callback) -> Told | None:
+        if callback.method == "GET":
+            return self._challenge(callback) if self._options.verify_token else None
+        if not self._options.app_secret:
+            return None
+        scheme, _, signature = callback.headers.get("x-hub-signature-256", "").partition("=")
+        if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
+            return FORBIDDEN
+        return Told(reports=list(_reports(read_json(callback.body))))
+
+    def _challenge(self, callback: Callback) -> Told:
+        query = callback.query
+        known = same(query.get("hub.verify_token", ""), self._options.verify_token)
+        if not known or query.get("hub.mode") != "subscribe":
+            return FORBIDDEN
+        return Told(body=query.get("hub.challenge", "").encode())
+
+    def _outcome(self, answer: Answer, content: WhatsappContent) -> Outcome:
+        told = answer.json
+        if answer.status == 200:
+            id_ = pick(told, "$.messages[0].id")
+            if isinstance(id_, str):
+                status = said(pick(told, "$.messages[0].message_status"), ()) or "accepted"
+                sender = self._options.phone_number_id
+                return Accepted(carrier_id=id_, detail=reply(NAME, answer.status, status, sender=sender))
+            return Deferred(detail=reply(NAME, answer.status, "Meta named no message: maybe sent"), uncertain=True)
+        code = pick(told, "$.error.code")
+        if not isinstance(code, int):  # not Meta, but something on the way to it
+            return put_off(reply(NAME, answer.status, f"Meta answered {answer.status}"), answer)
+        theirs = self._words(told, content)
+        verdict, ours = CODES.get(200 if 200 <= code < 300 else code, (verdict_of(answer.status), theirs))
+        if pick(told, "$.error.is_transient") is True:
+            verdict = "deferred"
+        return judged(verdict, reply(NAME, code, ours, said=theirs), answer)
+
+    def _words(self, told: Any, content: WhatsappContent) -> str:
+        hidden = [content.body, *content.parameters, self._options.access_token]
+        words = (said(pick(told, path), hidden) for path in ("$.error.error_data.details", "$.error.message"))
+        return next(filter(None, words), "Meta gave no reason")
+
+
+def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
+    template: dict[str, Any] = {"name": content.template, "language": {"code": content.language}}
+    if content.parameters:
+        texts = [{"type": "text", "text": value} for value in content.parameters]
+        template["components"] = [{"type": "body", "parameters": texts}]
+    return {
+        "messaging_product": "whatsapp",
+        "recipient_type": "individual",
+        "to": parcel.address,
+        "type": "template",
+        "template": template,
+        "biz_opaque_callback_data": parcel.message_id,
+    }
+
+
+def _reports(told: Any) -> Iterator[tuple[str, Report]]:
+    """A webhook's statuses; messages to us, news about templates and all else are none."""
+    for entry in _list(pick(told, "$.entry")):
+        for change in _list(pick(entry, "$.changes")):
+            for status in _list(pick(change, "$.value.statuses")):
+                id_, state = pick(status, "$.id"), pick(status, "$.status")
+                if isinstance(id_, str) and isinstance(state, str) and state in STATES:
+                    yield id_, Report(status=STATES[state], detail=_detail(status, state))
+
+
+def _detail(status: Any, state: str) -> dict[str, Any]:
+    code, title = pick(status, "$.errors[0].code"), said(pick(status, "$.errors[0].title"), ())
+    known = CODES.get(code) if isinstance(code, int) else None
+    detail = reply(NAME, code if code is not None else state, known[1] if known else title or state)
+    pricing = pick(status, "$.pricing")
+    if isinstance(pricing, dict):
+        detail["pricing"] = {name: pricing[name] for name in PRICING if isinstance(pricing.get(name), bool | str)}
+    return detail
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,76 @@
+"""`heliograph carriers`: which carriers are set up, and which of them can be reached."""
+
+import click
+import msgspec
+
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.rules.circuit import Circuit
+from heliograph.rules.ids import timestamp
+from heliograph.rules.team import Carrier
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    channel: str
+    kind: str
+    countries: tuple[str, ...]
+    priority: int
+    enabled: bool
+    health: str  # ok, disabled, or out of reach
+    since: str | None = None
+    next_probe: str | None = None
+    reason: str | None = None
+
+
+@click.command()
+@with_settings(*STORE_FLAGS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def carriers(settings: Settings, as_json: bool) -> None:
+    """Show the carriers in the order they are asked, and which of them cannot be reached.
+
+    A carrier that missed five hand-overs in a row is asked no more for 5 to 60 seconds at a time; then one
+    message tries it. Example: heliograph carriers
+    """
+
+    async def story(store: Store) -> list[Line]:
+        ordered = sorted(store.setup.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id))
+        return [_line(carrier, store.setup.circuits.get(carrier.id)) for carrier in ordered]
+
+    lines = with_store(settings, "Reading", story)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode({"carriers": lines}), indent=2).decode())
+        return
+    if not lines:
+        click.echo("No carriers are set up: the built-in simulators take everything. See docs/carriers.md.")
+    for line in lines:
+        where = ",".join(line.countries)
+        click.echo(f"{line.id:<20} {line.channel:<9} {line.kind:<10} {where:<12} {line.priority:>4}  {_health(line)}")
+
+
+def _line(carrier: Carrier, circuit: Circuit | None) -> Line:
+    line = Line(
+        id=carrier.id,
+        channel=carrier.channel,
+        kind=carrier.kind,
+        countries=carrier.countries,
+        priority=carrier.priority,
+        enabled=carrier.enabled,
+        health="ok" if carrier.enabled else "disabled",
+    )
+    if circuit is None or not carrier.enabled:
+        return line
+    return msgspec.structs.replace(
+        line,
+        health="out of reach",
+        since=timestamp(circuit.since),
+        next_probe=timestamp(circuit.until),
+        reason=circuit.reason,
+    )
+
+
+def _health(line: Line) -> str:
+    if line.since is None:
+        return line.health
+    return f"{line.health} since {line.since}: {line.reason} (next try {line.next_probe})"

@@ -1,0 +1,83 @@
+"""`heliograph reputation`: bounces and complaints of each team, and the end of a pause."""
+
+import click
+
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.rules.ids import timestamp
+from heliograph.rules.reputation import Counts, rates
+from heliograph.rules.team import Team
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+
+class _ShowFirst(click.Group):
+    """`show` is meant when no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
+        return super().parse_args(ctx, args if named else ["show", *args])
+
+
+@click.group(cls=_ShowFirst)
+def reputation() -> None:
+    """Bounces and complaints of each team's email, and the end of a pause.
+
+    \b
+    heliograph reputation
+    heliograph reputation team_acme
+    heliograph reputation resume team_acme
+    """
+
+
+@reputation.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("team", required=False)
+def show(settings: Settings, team: str | None) -> None:
+    """Show rates and state of TEAM, or of every team that has sent in the last 7 days (the default command).
+
+    \b
+    heliograph reputation show team_acme
+    """
+
+    async def story(store: Store) -> list[str]:
+        counts = await store.reputations()
+        teams = [_find(store, team)] if team else store.setup.teams.values()
+        return [
+            _line(found, counts.get(found.record.ref, Counts()))
+            for found in teams
+            if team or found.reputation or found.record.ref in counts
+        ]
+
+    for line in with_store(settings, "Reading", story) or ["no email was sent in the last 7 days"]:
+        click.echo(line)
+
+
+@reputation.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("team")
+def resume(settings: Settings, team: str) -> None:
+    """Let TEAM send direct emails again; counting begins anew.
+
+    A running service follows within a second.
+
+    \b
+    heliograph reputation resume team_acme
+    """
+
+    async def story(store: Store) -> bool:
+        return await store.resume_direct(_find(store, team).record.id)
+
+    done = with_store(settings, "Resuming", story)
+    click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
+
+
+def _find(store: Store, team: str) -> Team:
+    if team not in store.setup.teams:
+        raise click.ClickException(f"there is no team {team!r}")
+    return store.setup.teams[team]
+
+
+def _line(team: Team, counts: Counts) -> str:
+    record = team.reputation
+    state = f"{record.state} since {timestamp(record.since)}" if record else "ok"
+    return f"{team.record.id}  {state}: {rates(counts)}"

@@ -1,0 +1,274 @@
+"""`heliograph webhook`: a team's webhooks, their secrets, and what they were told."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from heliograph.app import make_webhooks
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.clock import Clock
+from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.team import Webhook
+from heliograph.rules.webhook import to_record
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+from heliograph.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
+
+T = TypeVar("T")
+
+ID = click.argument("id_", metavar="WHK_ID")
+TEAM = click.option("--team", metavar="TEAM", help="The team's id, team_…; without it the webhook's own team is meant.")
+EVENTS = click.option(
+    "--event", "events", multiple=True, metavar="NAME", help="A type, a group such as email.*, or *; can be repeated."
+)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def webhook() -> None:
+    """Webhooks: who is told of events, and what became of it.
+
+    A running service follows within a second.
+    """
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("url")
+@click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
+@EVENTS
+@click.option("--secret", metavar="WHSEC", help="A secret of your own. Default: one is made.")
+@click.option("--description", help="A note for people.")
+@AS_JSON
+def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_json: bool, **given: str | None) -> None:
+    """Tell events to URL, and print the new webhook's secret, this once. Without --event: all events.
+
+    \b
+    heliograph webhook add https://example.com/hooks --team team_acme --event 'email.*'
+    """
+    wanted = WebhookRequest(url=url, events=list(events or ["*"]), **given)
+    hook, secret = _with_webhooks(
+        settings, "Adding the webhook", team, lambda hooks, owner: hooks.create(owner, wanted)
+    )
+    _show(hook, as_json, secret)
+
+
+@webhook.command("list")
+@with_settings(*STORE_FLAGS)
+@click.option("--team", metavar="TEAM", help="Only this team's.")
+@AS_JSON
+def list_(settings: Settings, team: str | None, as_json: bool) -> None:
+    """List the webhooks of all teams, or of one.
+
+    \b
+    heliograph webhook list --team team_acme
+    """
+
+    async def story(store: Store) -> list[Webhook]:
+        return [hook for own in store.setup.teams.values() for hook in own.webhooks if team in (None, hook.team)]
+
+    found = with_store(settings, "Reading", story)
+    if as_json:
+        click.echo(msgspec.json.encode([_fields(hook) for hook in found]))
+        return
+    for hook in found:
+        click.echo(_line(hook))
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+@AS_JSON
+def show(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
+    """Show a webhook, without its secret.
+
+    \b
+    heliograph webhook show whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
+    """
+
+    async def story(hooks: Webhooks, owner: str) -> Webhook:
+        return hooks.find(owner, id_)
+
+    _show(_with_webhooks(settings, "Reading", team, story, id_), as_json)
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+@click.option("--url", help="Where events go from now on.")
+@EVENTS
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it is told anything.")
+@click.option("--description", help="A note for people.")
+@AS_JSON
+def change(
+    settings: Settings, id_: str, team: str | None, events: tuple[str, ...], as_json: bool, **given: Any
+) -> None:
+    """Change, disable or enable a webhook; what is not given stays.
+
+    \b
+    heliograph webhook change whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --enable
+    """
+    wanted = WebhookChange(events=list(events) or None, **given)
+    changed = _with_webhooks(settings, "Changing", team, lambda hooks, owner: hooks.change(owner, id_, wanted), id_)
+    _show(changed, as_json)
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+def remove(settings: Settings, id_: str, team: str | None) -> None:
+    """Remove a webhook and what it was still to be told.
+
+    \b
+    heliograph webhook remove whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
+    """
+    _with_webhooks(settings, "Removing", team, lambda hooks, owner: hooks.remove(owner, id_), id_)
+    click.echo(f"webhook {id_} is removed")
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+@AS_JSON
+def rotate(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
+    """Give a webhook a new secret and print it, this once; the old one signs too for 24 hours.
+
+    \b
+    heliograph webhook rotate whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
+    """
+    hook, secret = _with_webhooks(settings, "Rotating", team, lambda hooks, owner: hooks.rotate(owner, id_), id_)
+    _show(hook, as_json, secret)
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+def test(settings: Settings, id_: str, team: str | None) -> None:
+    """Send a test event to a webhook and print the event's id. A service must run to deliver it.
+
+    \b
+    heliograph webhook test whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
+    """
+    click.echo(_with_webhooks(settings, "Testing", team, lambda hooks, owner: hooks.test(owner, id_), id_))
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
+@AS_JSON
+def deliveries(settings: Settings, id_: str, team: str | None, limit: int, as_json: bool) -> None:
+    """Show what a webhook was told, newest first, and how the last attempt of each went.
+
+    \b
+    heliograph webhook deliveries whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --limit 5
+    """
+
+    async def story(hooks: Webhooks, owner: str) -> list[DeliveryRecord]:
+        return (await hooks.deliveries(owner, id_, None, limit))[:limit]
+
+    found = _with_webhooks(settings, "Reading", team, story, id_)
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    for delivery in found:
+        click.echo(f"{delivery.created_at}  {delivery.event_id}  {delivery.type}  {_became(delivery)}")
+
+
+@webhook.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@TEAM
+@click.option("--event-id", "event_ids", multiple=True, metavar="EVT_ID", help="This event; can be repeated.")
+@click.option("--after", metavar="TIME", help="Events after this time, such as 2026-11-15T09:30:00Z,")
+@click.option("--before", metavar="TIME", help="and before this one.")
+@click.option("--failed-only", is_flag=True, help="Only those of that span that did not arrive.")
+def replay(
+    settings: Settings,
+    id_: str,
+    team: str | None,
+    event_ids: tuple[str, ...],
+    after: str | None,
+    before: str | None,
+    failed_only: bool,
+) -> None:
+    """Tell events to a webhook again: some by their ids, or those of a span of time.
+
+    \b
+    heliograph webhook replay whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --event-id evt_01JCQ8Z6V3M2N7T0K4H9R5B1XB
+    heliograph webhook replay whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --failed-only \\
+        --after 2026-11-15T09:00:00Z --before 2026-11-15T12:00:00Z
+    """
+    if bool(event_ids) == bool(after and before) or (event_ids and (after or before or failed_only)):
+        raise click.UsageError("Give --event-id, or --after and --before.")
+    span = {} if event_ids else {"created_after": _time("--after", after), "created_before": _time("--before", before)}
+    count = _with_webhooks(
+        settings,
+        "Replaying",
+        team,
+        lambda hooks, owner: hooks.replay(owner, id_, event_ids=event_ids or None, failed_only=failed_only, **span),
+        id_,
+    )
+    click.echo(f"{count} events are sent again")
+
+
+def _with_webhooks(
+    settings: Settings,
+    doing: str,
+    team: str | None,
+    story: Callable[[Webhooks, str], Awaitable[T]],
+    id_: str = "",
+) -> T:
+    """Run the story with the team, or with the one that has the webhook."""
+
+    async def run(store: Store) -> T:
+        if team is not None and team not in store.setup.teams:
+            raise click.ClickException(f"there is no team {team!r}")
+        owners = {hook.id: hook.team for own in store.setup.teams.values() for hook in own.webhooks}
+        return await story(make_webhooks(settings, store, Clock()), team or owners.get(id_, ""))
+
+    try:
+        return with_store(settings, doing, run)
+    except Refusal as refusal:
+        raise click.ClickException(refusal.message) from None
+
+
+def _time(option: str, text: str | None) -> int:
+    at = parse_timestamp(text or "")
+    if at is None:
+        raise click.UsageError(f"{option} {text!r}: expected a time such as 2026-11-15T09:30:00Z.")
+    return at
+
+
+def _fields(hook: Webhook) -> dict[str, Any]:
+    return {"team": hook.team, **msgspec.structs.asdict(to_record(hook, Clock().now()))}
+
+
+def _line(hook: Webhook) -> str:
+    state = "enabled" if hook.enabled else f"disabled {hook.disabled_reason}".strip()
+    return f"{hook.id}  {hook.team}  {hook.url}  {','.join(hook.events)}  {state}"
+
+
+def _show(hook: Webhook, as_json: bool, secret: str | None = None) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(_fields(hook) | ({"secret": secret} if secret else {})))
+        return
+    click.echo(_line(hook))
+    if secret:
+        click.echo(f"secret, shown this once: {secret}")
+
+
+def _became(delivery: DeliveryRecord) -> str:
+    if not delivery.attempts:
+        return delivery.state
+    last = delivery.attempts[-1]
+    return f"{delivery.state}, attempt {last.number}: {last.status or last.error} in {last.duration_ms} ms"

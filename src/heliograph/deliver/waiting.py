@@ -1,0 +1,18 @@
+"""Waiting for events and tasks, but not for ever."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+
+async def happens(event: asyncio.Event, within_s: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            return await event.wait()
+    return False
+
+
+async def settle(tasks: "Collection[asyncio.Task[Any]]", limit_s: float | None = None) -> "set[asyncio.Task[Any]]":
+    """Wait for the tasks; answers those that are still running."""
+    return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()

@@ -1,0 +1,129 @@
+"""Telling webhooks: this process takes endpoints that have work and no owner, serves them, and gives them back."""
+
+import asyncio
+
+import structlog
+
+from heliograph.channels.webhook.post import Poster
+from heliograph.clock import Clock
+from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
+from heliograph.deliver.waiting import happens, settle
+from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
+from heliograph.rules.team import Webhook
+from heliograph.storage.store import Lease, Store
+
+CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush
+POLL_S = 0.2
+PAUSE_S = 0.02  # between two looks: a burst of hints becomes one
+STOP_S = 20.0  # a try takes 15 s at most
+
+log = structlog.get_logger()
+
+
+class Teller:
+    def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
+        self._store = store
+        self._clock = clock
+        self._shared = Shared(store, poster, clock, secrets_of)
+        self._serving: dict[str, Endpoint] = {}  # by webhook
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Tell webhooks until `stop`."""
+        self._ended.clear()
+        leases = asyncio.create_task(self._keep_leases())
+        try:
+            while not self._shared.stopping.is_set():
+                try:
+                    await self._look()
+                except Exception as error:
+                    log.warning("cannot look for deliveries", error=type(error).__name__)
+                    await happens(self._shared.stopping, AWAY_S)
+                await self._rest()
+            await self._finish()
+        finally:
+            leases.cancel()
+            for task in self._tasks:
+                task.cancel()
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Begin no more tries, wait for those in flight and record them, give the endpoints back."""
+        self._shared.stopping.set()
+        self._store.told.set()
+        for endpoint in self._serving.values():
+            endpoint.hint()
+        await self._ended.wait()
+
+    async def _look(self) -> None:
+        now = self._clock.now()
+        due = await self._store.due_webhooks()
+        for webhook in due:
+            if endpoint := self._serving.get(webhook):
+                endpoint.hint()
+        free = [webhook for webhook, taken in due.items() if not taken and self._wants(webhook)]
+        if free:
+            for lease in await self._store.claim_endpoints(free[:CLAIM_MOST]):
+                self._serve(lease, now + LEASE_MS)
+        if len(free) > CLAIM_MOST:
+            self._store.told.set()
+        await self._drop_strays([webhook for webhook in due if not self._find(webhook)])
+
+    def _find(self, webhook: str) -> Webhook | None:
+        hook = self._store.setup.records.get(("webhook", webhook))
+        return hook if isinstance(hook, Webhook) else None
+
+    def _wants(self, webhook: str) -> bool:
+        hook = self._find(webhook)
+        return webhook not in self._serving and hook is not None and hook.enabled
+
+    def _serve(self, lease: Lease, until: int) -> None:
+        endpoint = self._serving[lease.webhook] = Endpoint(lease, until, self._shared)
+        task = asyncio.create_task(self._serve_and_release(endpoint))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_and_release(self, endpoint: Endpoint) -> None:
+        try:
+            await endpoint.serve()
+            await self._store.release_endpoint(endpoint.lease)
+        except Exception as error:
+            log.warning("endpoint not released", webhook=endpoint.lease.webhook, error=type(error).__name__)
+        finally:
+            del self._serving[endpoint.lease.webhook]
+
+    async def _drop_strays(self, unknown: list[str]) -> None:
+        """Deliveries that were written while their webhook was being deleted."""
+        if unknown:
+            # The setup is read after the deliveries: a new webhook that we had not heard of is in it.
+            await self._store.refresh_setup()
+            for webhook in unknown:
+                if not self._find(webhook):
+                    await self._store.drop_webhook(webhook)
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(PAUSE_S)
+        await happens(self._store.told, POLL_S)
+        self._store.told.clear()
+
+    async def _keep_leases(self) -> None:
+        wait_s = HEARTBEAT_MS / SECOND_MS
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = HEARTBEAT_MS / SECOND_MS
+            now, endpoints = self._clock.now(), list(self._serving.values())
+            try:
+                kept = await self._store.keep_endpoints([endpoint.lease for endpoint in endpoints])
+            except Exception as error:
+                log.warning("cannot keep the leases", error=type(error).__name__)
+                wait_s = AWAY_S
+                continue
+            for endpoint in endpoints:
+                endpoint.until = now + LEASE_MS if endpoint.lease.webhook in kept else 0
+
+    async def _finish(self) -> None:
+        if unfinished := await settle(self._tasks, STOP_S):
+            # Their leases stay: whether those events arrived is not known, and the next start tells them again.
+            log.warning("stopped with endpoints in use", count=len(unfinished))

@@ -1,0 +1,68 @@
+"""The reputation guard: what counts for and against a team's email, when it is warned, when its direct sends pause."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import DirectSendsPaused
+from heliograph.rules.team import Reputation, ReputationState, Team
+
+MIN_SENDS = 200  # fewer say nothing
+WINDOW_SENDS = 1_000  # the rates are those of the newest hours that hold so many …
+WINDOW_MS = 7 * DAY_MS  # … and of none before
+
+# Bounces and complaints of 1,000 sends; the first row that is reached.
+LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
+
+
+class Counts(NamedTuple):
+    sends: int = 0
+    bounces: int = 0
+    complaints: int = 0
+
+    def plus(self, more: "Counts") -> "Counts":
+        return Counts(self.sends + more.sends, self.bounces + more.bounces, self.complaints + more.complaints)
+
+
+def tally(before: str, path: Sequence[str]) -> Counts:
+    """What one recipient's way from the state before counts as; a refusal at the door was a send too."""
+    bounced = "bounced" in path
+    sent = "sent" in path or (bounced and before in ("queued", "sending"))
+    return Counts(int(sent), int(bounced), int("complained" in path))
+
+
+def judge(sends: int, bounces: int, complaints: int) -> ReputationState:
+    if sends >= MIN_SENDS:
+        for state, bounced, complained in LIMITS:
+            if 1000 * bounces >= bounced * sends or 1000 * complaints >= complained * sends:
+                return state
+    return "ok"
+
+
+def changed(teams: Iterable[Team], counts: Mapping[int, Counts], now: int) -> list[Reputation]:
+    """The teams, by their newest counts, that are to be warned, to be paused, or well again; a pause stays."""
+    records = []
+    for team in teams:
+        seen = counts.get(team.record.ref, Counts())
+        before, state = team.reputation, judge(*seen)
+        if state != (before.state if before else "ok") and not is_paused(team):
+            resumed_at = before.resumed_at if before else None
+            records.append(
+                Reputation(team=team.record.id, state=state, since=now, resumed_at=resumed_at, **seen._asdict())
+            )
+    return records
+
+
+def is_paused(team: Team) -> bool:
+    return team.reputation is not None and team.reputation.state == "paused"
+
+
+def check_direct(team: Team) -> None:
+    if team.reputation and is_paused(team):
+        why = rates(team.reputation)
+        raise DirectSendsPaused(f"Direct sends of this team are paused: {why}. {DirectSendsPaused.fix}")
+
+
+def rates(seen: Counts | Reputation) -> str:
+    bounced, complained = (100 * count / max(seen.sends, 1) for count in (seen.bounces, seen.complaints))
+    return f"of {seen.sends} emails {bounced:.1f} % bounced and {complained:.2f} % were complained about"

@@ -1,0 +1,110 @@
+"""A webhook as its team writes and reads it: what is refused, how secrets take turns, and the record that is shown."""
+
+import hmac
+from collections.abc import Sequence
+
+import msgspec
+import pybase64
+from msgspec.structs import replace
+
+from heliograph.rules.event import NAMES
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.secrets import Vault
+from heliograph.rules.team import Webhook
+from heliograph.rules.text import CONTROLS, quoted
+
+WEBHOOKS_MAX = 50  # of a team
+DESCRIPTION_MAX = 500  # characters
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = range(24, 65)  # of a caller's own secret: Standard Webhooks' limits
+ROTATION_MS = DAY_MS  # for so long the secret before signs as well
+
+
+class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    url: str
+    events: tuple[str, ...]
+    enabled: bool
+    description: str | None
+    created_at: str
+    disabled_reason: str | None  # why the service itself disabled it
+    secret_rotates_until: str | None  # until then the secret before signs too
+
+
+class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
+    """With the secret that was made or taken just now: shown this once."""
+
+    secret: str
+
+
+def to_record(hook: Webhook, now: int) -> WebhookRecord:
+    return WebhookRecord(
+        id=hook.id,
+        url=hook.url,
+        events=hook.events,
+        enabled=hook.enabled,
+        description=hook.description or None,
+        created_at=timestamp(hook.created_at),
+        disabled_reason=hook.disabled_reason or None,
+        secret_rotates_until=timestamp(hook.old_until) if hook.old_until > now else None,
+    )
+
+
+def to_new_record(hook: Webhook, secret: str, now: int) -> NewWebhookRecord:
+    return NewWebhookRecord(**msgspec.structs.asdict(to_record(hook, now)), secret=secret)
+
+
+def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
+    return vault.seal(secret.encode(), f"webhook/{id_}")
+
+
+def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
+    """With this secret; the one before signs beside it for a day. A secret that it has already changes nothing."""
+    before = vault.open(hook.secret, f"webhook/{hook.id}")
+    if hmac.compare_digest(before, secret.encode()):
+        return hook
+    return replace(
+        hook,
+        secret=sealed_secret(vault, hook.id, secret),
+        old_secret=vault.seal(before, f"webhook/{hook.id}/old"),
+        old_until=now + ROTATION_MS,
+    )
+
+
+def secret_size(secret: str) -> int | None:
+    """Bytes of its key; None when it is not whsec_ and strict base64 after it."""
+    text = secret.removeprefix(SECRET_PREFIX)
+    try:
+        key = pybase64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return len(key) if text != secret and pybase64.b64encode(key).decode() == text else None
+
+
+def check_secret(secret: str) -> None:
+    if secret_size(secret) not in SECRET_BYTES:  # the secret itself is not repeated
+        raise InvalidRequest(
+            f"secret is {SECRET_PREFIX} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes. "
+            "Leave it out and one is made.",
+            param="secret",
+        )
+
+
+def checked_events(events: Sequence[str]) -> tuple[str, ...]:
+    """Each name once."""
+    if not events:
+        raise InvalidRequest("events is empty. Name event types, groups such as email.*, or * for all.", param="events")
+    for name in events:
+        if name not in NAMES:
+            raise InvalidRequest(f"There is no event {quoted(name)}. Known: {', '.join(NAMES)}.", param="events")
+    return tuple(dict.fromkeys(events))
+
+
+def check_description(text: str) -> None:
+    if len(text) > DESCRIPTION_MAX or CONTROLS.search(text):
+        raise InvalidRequest(
+            f"description is one line of at most {DESCRIPTION_MAX} characters without control characters.",
+            param="description",
+        )

@@ -1,0 +1,91 @@
+"""Where a webhook may point: the one strict reading of a target's URL. Which addresses are allowed is for denied.py.
+
+What this module lets through means the same to every parser after it: no userinfo, no fragment, no escapes in the
+host, and IP addresses only in their usual form, not as 2130706433, 0177.1 or 0x7f.1.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+
+import msgspec
+
+from heliograph.rules.address import normal_domain
+from heliograph.rules.text import quoted
+
+URL_MAX = 2048  # characters
+PORTS = {"http": 80, "https": 443}
+
+_URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers read an IPv4 address
+_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a name in the operator's own network
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    scheme: str  # http | https
+    host: str  # lower-case A-labels without a dot at the end, or an IP address without brackets
+    port: int
+    path_and_query: str
+    ip: str | None  # the host again, where it is an address
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path_and_query}"
+
+
+def parse_target(url: str) -> Target:
+    """Raises ValueError in words for the one who wrote the URL."""
+    if len(url) > URL_MAX:  # before the cache, which must not keep megabytes alive
+        raise ValueError(f"the URL is longer than {URL_MAX} characters")
+    return _parse(url)
+
+
+@lru_cache(maxsize=4096)
+def _parse(url: str) -> Target:
+    found = _URL.fullmatch(url)
+    if not found:  # not quoted: it may hold a password
+        raise ValueError(
+            "the URL has a fragment (#…): leave it out" if "#" in url else "expected http:// or https:// and a host"
+        )
+    scheme, authority, path, query = found[1].lower(), found[2], found[3] or "/", found[4] or ""
+    if not _PATH.fullmatch(path + query):
+        raise ValueError(
+            "path and query may hold ASCII letters, digits and -._~!$&'()*+,;=:@/? only: encode others as %XX"
+        )
+    if "@" in authority:
+        raise ValueError("the URL has a user name or password before the host: leave it out")
+    split = _AUTHORITY.fullmatch(authority)
+    if not split:
+        raise ValueError(f"the host is not valid: {quoted(authority)}")
+    host, ip = _host(split[1])
+    return Target(scheme=scheme, host=host, port=_port(split[2], scheme), path_and_query=path + query, ip=ip)
+
+
+def _port(text: str | None, scheme: str) -> int:
+    if text is None:
+        return PORTS[scheme]
+    if not re.fullmatch("[1-9][0-9]{0,4}", text) or int(text) > 65535:
+        raise ValueError(f"the port is not a number from 1 to 65535: {quoted(text)}")
+    return int(text)
+
+
+def _host(text: str) -> tuple[str, str | None]:
+    """The host in its one form, and once more if it is an IP address."""
+    try:
+        if text.startswith("["):
+            ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))
+            return ip, ip
+        name = text.removesuffix(".")
+        if _NUMBER.fullmatch(name.rpartition(".")[2]):
+            ip = str(IPv4Address(name))
+            return ip, ip
+    except ValueError:
+        raise ValueError(f"not an IP address in its usual form (192.0.2.1 or [2001:db8::1]): {quoted(text)}") from None
+    host = name.lower() if _SINGLE_LABEL.fullmatch(name) else normal_domain(name)
+    if host is None:
+        raise ValueError(f"the host is not a valid name: {quoted(text)}")
+    return host, None

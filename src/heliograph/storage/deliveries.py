@@ -1,0 +1,247 @@
+"""Deliveries of events to webhooks: who serves an endpoint, what is due for it, how tries went, and telling again."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.event import Told
+from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
+from heliograph.storage.database import Tx
+
+REPLAY_MAX = 100_000  # events in one replay
+PORTION = 500  # rows in one transaction
+
+TEST = "webhook.test"  # made for one webhook: no other is told
+
+
+class NoSuchEvents(Exception):
+    """The team has no published events with these ids."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        super().__init__(f"no events {', '.join(ids)}")
+        self.ids = ids
+
+
+class NotOurs(Exception):
+    """Another process serves the endpoint now: nothing was recorded."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """An endpoint that this process alone may send to, as long as it is kept."""
+
+    webhook: str
+    epoch: int
+
+
+class Due(msgspec.Struct, frozen=True):
+    """An event that a webhook is to be told now."""
+
+    key: int
+    team: int
+    event: str
+    subject: str
+    attempt: int  # tries so far
+    earlier: int  # those of them before the last replay
+    first_at: int | None  # the first try after that
+
+
+class Try(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to tell an event, and what follows from it."""
+
+    lease: Lease
+    due: Due
+    at: int
+    status: int | None
+    error: str | None
+    duration_ms: int
+    answer: str
+    state: str  # delivered, waiting, exhausted
+    due_at: int  # when it waits: the next try
+
+
+class StoredAttempt(msgspec.Struct, frozen=True):
+    number: int
+    at: int
+    status: int | None
+    error: str | None
+    duration_ms: int
+    answer: str
+
+
+class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    event: str
+    type: str
+    state: str
+    attempt: int
+    due_at: int | None  # the next try
+    created_at: int  # or last replayed
+    attempts: list[StoredAttempt]
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events a webhook is told again; those of other types only if it was told them before."""
+
+    team: int
+    webhook: str
+    failed_only: bool
+    heard: Callable[[str], bool]
+    now: int
+
+
+# -- owning endpoints ------------------------------------------------------------------------------------------
+
+
+async def claim(tx: Tx, owner: str, webhooks: Iterable[str], now: int) -> list[Lease]:
+    """Those that nobody else serves."""
+    rows = [(webhook,) for webhook in webhooks]
+    got = await tx.run("claim_endpoints", owner=owner, webhooks=rows, lease_until=now + LEASE_MS, now=now)
+    return [Lease(*row) for row in got]
+
+
+async def keep(tx: Tx, owner: str, leases: Sequence[Lease], now: int) -> set[str]:
+    """The webhooks whose lease goes on; the others are lost."""
+    held = [(lease.webhook, lease.epoch) for lease in leases]
+    if not held:
+        return set()
+    rows = await tx.run("keep_endpoints", owner=owner, endpoints=held, lease_until=now + LEASE_MS)
+    return {row[0] for row in rows}
+
+
+# -- sending -----------------------------------------------------------------------------------------------------
+
+
+async def due(tx: Tx, webhook: str, limit: int, now: int) -> tuple[list[Due], list[Due]]:
+    """New ones in the order of their events, and retries and replays in the order of their times."""
+    new = await tx.run("new_deliveries", webhook=webhook, limit=limit)
+    again = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
+    return [Due(*row) for row in new], [Due(*row) for row in again]
+
+
+async def told(tx: Tx, deliveries: Iterable[Due]) -> dict[str, Told]:
+    """By the events' ids."""
+    rows = await tx.run("told_events", events=[(due.team, due.event) for due in deliveries])
+    return {row[0]: Told(*row) for row in rows}
+
+
+async def record(tx: Tx, tries: Sequence[Try], owner: str) -> list[int | None | Exception]:
+    """Since when each try's endpoint has been failing; None: not at all."""
+    held = sorted({(one.lease.webhook, one.lease.epoch) for one in tries})
+    before = {tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=held, owner=owner)}
+    since = dict(before)
+    answers: list[int | None | Exception] = []
+    ours = []
+    for one in tries:
+        place = one.lease.webhook, one.lease.epoch
+        if place not in since:
+            answers.append(NotOurs(one.lease.webhook))
+            continue
+        since[place] = None if one.state == "delivered" else since[place] or one.at
+        answers.append(since[place])
+        ours.append(one)
+    if ours:
+        await _write(tx, ours)
+    changed = [(webhook, at) for (webhook, epoch), at in since.items() if at != before[webhook, epoch]]
+    if changed:
+        await tx.run("update_endpoints", endpoints=changed)
+    return answers
+
+
+async def _write(tx: Tx, tries: Sequence[Try]) -> None:
+    rows = [(t.due.key, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
+    written = {row[0] for row in await tx.run("record_tries", tries=rows)}
+    attempts = [
+        (t.due.key, t.due.attempt + 1, t.at, t.status, t.error, t.duration_ms, t.answer)
+        for t in tries
+        if t.due.key in written
+    ]
+    if attempts:
+        await tx.run("insert_attempts", attempts=attempts)
+
+
+# -- looking at them, telling again, forgetting ------------------------------------------------------------------
+
+
+async def stored(tx: Tx, webhook: str, before: str | None, limit: int) -> list[StoredDelivery]:
+    """Newest events first; one more than the limit, when there are more."""
+    rows = await tx.run("list_deliveries", webhook=webhook, before=before, limit=limit + 1)
+    attempts: dict[int, list[StoredAttempt]] = defaultdict(list)
+    for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in rows]):
+        attempts[key].append(StoredAttempt(*attempt))
+    return [
+        StoredDelivery(
+            key=key,
+            event=event,
+            type=type_,
+            state=state,
+            attempt=attempt,
+            due_at=(due_at or created_at) if state == "waiting" else None,
+            created_at=created_at,
+            attempts=attempts[key],
+        )
+        for key, event, type_, state, attempt, due_at, created_at in rows
+    ]
+
+
+async def replay_ids(tx: Tx, wanted: Replay, ids: Sequence[str]) -> int:
+    events = [(id_,) for id_ in dict.fromkeys(ids)]
+    rows = await tx.run("replayable_by_id", team=wanted.team, webhook=wanted.webhook, events=events)
+    found = {row[1] for row in rows}
+    if missing := [id_ for (id_,) in events if id_ not in found]:
+        raise NoSuchEvents(missing)
+    return await _replay(tx, wanted, rows, 0)
+
+
+async def replay_span(tx: Tx, wanted: Replay, span: tuple[int, int], after: str, done: int) -> tuple[str | None, int]:
+    """One portion of the events made inside the span; answers where the next one begins, and how many are told."""
+    start, end = span
+    id_ = PREFIXES["event"]
+    rows = await tx.run(
+        "replayable_by_time",
+        team=wanted.team,
+        webhook=wanted.webhook,
+        created_after=start,
+        created_before=end,
+        # An id is made when its event is written: while the store was away, that was later than the event.
+        after=after or id_ + ulid(max(0, start - MINUTE_MS), 0),
+        end=id_ + ulid(min(end, wanted.now) + DAY_MS, 0),
+        limit=PORTION,
+    )
+    done = await _replay(tx, wanted, rows, done)
+    return rows[-1][1] if len(rows) == PORTION else None, done
+
+
+async def _replay(tx: Tx, wanted: Replay, rows: Sequence[Any], done: int) -> int:
+    chosen: list[tuple[str, str, int]] = []
+    for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
+        failed = state == "exhausted" or (state == "waiting" and attempt > 0)
+        heard = state is not None or (type_ != TEST and wanted.heard(type_))
+        if failed if wanted.failed_only else heard:
+            # One after the other: so they keep their order, also beside those that were never told.
+            chosen.append((event, subject, wanted.now + done + len(chosen)))
+    if chosen:
+        given = {"webhook": wanted.webhook, "team": wanted.team, "now": wanted.now}
+        await tx.run("replay_deliveries", deliveries=chosen, **given)
+    return done + len(chosen)
+
+
+async def drop(tx: Tx, webhook: str) -> bool:
+    """One portion; answers whether there may be more."""
+    await tx.run("drop_endpoint", webhook=webhook)
+    return await _drop(tx, await tx.run("deliveries_of", webhook=webhook, limit=PORTION))
+
+
+async def purge(tx: Tx, before: int) -> bool:
+    """One portion of those that were made before; answers whether there may be more."""
+    return await _drop(tx, await tx.run("old_deliveries", before=before, limit=PORTION))
+
+
+async def _drop(tx: Tx, rows: Sequence[Any]) -> bool:
+    if rows:
+        keys = [tuple(row) for row in rows]
+        await tx.run("drop_attempts", deliveries=keys)
+        await tx.run("drop_deliveries", deliveries=keys)
+    return len(rows) == PORTION

@@ -1,0 +1,50 @@
+"""Events in the store: every line of a timeline, and for each published one a delivery to whoever subscribed.
+
+A delivery is written in the transaction that makes the change, so an event can neither be lost nor told too early.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from heliograph.storage.database import Tx
+
+SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
+
+NewId = Callable[[str], str]
+Subscribers = Callable[[int, str], Iterable[str]]  # team, event type → ids of its webhooks
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A row of the table, in the order of its columns."""
+
+    id: str
+    team: int
+    subject: str  # public id of the message or verification, address, domain …
+    message: int | None = None
+    recipient: str | None = None
+    sequence: int | None = 1  # None: noted, not published
+    type: str
+    status: str | None = None
+    previous_status: str | None = None
+    message_status: str | None = None
+    detail: str | None = None  # a message's: the carrier's words; else: the event's data
+    created_at: int
+
+
+class Publisher(msgspec.Struct, frozen=True):
+    new_id: NewId
+    subscribers: Subscribers = lambda team, type_: ()
+
+    async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        await tx.run("insert_events", events=events)
+        deliveries = [
+            (webhook, event.team, event.id, event.subject, event.created_at)
+            for event in events
+            if event.sequence is not None
+            for webhook in self.subscribers(event.team, event.type)
+        ]
+        if deliveries:
+            await tx.run("insert_deliveries", deliveries=deliveries)

@@ -1,0 +1,139 @@
+-- Telling webhooks: own an endpoint, read what is due for it, record tries, tell again, forget.
+
+-- name: due_webhooks
+-- Skips from webhook to webhook along the index, so that one with 100,000 deliveries costs one step.
+WITH RECURSIVE waiting (webhook) AS (
+    SELECT min(webhook) FROM delivery WHERE state = 'waiting'
+    UNION ALL
+    SELECT (SELECT min(d.webhook) FROM delivery d WHERE d.state = 'waiting' AND d.webhook > w.webhook)
+    FROM waiting w WHERE w.webhook IS NOT NULL
+)
+SELECT w.webhook, e.owner IS NOT NULL AND e.owner <> :owner AND e.lease_until > :now
+FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook
+WHERE w.webhook IS NOT NULL
+  AND EXISTS (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook AND d.due_at <= :now);
+
+-- name: claim_endpoints
+-- One's own are free as well: they are asked for only when the answer to an earlier claim or release was lost.
+INSERT INTO endpoint (webhook, owner, lease_until, epoch)
+SELECT webhook, :owner, CAST(:lease_until AS bigint), 1 FROM rows(:webhooks, webhook text) AS r WHERE true ORDER BY webhook
+ON CONFLICT (webhook) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until,
+                                    epoch = endpoint.epoch + 1
+WHERE endpoint.owner IS NULL OR endpoint.lease_until <= :now OR endpoint.owner = :owner
+RETURNING webhook, epoch;
+
+-- name: keep_endpoints
+UPDATE endpoint SET lease_until = :lease_until
+FROM rows(:endpoints, webhook text, epoch bigint) AS r
+WHERE endpoint.webhook = r.webhook AND endpoint.epoch = r.epoch AND endpoint.owner = :owner
+RETURNING endpoint.webhook;
+
+-- name: release_endpoint
+UPDATE endpoint SET owner = NULL, lease_until = NULL
+WHERE webhook = :webhook AND epoch = :epoch AND owner = :owner;
+
+-- name: take_back_endpoints
+UPDATE endpoint SET owner = NULL, lease_until = NULL WHERE owner = :owner;
+
+-- name: fence_endpoints
+-- Of the endpoints that a worker reports on, those that are still its own.
+SELECT e.webhook, e.epoch, e.failing_since FROM rows(:endpoints, webhook text, epoch bigint) AS r
+JOIN endpoint e ON e.webhook = r.webhook AND e.epoch = r.epoch AND e.owner = :owner
+ORDER BY e.webhook
+FOR UPDATE OF e  --postgres
+;
+
+-- name: update_endpoints
+UPDATE endpoint SET failing_since = r.failing_since
+FROM rows(:endpoints, webhook text, failing_since bigint) AS r
+WHERE endpoint.webhook = r.webhook;
+
+-- name: new_deliveries
+SELECT key, team, event, subject, attempt, earlier, first_at FROM delivery
+WHERE state = 'waiting' AND webhook = :webhook AND due_at = 0
+ORDER BY key LIMIT :limit;
+
+-- name: due_deliveries
+SELECT key, team, event, subject, attempt, earlier, first_at FROM delivery
+WHERE state = 'waiting' AND webhook = :webhook AND due_at > 0 AND due_at <= :now
+ORDER BY due_at, key LIMIT :limit;
+
+-- name: told_events
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+       m.record, m.sandbox, r.kind
+FROM rows(:events, team bigint, id text) AS p
+JOIN event e ON e.team = p.team AND e.id = p.id
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient;
+
+-- name: record_tries
+-- A delivery that was replayed or dropped during the try stays as it is now.
+UPDATE delivery SET state = r.state, attempt = r.attempt + 1, due_at = r.due_at,
+                    first_at = coalesce(delivery.first_at, r.at)
+FROM rows(:tries, key bigint, attempt bigint, earlier bigint, state text, due_at bigint, at bigint) AS r
+WHERE delivery.key = r.key AND delivery.state = 'waiting'
+  AND delivery.attempt = r.attempt AND delivery.earlier = r.earlier
+RETURNING delivery.key;
+
+-- name: insert_attempts
+INSERT INTO attempt (delivery, number, at, status, error, duration_ms, answer)
+SELECT delivery, number, at, status, error, duration_ms, answer
+FROM rows(:attempts, delivery bigint, number bigint, at bigint, status smallint, error text, duration_ms bigint,
+          answer text) AS r;
+
+-- name: list_deliveries
+-- `before` is the event that the page before ended with.
+SELECT d.key, d.event, e.type, d.state, d.attempt, d.due_at, d.created_at FROM delivery d
+JOIN event e ON e.team = d.team AND e.id = d.event
+WHERE d.webhook = :webhook
+  AND (CAST(:before AS text) IS NULL OR d.event < :before)
+ORDER BY d.event DESC LIMIT :limit;
+
+-- name: attempts_of
+SELECT a.delivery, a.number, a.at, a.status, a.error, a.duration_ms, a.answer
+FROM rows(:deliveries, key bigint) AS r
+JOIN attempt a ON a.delivery = r.key
+ORDER BY a.delivery, a.number;
+
+-- name: replayable_by_id
+SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
+FROM rows(:events, id text) AS r
+JOIN event e ON e.team = :team AND e.id = r.id AND e.sequence IS NOT NULL
+LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
+ORDER BY e.id;
+
+-- name: replayable_by_time
+SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
+FROM event e
+LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
+WHERE e.team = :team AND e.id > :after AND e.id < :end AND e.sequence IS NOT NULL
+  AND e.created_at > :created_after AND e.created_at < :created_before
+ORDER BY e.id LIMIT :limit;
+
+-- name: replay_deliveries
+-- What waits for its first try is due already.
+INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
+SELECT :webhook, CAST(:team AS bigint), event, subject, 'waiting', 0, due_at, CAST(:now AS bigint)
+FROM rows(:deliveries, event text, subject text, due_at bigint) AS r
+WHERE true
+ON CONFLICT (webhook, event) DO UPDATE SET state = 'waiting', earlier = delivery.attempt, first_at = NULL,
+                                           due_at = excluded.due_at, created_at = excluded.created_at
+WHERE delivery.state <> 'waiting' OR delivery.attempt > delivery.earlier;
+
+-- name: forget_failures
+UPDATE endpoint SET failing_since = NULL WHERE webhook = :webhook;
+
+-- name: deliveries_of
+SELECT key FROM delivery WHERE webhook = :webhook LIMIT :limit;
+
+-- name: old_deliveries
+SELECT key FROM delivery WHERE created_at <= :before ORDER BY created_at LIMIT :limit;
+
+-- name: drop_attempts
+DELETE FROM attempt WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint) AS r);
+
+-- name: drop_deliveries
+DELETE FROM delivery WHERE key IN (SELECT key FROM rows(:deliveries, key bigint) AS r);
+
+-- name: drop_endpoint
+DELETE FROM endpoint WHERE webhook = :webhook;

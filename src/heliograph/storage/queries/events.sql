@@ -1,0 +1,24 @@
+-- Events and who is told of them.
+
+-- name: insert_events
+INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status,
+                   message_status, detail, created_at)
+SELECT id, team, subject, message, recipient, sequence, type, status, previous_status, message_status, detail,
+       created_at
+FROM rows(:events, id text, team bigint, subject text, message bigint, recipient text, sequence bigint,
+          type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r;
+
+-- name: insert_deliveries
+INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
+SELECT webhook, team, event, subject, 'waiting', 0, 0, created_at
+FROM rows(:deliveries, webhook text, team bigint, event text, subject text, created_at bigint) AS r;
+
+-- name: feed
+-- `before` leaves out the newest moment: ids of two processes may be committed out of order within it.
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+       m.record, m.sandbox, r.kind
+FROM event e
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+WHERE e.team = :team AND e.id > :after AND e.sequence IS NOT NULL AND e.created_at <= :before
+ORDER BY e.id LIMIT :limit;

@@ -1,0 +1,26 @@
+-- Bounces and complaints of each team's email, counted by the hour.
+
+-- name: count_reputation
+INSERT INTO reputation (team, hour, sends, bounces, complaints)
+SELECT team, hour, sends, bounces, complaints
+FROM rows(:counts, team bigint, hour bigint, sends bigint, bounces bigint, complaints bigint) AS r
+WHERE true
+ON CONFLICT (team, hour) DO UPDATE SET sends = reputation.sends + excluded.sends,
+                                       bounces = reputation.bounces + excluded.bounces,
+                                       complaints = reputation.complaints + excluded.complaints;
+
+-- name: newest_reputation
+-- Each team's newest hours until they hold enough sends.
+SELECT team, CAST(sum(sends) AS BIGINT), CAST(sum(bounces) AS BIGINT), CAST(sum(complaints) AS BIGINT)
+FROM (
+    SELECT team, sends, bounces, complaints, sum(sends) OVER (PARTITION BY team ORDER BY hour DESC) - sends AS newer
+    FROM reputation WHERE hour > :after
+) AS hours
+WHERE newer < :enough
+GROUP BY team;
+
+-- name: forget_reputation
+DELETE FROM reputation WHERE team = :team;
+
+-- name: purge_reputation
+DELETE FROM reputation WHERE hour <= :before;

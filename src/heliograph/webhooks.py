@@ -1,0 +1,211 @@
+"""Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from heliograph.clock import Clock
+from heliograph.rules.ids import timestamp
+from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
+from heliograph.rules.secrets import Vault
+from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.team import Webhook
+from heliograph.rules.text import quoted
+from heliograph.rules.webhook import (
+    WEBHOOKS_MAX,
+    check_description,
+    check_secret,
+    checked_events,
+    rotated,
+    sealed_secret,
+)
+from heliograph.storage.store import NoSuchEvents, SetupChange, Store, StoredDelivery
+
+TEST = "webhook.test"
+SHOWN = 5  # ids in a message
+
+RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
+
+
+class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str
+    events: list[str]
+    secret: str | None = None
+    description: str | None = None
+
+
+class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str | None = None
+    events: list[str] | None = None
+    enabled: bool | None = None
+    description: str | None = None
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    at: str
+    status: int | None
+    error: str | None
+    duration_ms: int
+    answer: str
+
+
+class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one event for one webhook."""
+
+    event_id: str
+    type: str
+    state: str
+    next_attempt_at: str | None
+    created_at: str
+    attempts: list[AttemptRecord]
+
+
+class Webhooks:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        vault: Vault,
+        make_secret: Callable[[], str],
+        refusal_of: RefusalOf,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._vault = vault
+        self._make_secret = make_secret
+        self._refusal_of = refusal_of
+
+    def find(self, team: str, id_: str) -> Webhook:
+        return _own(self._store.setup, team, id_)
+
+    async def create(self, team: str, wanted: WebhookRequest) -> tuple[Webhook, str]:
+        """The webhook and its secret, which is shown this once."""
+        events, description = checked_events(wanted.events), wanted.description or ""
+        check_description(description)
+        if wanted.secret is not None:
+            check_secret(wanted.secret)
+        await self._check_target(wanted.url)
+        id_, secret = self._clock.new_id("whk_"), wanted.secret or self._make_secret()
+        new = Webhook(
+            id=id_,
+            team=team,
+            url=wanted.url,
+            secret=sealed_secret(self._vault, id_, secret),
+            events=events,
+            description=description,
+            created_at=self._clock.now(),
+        )
+
+        def decide(setup: Setup, _: int) -> SetupChange:
+            if len(setup.teams[team].webhooks) >= WEBHOOKS_MAX:
+                raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
+            return SetupChange(rows=[to_row("webhook", id_, new, team)])
+
+        await self._store.change_setup(decide)
+        return new, secret
+
+    async def change(self, team: str, id_: str, wanted: WebhookChange) -> Webhook:
+        """Only what is given. Enabling forgets why the service had disabled it."""
+        fields: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
+        if wanted.events is not None:
+            fields["events"] = checked_events(wanted.events)
+        check_description(wanted.description or "")
+        if wanted.enabled:
+            fields["disabled_reason"] = ""
+        before = self.find(team, id_)
+        if wanted.url is not None and wanted.url != before.url:
+            await self._check_target(wanted.url)
+        return await self._update(team, id_, lambda hook: replace(hook, **fields))
+
+    async def remove(self, team: str, id_: str) -> None:
+        def decide(setup: Setup, _: int) -> SetupChange:
+            return SetupChange(rows=[to_row("webhook", _own(setup, team, id_).id, None, team)])
+
+        await self._store.change_setup(decide)
+        await self._store.drop_webhook(id_)
+
+    async def rotate(self, team: str, id_: str) -> tuple[Webhook, str]:
+        """A new secret; the one before signs beside it for a day, one before that no more."""
+        secret, now = self._make_secret(), self._clock.now()
+        return await self._update(team, id_, lambda hook: rotated(hook, secret, now, self._vault)), secret
+
+    async def test(self, team: str, id_: str) -> str:
+        """Tell the webhook, and no other, a test event; answers its id."""
+        hook = self._listening(team, id_)
+        told = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
+        return await self._store.tell_webhook(self._ref(team), id_, TEST, id_, told)
+
+    async def replay(
+        self,
+        team: str,
+        id_: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
+        failed_only: bool = False,
+    ) -> int:
+        """Tell these events, or those of a span, once more; answers how many."""
+        hook = self._listening(team, id_)
+        try:
+            return await self._store.replay(
+                self._ref(team),
+                id_,
+                event_ids=event_ids,
+                created_after=created_after,
+                created_before=created_before,
+                failed_only=failed_only,
+                heard=hook.hears,
+            )
+        except NoSuchEvents as error:
+            shown = ", ".join(map(quoted, error.ids[:SHOWN])) + (" …" if len(error.ids) > SHOWN else "")
+            raise InvalidRequest(f"The team has no events {shown}.", param="event_ids") from None
+
+    async def deliveries(self, team: str, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
+        """Newest first; one more than the limit, when there are more. `before`: an event's id."""
+        found = await self._store.deliveries(self.find(team, id_).id, before, limit)
+        return [_to_record(delivery) for delivery in found]
+
+    def _ref(self, team: str) -> int:
+        return self._store.setup.teams[team].record.ref
+
+    def _listening(self, team: str, id_: str) -> Webhook:
+        hook = self.find(team, id_)
+        if not hook.enabled:
+            raise InvalidRequest("The webhook is disabled. Enable it first.", param="id")
+        return hook
+
+    async def _check_target(self, url: str) -> None:
+        if why := await self._refusal_of(url):
+            raise InvalidRequest(f"url: {why}.", param="url")
+
+    async def _update(self, team: str, id_: str, change: Callable[[Webhook], Webhook]) -> Webhook:
+        def decide(setup: Setup, _: int) -> SetupChange:
+            hook = _own(setup, team, id_)
+            changed = change(hook)
+            return SetupChange(rows=[to_row("webhook", id_, changed, team)] if changed != hook else ())
+
+        await self._store.change_setup(decide)
+        return self.find(team, id_)
+
+
+def _own(setup: Setup, team: str, id_: str) -> Webhook:
+    hook = setup.records.get(("webhook", id_))
+    if not isinstance(hook, Webhook) or hook.team != team:
+        raise WebhookNotFound(f"The team has no webhook {quoted(id_)}. {WebhookNotFound.fix}", param="id")
+    return hook
+
+
+def _to_record(delivery: StoredDelivery) -> DeliveryRecord:
+    return DeliveryRecord(
+        event_id=delivery.event,
+        type=delivery.type,
+        state=delivery.state,
+        next_attempt_at=timestamp(delivery.due_at) if delivery.due_at is not None else None,
+        created_at=timestamp(delivery.created_at),
+        attempts=[AttemptRecord(**asdict(one) | {"at": timestamp(one.at)}) for one in delivery.attempts],
+    )

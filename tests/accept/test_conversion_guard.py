@@ -1,0 +1,109 @@
+"""The conversion guard in a request: ordinary use does not meet it, pumping does, and known phones pass."""
+
+import asyncio
+
+import pytest
+
+from heliograph.channels.carrier import Carrier, Parcel
+from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.refusals import VerifyRateLimited
+from heliograph.rules.team import VerifyLimits
+from heliograph.storage.store import Store
+from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = VerifyLimits().per_prefix_10m
+
+# Twenty ranges that lose ten starts each lose enough to judge by: ten times the limit for numbers that begin alike.
+RANGES = [f"+447{number}" for number in range(400, 420)]
+FAR_AND_WIDE = [f"{head}{number}" for head in ("+4474", "+3361", "+49151", "+39333", "+34611") for number in range(4)]
+
+
+class Network(Carrier):
+    def __init__(self) -> None:
+        self.codes: dict[str, str] = {}
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        self.codes[parcel.address] = code_in(parcel)
+        return Accepted(carrier_id=parcel.message_id)
+
+
+class Team(Verifying):
+    """Verifies through a network whose codes can be read."""
+
+    def __init__(self, store: Store, clock: TestClock) -> None:
+        self.network = Network()
+        super().__init__(store, clock, {"network": self.network})
+
+    async def verify(self, phone: str) -> None:
+        started = await self.start(phone)
+        assert (await self.check(started.id, self.network.codes[phone])).verified
+
+    async def lose(self, ranges: list[str], each: int) -> None:
+        """Starts in these ranges of a million numbers, at once, that nobody verifies."""
+        phones = [f"{range_}{place:02d}0000" for range_ in ranges for place in range(each)]
+        await asyncio.gather(*(self.start(phone) for phone in phones))
+
+    async def refused(self, phone: str) -> str:
+        """The place where no more codes go, or nothing."""
+        try:
+            await self.start(phone)
+        except VerifyRateLimited as refusal:
+            return str((refusal.details or {}).get("place"))
+        return ""
+
+
+@pytest.fixture
+async def acme(store: Store, clock: TestClock) -> Team:
+    team = Team(store, clock)
+    await team.set_up(1000 * PRICE)
+    return team
+
+
+async def test_ordinary_use_without_a_single_check(acme: Team) -> None:
+    """Nine prefixes used to their limit, in one range; only the limit itself is ever met."""
+    for prefix in range(9):
+        phones = [f"+447400{prefix:02d}{last:04d}" for last in range(LIMIT)]
+        await asyncio.gather(*(acme.start(phone) for phone in phones))
+        with pytest.raises(VerifyRateLimited, match="20 in 10 minutes for numbers that begin alike"):
+            await acme.start(f"+447400{prefix:02d}9999")
+
+
+async def test_ranges_that_lose_codes_are_closed_one_by_one(acme: Team) -> None:
+    await acme.verify("+447900000001")
+    await acme.lose(FAR_AND_WIDE, 10)
+    some = FAR_AND_WIDE[::7]
+    assert [await acme.refused(f"{range_}990000") for range_ in some] == ["", "", ""]  # the verified one excuses three
+    assert [await acme.refused(f"{range_}990001") for range_ in some] == some
+    assert await acme.refused("+15005550006") == ""  # a magic number
+    assert await acme.refused("+447900000002") == ""  # a range where codes are entered
+
+
+async def test_a_country_without_any_verified_code_is_closed(acme: Team) -> None:
+    await acme.lose(RANGES, 10)
+    assert await acme.refused("+447900000002") == "GB"
+    assert await acme.refused("+33612345678") == ""
+
+
+async def test_a_phone_that_verified_before_passes(acme: Team, clock: TestClock) -> None:
+    await acme.verify("+447400990000")
+    clock.forward(29 * 24 * 3_600_000)
+    await acme.lose(RANGES, 10)
+    assert await acme.refused("+447400990001") == "+447400"
+    assert await acme.refused("+447400990000") == ""
+
+
+async def test_after_a_day_a_range_has_its_tries_again(acme: Team, clock: TestClock) -> None:
+    await acme.lose(RANGES, 10)
+    assert await acme.refused("+447400990000") == "+447400"
+    clock.forward(25 * 3_600_000)
+    assert await acme.refused("+447400990000") == ""
+
+
+async def test_a_team_can_do_without(store: Store, clock: TestClock) -> None:
+    team = Team(store, clock)
+    await team.set_up(1000 * PRICE, VerifyLimits(conversion_guard=False))
+    await team.lose(RANGES, 10)
+    assert await team.refused("+447400990000") == ""

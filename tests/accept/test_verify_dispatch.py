@@ -1,0 +1,165 @@
+"""Asking carriers inside a verify request: who is asked, what is answered, and what it costs."""
+
+import asyncio
+from typing import Literal
+
+import msgspec
+import pytest
+
+from heliograph.accept import verify_start
+from heliograph.accept.verify_start import NO_CARRIER, VerifyRequest, preview_verification
+from heliograph.channels.carrier import Carrier, Parcel
+from heliograph.rules.circuit import MISSES_TO_OPEN
+from heliograph.rules.content import SmsContent
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.refusals import InsufficientCredit, VerifyRateLimited
+from heliograph.rules.team import VerifyLimits
+from heliograph.storage.store import Store
+from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+PHONE = "+447400123456"
+CREDIT = 10 * PRICE
+WORDS = "unallocated number"
+
+ACCEPT = Accepted(carrier_id="1")
+REFUSE = Refused(detail={"text": WORDS})
+DEFER = Deferred(detail={"text": "busy"})
+AWAY = Deferred(detail={"text": "connection refused"}, unreachable=True)
+UNSURE = Deferred(detail={"text": "no answer"}, uncertain=True)
+BROKEN = OSError("broken")
+SILENT: Literal["silent"] = "silent"
+Answer = Outcome | Exception | Literal["silent"]
+
+
+class Line(Carrier):
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.parcels: list[Parcel] = []
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        self.parcels.append(parcel)
+        if self.answer == SILENT:
+            await asyncio.Event().wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        assert not isinstance(self.answer, str)
+        return self.answer
+
+
+async def asking(store: Store, clock: TestClock, *answers: Answer, **limits: object) -> tuple[Verifying, list[Line]]:
+    lines = [Line(answer) for answer in answers]
+    verifying = Verifying(store, clock, {f"line-{number}": line for number, line in enumerate(lines)})
+    await verifying.set_up(CREDIT, msgspec.convert(limits, VerifyLimits))
+    return verifying, lines
+
+
+@pytest.fixture
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_start, "CARRIERS_S", 0.2)
+
+
+@pytest.mark.usefixtures("short_wait")
+@pytest.mark.parametrize(
+    ("answers", "status", "error", "asked"),
+    [
+        ([ACCEPT, ACCEPT], "pending", None, 1),
+        ([REFUSE, ACCEPT], "failed", WORDS, 1),
+        ([Refused()], "failed", "The carrier refused the message.", 1),
+        ([DEFER, ACCEPT], "pending", None, 2),
+        ([AWAY, ACCEPT], "pending", None, 2),
+        ([BROKEN, ACCEPT], "pending", None, 2),
+        ([DEFER, REFUSE], "failed", WORDS, 2),
+        ([AWAY, DEFER], "failed", "busy", 2),
+        ([DEFER, AWAY, ACCEPT], "failed", "connection refused", 2),
+        ([DEFER], "failed", "busy", 1),
+        # Whoever fell silent may have sent it: the code in somebody's hands must work.
+        ([SILENT, ACCEPT], "pending", None, 2),
+        ([UNSURE, ACCEPT], "pending", None, 2),
+        ([SILENT, SILENT, ACCEPT], "pending", None, 2),
+        ([SILENT], "pending", None, 1),
+        ([SILENT, REFUSE], "pending", None, 2),
+        ([UNSURE, AWAY], "pending", None, 2),
+        ([AWAY, SILENT], "pending", None, 2),
+    ],
+)
+async def test_what_carriers_say_is_what_the_caller_hears(
+    store: Store, clock: TestClock, answers: list[Answer], status: str, error: str | None, asked: int
+) -> None:
+    verifying, lines = await asking(store, clock, *answers)
+    started = await verifying.start(PHONE)
+    assert (started.status, started.error_message) == (status, error)
+    assert [len(line.parcels) for line in lines] == [1] * asked + [0] * (len(lines) - asked)
+    account = await store.account(1)
+    assert (account.available, account.held) == (CREDIT - (PRICE if status == "pending" else 0), 0)
+    stored = await store.verification(1, started.id)
+    assert stored
+    assert (stored[2], stored[5]) == (status, error)
+    checked = await verifying.check(started.id, code_in(lines[0].parcels[0]))
+    assert (checked.verified, checked.status) == (status == "pending", "verified" if status == "pending" else "failed")
+
+
+async def test_a_country_that_no_carrier_serves(store: Store, clock: TestClock) -> None:
+    verifying, (line,) = await asking(store, clock, ACCEPT)
+    await verifying.serve_only("line-0", "FR")
+    started = await verifying.start(PHONE)
+    assert (started.status, started.error_message) == ("failed", NO_CARRIER)
+    assert line.parcels == []
+    account = await store.account(1)
+    assert (account.available, account.held) == (CREDIT, 0)
+
+
+async def test_an_open_circuit_is_not_waited_for(store: Store, clock: TestClock) -> None:
+    verifying, lines = await asking(store, clock, AWAY, ACCEPT, min_interval_s=0, per_phone_10m=0)
+    for _ in range(MISSES_TO_OPEN + 3):
+        assert (await verifying.start(PHONE)).status == "pending"
+    assert [len(line.parcels) for line in lines] == [MISSES_TO_OPEN, MISSES_TO_OPEN + 3]
+    lines[1].answer = AWAY
+    for _ in range(MISSES_TO_OPEN):
+        assert (await verifying.start(PHONE)).error_message == "connection refused"
+    assert (await verifying.start(PHONE)).error_message == NO_CARRIER
+    account = await store.account(1)
+    assert (account.available, account.held) == (CREDIT - (MISSES_TO_OPEN + 3) * PRICE, 0)
+
+
+async def test_a_carrier_that_repeats_the_text_does_not_tell_the_code(store: Store, clock: TestClock) -> None:
+    class Parrot(Line):
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            self.parcels.append(parcel)
+            return Refused(detail={"text": f"not allowed: {parcel.content.decode()}"})
+
+    parrot = Parrot(REFUSE)
+    verifying = Verifying(store, clock, {"parrot": parrot})
+    await verifying.set_up(CREDIT)
+    error = (await verifying.start(PHONE)).error_message or ""
+    assert error.startswith("not allowed: ")
+    assert code_in(parrot.parcels[0]) not in error
+
+
+async def test_the_text_in_the_teams_language_with_the_line_for_browsers(store: Store, clock: TestClock) -> None:
+    verifying, (line,) = await asking(store, clock, ACCEPT, language="de", webotp="acme.test")
+    await verifying.start(PHONE)
+    content = msgspec.json.decode(line.parcels[0].content, type=SmsContent)
+    first, last = content.body.splitlines()
+    code = first.removeprefix("Acme: Ihr Code ist ")[:6]
+    assert last == f"@acme.test #{code}"
+    assert (content.encoding, content.parts, content.platform_sender) == ("gsm7", 1, True)
+
+
+async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) -> None:
+    verifying, _ = await asking(store, clock, ACCEPT, min_interval_s=30)
+
+    async def preview(phone: str) -> None:
+        await preview_verification(verifying.desk, verifying.caller, VerifyRequest(to=phone))
+
+    await preview(PHONE)
+    await verifying.start(PHONE)
+    with pytest.raises(VerifyRateLimited, match="one in 30 s"):
+        await preview(PHONE)
+    for last in range(CREDIT // PRICE - 1):
+        await verifying.start(f"+44740098765{last}")
+    with pytest.raises(InsufficientCredit):
+        await preview("+447400765432")
+    assert (await store.account(1)).available == 0

@@ -1,0 +1,70 @@
+"""A live team that verifies through carriers of the test's own, on a real store, without HTTP."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.verify_check import CheckRecord, CheckRequest, check_verification
+from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.circuits import Circuits
+from heliograph.rules import team
+from heliograph.rules.content import SmsContent
+from heliograph.rules.setup import PLATFORM_ID, to_row
+from heliograph.storage.store import NewTeam, SetupChange, Store
+from tests.storage.test_idempotency import make_desk
+
+PRICE = 50_000
+KEY = team.Key(id="key", team="team_acme", name="server", hash="")
+
+
+class Verifying:
+    """`lines` are asked in their order."""
+
+    def __init__(self, store: Store, clock: Any, lines: Mapping[str, Carrier]) -> None:
+        self.circuits = Circuits(store, Carriers(lambda record: lines[record.id]), clock)
+        self.desk = msgspec.structs.replace(make_desk(store, clock), circuits=self.circuits, code_key=b"k")
+        self._store = store
+        self._lines = lines
+
+    async def set_up(self, credit: int, verify: team.VerifyLimits | None = None) -> None:
+        platform = team.Platform(brand="Acme", verify_price={"USD": PRICE})
+        record = team.TeamRecord(
+            ref=1, id=KEY.team, name="Acme", mode="live", features=("verify",), verify=verify or team.VerifyLimits()
+        )
+        carriers = [
+            to_row("carrier", id_, team.Carrier(id=id_, channel="sms", kind="test", priority=place), None)
+            for place, id_ in enumerate(self._lines)
+        ]
+        rows = [
+            to_row("platform", PLATFORM_ID, platform, None),
+            *carriers,
+            to_row("team", record.id, record, record.id),
+            to_row("key", KEY.id, KEY, record.id),
+        ]
+        await self._store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=[NewTeam(1, credit)]))
+
+    async def serve_only(self, carrier: str, country: str) -> None:
+        row = to_row(
+            "carrier", carrier, team.Carrier(id=carrier, channel="sms", kind="test", countries=(country,)), None
+        )
+        await self._store.change_setup(lambda _, __: SetupChange(rows=[row]))
+
+    @property
+    def caller(self) -> team.Caller:
+        return self._store.setup.callers[KEY.id]
+
+    async def start(self, phone: str) -> VerificationRecord:
+        answer = await start_verification(self.desk, self.caller, VerifyRequest(to=phone), None)
+        return msgspec.json.decode(answer.body, type=VerificationRecord)
+
+    async def check(self, id_: str, code: str) -> CheckRecord:
+        return await check_verification(self.desk, self.caller, id_, CheckRequest(code=code))
+
+
+def code_in(parcel: Parcel) -> str:
+    """What the phone's owner reads."""
+    (code,) = re.findall(r"\b[0-9]{6}\b", msgspec.json.decode(parcel.content, type=SmsContent).body)
+    return str(code)

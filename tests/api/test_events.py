@@ -1,0 +1,78 @@
+"""GET /v1/events (contract 12): the pull feed, oldest first, in the bodies of contract 10."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.sends import SMS, WHATSAPP, assert_refused, send
+from tests.service import Service, until
+
+BODY = ("id", "type", "created_at", "team_id", "sandbox", "sequence", "data")
+
+
+def feed(service: Service, after: str = "", limit: int = 100) -> Any:
+    return service.get(f"/v1/events?limit={limit}" + (f"&after={after}" if after else "")).json
+
+
+def newest(service: Service) -> str:
+    """The id that the feed ends with now."""
+    page = feed(service)
+    while page["has_more"]:
+        page = feed(service, page["data"][-1]["id"])
+    return str(page["data"][-1]["id"]) if page["data"] else "evt_"
+
+
+def told(service: Service, message: Any, after: str) -> Any:
+    """A message's events, once all of them are in the feed."""
+    wanted = [event["id"] for event in message["events"] if event["sequence"]]
+
+    def check() -> Any:
+        found = [event for event in feed(service, after)["data"] if event["data"].get("id") == message["id"]]
+        return found if [event["id"] for event in found] == wanted else None
+
+    return until(check)
+
+
+def test_a_messages_events_in_order(shared_service: Service) -> None:
+    send(shared_service, "/v1/sms", SMS)
+    start = newest(shared_service)
+    message = send(shared_service, "/v1/whatsapp", WHATSAPP, status="read")
+    events = told(shared_service, message, start)
+    assert [tuple(event) for event in events] == [BODY] * 3
+    assert [event["type"] for event in events] == ["whatsapp.sent", "whatsapp.delivered", "whatsapp.read"]
+    assert [event["sequence"] for event in events] == [1, 2, 3]
+    assert {(event["team_id"], event["sandbox"]) for event in events} == {("team_acme", False)}
+    last = events[-1]["data"]
+    assert (last["status"], last["previous_status"], last["message_status"]) == ("read", "delivered", "read")
+    assert (last["to"], last["recipient"]) == (WHATSAPP["to"], WHATSAPP["to"])
+
+
+def test_the_cursor_reads_each_event_once(shared_service: Service) -> None:
+    start = newest(shared_service)
+    message = send(shared_service, "/v1/sms", SMS)
+    whole = [event["id"] for event in told(shared_service, message, start)]
+    first = feed(shared_service, start, 1)
+    assert ([event["id"] for event in first["data"]], first["has_more"]) == (whole[:1], True)
+    rest = feed(shared_service, whole[0])
+    assert [event["id"] for event in rest["data"]] == whole[1:]
+    assert feed(shared_service, whole[-1]) == {"object": "list", "has_more": False, "data": []}
+
+
+def test_twenty_unless_told_otherwise(shared_service: Service) -> None:
+    start = newest(shared_service)
+    for _ in range(11):
+        shared_service.post("/v1/sms", SMS)
+    until(lambda: len(feed(shared_service, start)["data"]) == 22)
+    page = shared_service.get(f"/v1/events?after={start}").json
+    assert (len(page["data"]), page["has_more"]) == (20, True)
+
+
+@pytest.mark.parametrize("query", ["after=eml_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent"])
+def test_wrong_pages(shared_service: Service, query: str) -> None:
+    assert_refused(shared_service.get(f"/v1/events?{query}"), 400, "invalid_request", query.split("=")[0])
+
+
+def test_a_team_sees_only_its_own(shared_service: Service) -> None:
+    send(shared_service, "/v1/sms", SMS)
+    assert feed(shared_service)["data"] != []
+    assert shared_service.get("/v1/events", key="OTHER").json["data"] == []

@@ -1,0 +1,615 @@
+"""The carrier `smpp` against an SMSC that follows a script, over real sockets."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.sms.smpp import command, intake, status
+from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
+from heliograph.channels.sms.smpp.pdu import Address, ShortMessage, encode
+from heliograph.channels.sms.smpp.session import Timings
+from heliograph.rules.content import SmsContent
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from tests.channels.smsc import DROP, HALF, HANG, HOLD, NACK, Script, Smsc, receipt
+from tests.channels.smtp_peer import Authority
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "s3cret-pw"
+QUICK = Timings(answer=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttled=0.02, close=0.5)
+LONG = "a" * 400  # three parts
+
+
+def parcel(text: str = "Hi, code 123456", sender: str = "ACME", to: str = "+447700900123", **fields: Any) -> Parcel:
+    platform_sender = fields.pop("platform_sender", False)
+    content = SmsContent(
+        body=text, sender_id=sender, platform_sender=platform_sender, encoding="gsm7", segments=1, parts=1
+    )
+    given = {"message_id": "sms_1", "attempt": 0} | fields
+    return Parcel(address=to, content=msgspec.json.encode(content), **given)
+
+
+class Reports:
+    """What the store is told; it may be told to wait or to fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[tuple[str, Report]]] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.fail = 0
+
+    async def __call__(self, reports: Sequence[tuple[str, Report]]) -> None:
+        self.calls.append(list(reports))
+        await self.go.wait()
+        if self.fail:
+            self.fail -= 1
+            raise OSError("disk full")
+
+    def states(self) -> list[tuple[str, str]]:
+        return [(id_, report.status) for call in self.calls for id_, report in call]
+
+
+@asynccontextmanager
+async def carrier_of(
+    port: int, reports: Reports | None = None, *, timings: Timings = QUICK, roots: Any = None, **options: Any
+) -> AsyncIterator[Smpp]:
+    given = {"host": "127.0.0.1", "port": port, "system_id": "acme", "password": PASSWORD} | options
+    carrier = Smpp(SmppOptions(**given), reports or Reports(), timings=timings, roots=roots)
+    try:
+        yield carrier
+    finally:
+        await carrier.close()
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+async def one(script: Script, given: Parcel | None = None, **options: Any) -> tuple[Outcome, Smsc]:
+    """What becomes of one parcel."""
+    async with Smsc(script) as smsc, carrier_of(smsc.port, **options) as carrier:
+        return await carrier.hand_over(given or parcel()), smsc
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------
+
+
+async def test_accepted() -> None:
+    outcome, smsc = await one({})
+    detail = {"carrier": "smpp", "host": "127.0.0.1", "sender": "ACME", "parts": 1}
+    assert outcome == Accepted(
+        carrier_id="00000001", detail=detail | {"code": "0x00000000", "text": "accepted"}
+    )  # no body, no password
+    assert smsc.names() == ["bind", "submit", "unbind"]
+    assert smsc.asked[0][1].body == b"acme\0s3cret-pw\0\0\x34\0\0\0"
+
+
+@pytest.mark.parametrize("number", status.STATUSES)
+async def test_every_status(number: int) -> None:
+    outcome, smsc = await one({"submit": number})
+    expected: dict[str, tuple[type[Outcome], bool]] = {
+        "accepted": (Accepted, False),
+        "refused": (Refused, False),
+        "deferred": (Deferred, False),
+        "throttled": (Deferred, False),
+        "unbound": (Deferred, True),
+    }
+    assert (type(outcome), getattr(outcome, "unreachable", False)) == expected[status.verdict(number)]
+    assert outcome.detail["code"] == f"0x{number:08x}"
+    assert not getattr(outcome, "bounced", False) and not getattr(outcome, "uncertain", False)
+    assert len(smsc.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "flag", "words"),
+    [
+        ({"submit": NACK}, "unreachable", "invalid command (ESME_RINVCMDID)"),
+        ({"submit": HANG}, "uncertain", "did not answer within 0.3 s: the message may have been sent"),
+        ({"submit": DROP}, "uncertain", "closed the connection: the message may have been sent"),
+        ({"submit": HALF}, "uncertain", "closed the connection: the message may have been sent"),
+        ({"bind": 0x0E}, "unreachable", "refused the bind: invalid password (ESME_RINVPASWD)"),
+        ({"bind": NACK}, "unreachable", "refused the bind: invalid command (ESME_RINVCMDID)"),
+        ({"bind": DROP}, "unreachable", "closed the connection"),
+        ({"bind": HANG}, "unreachable", "did not answer within 0.3 s"),
+    ],
+)
+async def test_without_a_good_answer(script: Script, flag: str, words: str) -> None:
+    outcome, _ = await one(script)
+    assert isinstance(outcome, Deferred)
+    assert (outcome.unreachable, outcome.uncertain) == (flag == "unreachable", flag == "uncertain")
+    assert outcome.detail["text"].endswith(words)
+
+
+async def test_nobody_listens() -> None:
+    async with Smsc() as smsc:
+        pass
+    with structlog.testing.capture_logs() as logs:
+        async with carrier_of(smsc.port) as carrier:
+            outcome = await carrier.hand_over(parcel())
+    assert isinstance(outcome, Deferred) and outcome.unreachable
+    assert outcome.detail["text"].startswith("127.0.0.1 cannot be reached: ")
+    assert [line["event"] for line in logs] == ["smpp not bound"]
+    assert PASSWORD not in str(outcome) + str(logs)
+
+
+async def test_no_host_answers_within_the_time() -> None:
+    outcome, _ = await one({"bind": HANG}, timings=msgspec.structs.replace(QUICK, connect=0.05))
+    assert isinstance(outcome, Deferred) and outcome.unreachable
+    assert outcome.detail["text"] == "127.0.0.1 could not be bound within 0.05 s"
+
+
+async def test_an_uncertain_one_is_sent_again_or_not() -> None:
+    again, smsc = await one({}, parcel(uncertain=True))
+    assert isinstance(again, Accepted)
+    stopped, smsc = await one({}, parcel(uncertain=True), uncertain="stop")
+    assert isinstance(stopped, Refused) and "not known whether" in stopped.detail["text"]
+    assert smsc.received == []
+
+
+@pytest.mark.parametrize(
+    ("platform_sender", "source_addr", "used"),
+    [
+        (False, "", Address(5, 0, "ACME")),
+        (False, "+447700900999", Address(5, 0, "ACME")),
+        (True, "", Address(5, 0, "ACME")),
+        (True, "+447700900999", Address(1, 1, "447700900999")),
+    ],
+)
+async def test_the_sender(platform_sender: bool, source_addr: str, used: Address) -> None:
+    outcome, smsc = await one({}, parcel(platform_sender=platform_sender), source_addr=source_addr)
+    assert smsc.received[0].source == used
+    assert outcome.detail["sender"] == used.value
+
+
+async def test_an_smsc_of_its_own_process() -> None:
+    """As other tests run it."""
+    words = ("--to", "447700900001=refuse", "--to", "447700900002=throttle,accept", "--receipts", "failed")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.channels.smsc", *words, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout
+    try:
+        reports = Reports()
+        async with carrier_of(json.loads(await process.stdout.readline())["port"], reports) as carrier:
+            numbers = ("+447700900001", "+447700900002", "+447700900002")
+            kinds = [type(await carrier.hand_over(parcel(to=number))) for number in numbers]
+            assert kinds == [Refused, Deferred, Accepted]
+            await until(lambda: reports.calls)
+        assert reports.states() == [("00000003", "failed")]
+    finally:
+        process.kill()
+        told = [json.loads(line) for line in (await process.stdout.read()).splitlines()]
+        await process.wait()
+    assert told[0] == {"bound": True}
+    assert told[1] == {"submit": "447700900001", "from": "ACME", "answer": 11, "id": "00000001"}
+
+
+# -- long messages -----------------------------------------------------------------------------------------
+
+
+async def test_parts_go_in_order_and_at_every_try_with_the_same_reference() -> None:
+    async with Smsc() as smsc, carrier_of(smsc.port) as carrier:
+        first = await carrier.hand_over(parcel(LONG))
+        await carrier.hand_over(parcel(LONG, uncertain=True))
+        await carrier.hand_over(parcel(LONG, message_id="sms_2"))
+    assert isinstance(first, Accepted)
+    assert (first.carrier_id, first.parts) == (None, ("00000001", "00000002", "00000003"))
+    assert first.detail["parts"] == 3
+    headers = [sm.text[:6] for sm in smsc.received]
+    assert [(header[:3], header[4], header[5]) for header in headers] == [(b"\5\0\3", 3, n) for n in (1, 2, 3)] * 3
+    references = [header[3] for header in headers]
+    assert references[:3] == references[3:6] != references[6:]
+
+
+async def test_a_payload_is_one_message() -> None:
+    outcome, smsc = await one({}, parcel(LONG), long="payload")
+    assert isinstance(outcome, Accepted) and outcome.carrier_id == "00000001"
+    assert [sm.words for sm in smsc.received] == [LONG.encode()]
+
+
+@pytest.mark.parametrize(
+    ("submit", "kind", "uncertain", "sent", "words"),
+    [
+        ([0, 0x58, 0x58, 0, 0], Accepted, False, 5, "accepted"),
+        ([0, 0x14, 0], Accepted, False, 4, "accepted"),
+        ([0, 0x58], Deferred, False, 5, "ESME_RTHROTTLED) (part 2 of 3)"),
+        ([0x58], Deferred, False, 1, "ESME_RTHROTTLED) (part 1 of 3)"),
+        ([0, 0, 0x0B], Refused, False, 3, "ESME_RINVDSTADR) (part 3 of 3)"),
+        ([0, 0x04], Deferred, False, 2, "ESME_RINVBNDSTS) (part 2 of 3)"),
+        ([0, HANG], Deferred, True, 2, "may have been sent (part 2 of 3)"),
+        ([0, DROP], Deferred, True, 2, "may have been sent (part 2 of 3)"),
+    ],
+)
+async def test_a_part_in_trouble(
+    submit: list[int | str], kind: type[Outcome], uncertain: bool, sent: int, words: str
+) -> None:
+    outcome, smsc = await one({"submit": submit}, parcel(LONG))
+    assert type(outcome) is kind
+    assert getattr(outcome, "uncertain", False) is uncertain
+    assert not getattr(outcome, "unreachable", False)  # some of it is out: no other carrier at once
+    assert outcome.detail["text"].endswith(words)
+    assert len(smsc.received) == sent
+
+
+async def test_the_connection_ends_between_two_parts() -> None:
+    good_bye = encode(command.SUBMIT_SM | command.RESP, 2, b"1\0") + encode(command.UNBIND, 1)
+    outcome, smsc = await one({"submit": good_bye}, parcel(LONG))
+    assert isinstance(outcome, Deferred)
+    assert not outcome.unreachable and not outcome.uncertain  # the rest is surely not sent, the first part is
+    assert outcome.detail["text"] == "127.0.0.1 ended the session (part 2 of 3)"
+    assert len(smsc.received) == 1
+
+
+# -- window, throughput, cancelling ------------------------------------------------------------------------
+
+
+async def test_no_more_are_unanswered_than_the_window_allows() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, window=3) as carrier:
+        tasks = [asyncio.create_task(carrier.hand_over(parcel())) for _ in range(7)]
+        for left in (3, 3, 1):
+            await until(lambda left=left: len(smsc.held) == left)
+            await asyncio.sleep(0.02)
+            assert len(smsc.held) == left
+            smsc.release()
+        outcomes = await asyncio.gather(*tasks)
+    assert sorted(outcome.carrier_id for outcome in outcomes) == [f"{n:08x}" for n in range(1, 8)]
+
+
+async def test_those_that_wait_for_the_window_of_a_lost_connection_are_not_sent() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+        sent, *waiting = [asyncio.create_task(carrier.hand_over(parcel())) for _ in range(4)]
+        await until(lambda: smsc.held)
+        smsc.connections[0].transport.abort()
+        async with asyncio.timeout(5):
+            assert (await sent).uncertain
+            assert [(await task).unreachable for task in waiting] == [True] * 3
+
+
+async def test_answers_find_their_messages_in_any_order() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port) as carrier:
+        tasks = [asyncio.create_task(carrier.hand_over(parcel(to=f"+44770090012{n}"))) for n in range(5)]
+        await until(lambda: len(smsc.held) == 5)
+        order = [int(sm.destination.value[-1]) for sm in smsc.received]
+        smsc.held.reverse()
+        smsc.release()
+        outcomes = await asyncio.gather(*tasks)
+    assert [outcomes[n].carrier_id for n in order] == [f"{n:08x}" for n in range(1, 6)]
+
+
+async def test_throughput() -> None:
+    async with Smsc() as smsc, carrier_of(smsc.port, throughput=20) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        start = asyncio.get_running_loop().time()
+        first, given_up, *rest = [asyncio.create_task(carrier.hand_over(parcel())) for _ in range(5)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert all(isinstance(outcome, Accepted) for outcome in await asyncio.gather(first, *rest))
+        assert (
+            asyncio.get_running_loop().time() - start >= 0.13
+        )  # never faster; how much slower is the machine's affair
+    assert len(smsc.received) == 4
+
+
+async def test_a_carrier_out_of_reach_is_known_at_once_whatever_the_throughput() -> None:
+    async with Smsc() as away:
+        pass
+    async with carrier_of(away.port, throughput=1) as carrier, asyncio.timeout(8):
+        outcomes = await asyncio.gather(*(carrier.hand_over(parcel()) for _ in range(12)))
+    assert [outcome.unreachable for outcome in outcomes] == [True] * 12
+
+
+async def test_a_throttled_carrier_is_left_alone_for_a_moment() -> None:
+    timings = msgspec.structs.replace(QUICK, throttled=0.1)
+    async with Smsc({"submit": [0x58, 0]}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
+        assert isinstance(await carrier.hand_over(parcel()), Deferred)
+        start = asyncio.get_running_loop().time()
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+        assert asyncio.get_running_loop().time() - start >= 0.09
+
+
+async def test_a_cancelled_hand_over_keeps_its_place_until_it_is_answered() -> None:
+    async with Smsc({"submit": [HOLD, 0]}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await carrier.hand_over(parcel())
+        waits = asyncio.create_task(carrier.hand_over(parcel()))
+        await asyncio.sleep(0.02)
+        assert len(smsc.received) == 1
+        smsc.release()
+        assert isinstance(await waits, Accepted)
+    assert len(smsc.connections) == 1
+
+
+async def test_cancelling_anywhere_leaves_the_carrier_whole() -> None:
+    async with Smsc() as smsc, carrier_of(smsc.port, window=2) as carrier:
+        for steps in range(12):
+            tasks = [asyncio.create_task(carrier.hand_over(parcel())) for _ in range(4)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.gather(*(carrier.hand_over(parcel()) for _ in range(4)))
+    assert [type(outcome) for outcome in outcomes] == [Accepted] * 4
+    assert len(smsc.connections) == 1
+
+
+async def test_the_place_of_one_that_is_never_answered_is_free_when_its_time_is_over() -> None:
+    async with Smsc({"submit": [HANG, 0]}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+        silent = asyncio.create_task(carrier.hand_over(parcel()))
+        await until(lambda: smsc.received)
+        waits = asyncio.create_task(carrier.hand_over(parcel()))
+        await asyncio.sleep(0.1)
+        await smsc.bound[0].ask(command.ENQUIRE_LINK)  # so the connection is alive, only that answer is missing
+        assert isinstance(await silent, Deferred)
+        assert isinstance(await waits, Accepted)
+    assert len(smsc.connections) == 1
+
+
+# -- the connection ----------------------------------------------------------------------------------------
+
+
+async def test_open_binds_and_a_lost_connection_is_made_again() -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with Smsc() as smsc, carrier_of(smsc.port) as carrier:
+            carrier.open()
+            carrier.open()
+            await until(lambda: smsc.bound)
+            for times in range(1, 4):
+                smsc.connections[-1].transport.abort()
+                await until(lambda times=times: len(smsc.bound) == 1 and len(smsc.connections) == times + 1)
+            assert isinstance(await carrier.hand_over(parcel()), Accepted)
+    assert smsc.names().count("bind") == 4
+    assert [line["event"] for line in logs] == ["smpp bound", "smpp not bound"] * 3 + ["smpp bound"]
+
+
+async def test_a_bind_that_is_under_way_is_waited_for() -> None:
+    async with Smsc({"bind": [0, HOLD]}) as smsc, carrier_of(smsc.port) as carrier:
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+        smsc.connections[0].transport.abort()
+        await until(lambda: smsc.held)
+        waits = asyncio.create_task(carrier.hand_over(parcel()))
+        await asyncio.sleep(0.02)
+        assert not waits.done()
+        smsc.release()
+        assert isinstance(await waits, Accepted)
+
+
+async def test_it_binds_as_soon_as_the_carrier_is_back() -> None:
+    async with Smsc() as away:
+        pass
+    async with carrier_of(away.port) as carrier:
+        assert (await carrier.hand_over(parcel())).unreachable  # type: ignore[union-attr]
+        async with Smsc(port=away.port) as smsc:
+            await until(lambda: smsc.bound)
+            assert isinstance(await carrier.hand_over(parcel()), Accepted)
+
+
+async def test_a_submit_that_finds_no_bind_makes_it_bind_again() -> None:
+    async with Smsc({"submit": [status.RINVBNDSTS, 0]}) as smsc, carrier_of(smsc.port) as carrier:
+        assert (await carrier.hand_over(parcel())).unreachable  # type: ignore[union-attr]
+        await until(lambda: len(smsc.connections) == 2 and smsc.bound)
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+
+
+@pytest.mark.parametrize("enquire", [0, HANG])
+async def test_enquire_link(enquire: int | str) -> None:
+    timings = msgspec.structs.replace(QUICK, enquire=0.02, answer=0.1)
+    async with Smsc({"enquire": enquire}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
+        carrier.open()
+        if enquire == HANG:  # a carrier that does not answer is left and bound anew
+            await until(lambda: smsc.names().count("bind") > 1)
+        else:
+            await until(lambda: smsc.names().count("enquire") > 3)
+            assert smsc.names().count("bind") == 1
+
+
+async def test_the_carrier_s_own_requests_are_answered() -> None:
+    async with Smsc() as smsc, carrier_of(smsc.port) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        bound = smsc.bound[0]
+        alive = await bound.ask(command.ENQUIRE_LINK)
+        assert (alive.command, alive.status) == (command.ENQUIRE_LINK | command.RESP, 0)
+        unknown = await bound.ask(0x00000103)  # data_sm
+        assert (unknown.command, unknown.status) == (command.GENERIC_NACK, status.RINVCMDID)
+        bound.ask(command.ALERT_NOTIFICATION)
+        gone = await bound.ask(command.UNBIND)
+        assert (gone.command, gone.status) == (command.UNBIND | command.RESP, 0)
+        assert len(smsc.answers) == 3
+        await until(lambda: len(smsc.connections) == 2 and smsc.bound)
+
+
+async def test_answers_that_nobody_asked_for_change_nothing() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port) as carrier:
+        task = asyncio.create_task(carrier.hand_over(parcel()))
+        await until(lambda: smsc.held)
+        connection, answer = smsc.held[0]
+        other = bytearray(answer)
+        other[7] = 0x15  # an enquire_link_resp with the number of the submit
+        late = bytearray(answer)
+        late[15] = 99
+        connection.transport.write(bytes(other) + bytes(late))
+        await connection.ask(command.ENQUIRE_LINK)
+        assert not task.done()
+        smsc.release()
+        assert isinstance(await task, Accepted)
+
+
+async def test_close_waits_for_answers_and_unbinds() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port) as carrier:
+        task = asyncio.create_task(carrier.hand_over(parcel()))
+        await until(lambda: smsc.held)
+        closing = asyncio.create_task(carrier.close())
+        await asyncio.sleep(0.02)
+        assert smsc.names() == ["bind", "submit"]
+        smsc.release()
+        await closing
+        assert isinstance(await task, Accepted)
+        assert smsc.names() == ["bind", "submit", "unbind"]
+        after = await carrier.hand_over(parcel())
+        assert isinstance(after, Deferred) and after.unreachable
+        await asyncio.sleep(0.05)
+        assert len(smsc.connections) == 1
+
+
+@pytest.mark.parametrize("script", [{"unbind": HANG}, {"unbind": DROP}, {"bind": HANG}, {"submit": HANG}])
+async def test_close_ends_whatever_the_carrier_does(script: Script) -> None:
+    async with Smsc(script) as smsc, carrier_of(smsc.port) as carrier:
+        task = asyncio.create_task(carrier.hand_over(parcel()))
+        await until(lambda: smsc.asked)
+        async with asyncio.timeout(3):
+            await carrier.close()
+        assert isinstance(await task, Accepted | Deferred)
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------
+
+
+async def test_tls_with_a_known_certificate() -> None:
+    authority = Authority()
+    server, _ = authority.server("127.0.0.1")
+    async with Smsc(tls=server) as smsc, carrier_of(smsc.port, tls=True, roots=authority.trusted()) as carrier:
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+    assert smsc.names() == ["bind", "submit", "unbind"]
+
+
+@pytest.mark.parametrize(("host", "known"), [("127.0.0.1", False), ("smsc.example", True)])
+async def test_no_password_for_an_unknown_certificate(host: str, known: bool) -> None:
+    authority = Authority()
+    roots = authority.trusted() if known else None
+    async with Smsc(tls=authority.server(host)[0]) as smsc, carrier_of(smsc.port, tls=True, roots=roots) as carrier:
+        outcome = await carrier.hand_over(parcel())
+    assert isinstance(outcome, Deferred) and outcome.unreachable
+    assert "has a certificate that is not trusted" in outcome.detail["text"]
+    assert smsc.asked == []
+
+
+# -- receipts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("receipts", "early", "states"),
+    [
+        ("delivered", False, ["delivered"]),
+        ("delivered", True, ["delivered"]),
+        ("failed", False, ["failed"]),
+        ("twice", False, ["delivered", "delivered"]),
+        ("reordered", False, ["delivered", "sent"]),
+        ("late", False, ["failed", "delivered"]),
+    ],
+)
+async def test_receipts_are_told_as_they_come(receipts: str, early: bool, states: list[str]) -> None:
+    reports = Reports()
+    async with Smsc(receipts=receipts, early=early) as smsc, carrier_of(smsc.port, reports) as carrier:
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+        assert reports.calls or not early
+        await until(lambda: len(smsc.answers) == len(states))
+    assert reports.states() == [("00000001", state) for state in states]
+    assert {answer.status for answer in smsc.answers} == {0}
+
+
+async def test_a_receipt_is_acknowledged_when_it_is_stored_and_not_before() -> None:
+    reports = Reports()
+    reports.go.clear()
+    async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        first = smsc.bound[0].ask(command.DELIVER_SM, b"")  # not readable: answered at once
+        told = [asyncio.create_task(smsc.deliver(receipt(f"{n}"))) for n in range(4)]
+        await until(lambda: reports.calls)
+        await smsc.bound[0].ask(command.ENQUIRE_LINK)
+        assert (await first).status == status.RX_P_APPN
+        assert not any(task.done() for task in told)
+        reports.go.set()
+        assert [(await task).status for task in told] == [0] * 4
+        assert [(await task).body for task in told] == [b"\0"] * 4
+    assert sorted(reports.states()) == [(f"{n}", "delivered") for n in range(4)]
+    assert len(reports.calls) <= 2  # those that came meanwhile went together
+
+
+async def test_a_receipt_that_cannot_be_stored_comes_again() -> None:
+    reports = Reports()
+    reports.fail = 2
+    with structlog.testing.capture_logs() as logs:
+        async with Smsc(receipts="delivered") as smsc, carrier_of(smsc.port, reports) as carrier:
+            await carrier.hand_over(parcel())
+            await until(lambda: len(smsc.answers) == 3)
+    assert [answer.status for answer in smsc.answers] == [status.RX_T_APPN, status.RX_T_APPN, 0]
+    assert [line["error"] for line in logs if line["event"] == "receipts not stored"] == ["OSError"] * 2
+
+
+async def test_more_receipts_than_can_wait_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "WAITING_MAX", 2)
+    reports = Reports()
+    reports.go.clear()
+    async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        tasks = [asyncio.create_task(smsc.deliver(receipt("0")))]
+        await until(lambda: reports.calls)
+        tasks += [asyncio.create_task(smsc.deliver(receipt(f"{n}"))) for n in range(1, 5)]
+        await until(lambda: len(smsc.answers) == 2)
+        reports.go.set()
+        assert [(await task).status for task in tasks] == [0, 0, 0, status.RX_T_APPN, status.RX_T_APPN]
+
+
+async def test_a_receipt_that_was_not_acknowledged_comes_by_the_next_connection() -> None:
+    reports = Reports()
+    reports.go.clear()
+    async with Smsc(receipts="delivered") as smsc, carrier_of(smsc.port, reports) as carrier:
+        await carrier.hand_over(parcel())
+        await until(lambda: reports.calls)
+        smsc.connections[0].transport.abort()
+        reports.go.set()
+        await until(lambda: smsc.answers)
+    assert reports.states() == [("00000001", "delivered")] * 2  # the store knows that it is the same
+
+
+async def test_ids_of_another_form() -> None:
+    reports = Reports()
+    async with Smsc() as smsc, carrier_of(smsc.port, reports, receipt_id="decimal") as carrier:
+        smsc.issued = 170
+        outcome = await carrier.hand_over(parcel())
+        await smsc.deliver(receipt("0000000171"))
+    assert isinstance(outcome, Accepted) and outcome.carrier_id == "171"
+    assert reports.states() == [("171", "delivered")]
+
+
+async def test_somebody_s_sms_is_acknowledged_and_left() -> None:
+    reports = Reports()
+    sms = ShortMessage(
+        source=Address(1, 1, "447700900123"), destination=Address(5, 0, "ACME"), text=receipt("00000001").text
+    )
+    async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
+        await carrier.hand_over(parcel())
+        assert (await smsc.deliver(sms)).status == 0
+    assert reports.calls == []
+
+
+async def test_close_stores_and_acknowledges_what_came() -> None:
+    reports = Reports()
+    reports.go.clear()
+    async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        told = asyncio.create_task(smsc.deliver(receipt("1")))
+        await until(lambda: reports.calls)
+        closing = asyncio.create_task(carrier.close())
+        await asyncio.sleep(0.02)
+        late = asyncio.create_task(smsc.deliver(receipt("2")))
+        assert (await late).status == status.RX_T_APPN
+        reports.go.set()
+        assert (await told).status == 0
+        await closing

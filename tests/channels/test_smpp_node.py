@@ -1,0 +1,112 @@
+"""The carrier `smpp` against an SMSC that we did not write: the npm package `smpp` on Node."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.rules.outcome import Accepted, Deferred
+from tests.channels.test_smpp_carrier import Reports, carrier_of, parcel, until
+
+pytestmark = pytest.mark.anyio
+
+PROGRAM = Path(__file__).parent / "smsc.js"
+
+
+def miss(why: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"{why}: in CI nothing is skipped")
+    pytest.skip(f"SMPP is not judged by the npm package smpp: {why}")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the npm package, installed by name."""
+    folder = tmp_path_factory.mktemp("smpp")
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        miss("node and npm are not installed")
+    try:
+        subprocess.run(
+            [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), "smpp"],
+            check=True,
+            capture_output=True,
+            timeout=180,
+        )
+    except (subprocess.SubprocessError, OSError) as error:
+        miss(f"npm install smpp failed ({error})")
+    shutil.copy(PROGRAM, folder)
+    return folder
+
+
+class Node:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.said: list[dict[str, Any]] = []
+
+    async def read(self) -> None:
+        assert self._process.stdout
+        async for line in self._process.stdout:
+            self.said.append(json.loads(line))
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.said if name in event]
+
+
+@pytest.fixture
+async def node(package: Path) -> AsyncIterator[Node]:
+    process = await asyncio.create_subprocess_exec("node", PROGRAM.name, cwd=package, stdout=asyncio.subprocess.PIPE)
+    node = Node(process)
+    reading = asyncio.create_task(node.read())
+    try:
+        await until(lambda: node.of("port"))
+        yield node
+    finally:
+        process.kill()
+        await process.wait()
+        await reading
+
+
+LONG = "[" * 80 + "b" * 150
+WIDE = "Grüße 😀 ж" * 12
+
+
+async def test_texts_ids_and_receipts(node: Node) -> None:
+    reports = Reports()
+    async with carrier_of(node.of("port")[0]["port"], reports) as carrier:
+        outcomes = [await carrier.hand_over(parcel(text)) for text in ("Hi @ € _ {x}", "Grüße 😀 ж", LONG, WIDE)]
+        assert all(isinstance(outcome, Accepted) for outcome in outcomes)
+        ids = [id_ for one in outcomes for id_ in (one.parts or [one.carrier_id])]
+        await until(lambda: len(node.of("receipt")) == len(ids))
+    assert ids == [f"node-{n}" for n in range(1, 8)]
+    assert sorted(reports.states()) == [(id_, "delivered") for id_ in ids]
+    read = node.of("text")
+    assert {(*event["from"], *event["to"], event["registered"]) for event in read} == {
+        (5, 0, "ACME", 1, 1, "447700900123", 1)
+    }
+    assert [(event["coding"], event["text"]) for event in read[:2]] == [(0, "Hi @ € _ {x}"), (8, "Grüße 😀 ж")]
+    assert "".join(event["text"] for event in read[2:5]) == LONG
+    assert "".join(event["text"] for event in read[5:]) == WIDE
+    assert [event["udh"][0][-4:] for event in read[2:]] == ["0301", "0302", "0303", "0201", "0202"]
+    assert node.of("bind") == [{"bind": True, "version": 0x34}]
+    assert node.of("alive") == [{"alive": "enquire_link_resp"}]
+    await until(lambda: node.of("unbind"))
+
+
+async def test_a_payload(node: Node) -> None:
+    async with carrier_of(node.of("port")[0]["port"], long="payload") as carrier:
+        assert isinstance(await carrier.hand_over(parcel(WIDE)), Accepted)
+    assert [event["text"] for event in node.of("text")] == [WIDE]
+
+
+async def test_a_wrong_password(node: Node) -> None:
+    async with carrier_of(node.of("port")[0]["port"], password="guess") as carrier:
+        outcome = await carrier.hand_over(parcel())
+    assert isinstance(outcome, Deferred) and outcome.unreachable
+    assert outcome.detail["text"] == "127.0.0.1 refused the bind: invalid password (ESME_RINVPASWD)"

@@ -1,0 +1,194 @@
+"""One attempt against a real receiver: what it sends, what it makes of each answer, what it never does."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from heliograph.channels.webhook.guard import Guard
+from heliograph.channels.webhook.post import ANSWER_MAX, Poster
+from tests.channels.hook_receiver import Receiver
+from tests.channels.smtp_peer import Authority
+
+pytestmark = pytest.mark.anyio
+
+LOOPBACK = ("127.0.0.0/8",)
+BODY = '{"id":"evt_1","name":"Zürich"}'
+
+
+async def to_loopback(host: str) -> list[str]:
+    return ["127.0.0.1"]
+
+
+@pytest.fixture
+async def poster() -> AsyncIterator[Poster]:
+    made = Poster(Guard(LOOPBACK, to_loopback))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def hasty() -> AsyncIterator[Poster]:
+    made = Poster(Guard(LOOPBACK, to_loopback), total_s=1)
+    yield made
+    await made.close()
+
+
+async def test_what_is_sent(poster: Poster) -> None:
+    async with Receiver() as receiver:
+        answer = await poster.post(f"{receiver.url}/hook?a=%20b", {"webhook-id": "evt_1"}, BODY.encode())
+    assert (answer.status, answer.error, answer.answer, answer.retry_after_s) == (200, None, b"status 200", None)
+    (received,) = receiver.received
+    assert (received.path, received.body) == ("/hook?a=%20b", BODY)
+    assert received.headers == {
+        "host": receiver.url.removeprefix("http://"),
+        "user-agent": "Heliograph-Webhooks/1",
+        "content-type": "application/json",
+        "content-length": str(len(BODY.encode())),
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "webhook-id": "evt_1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "error", "retry_after_s"),
+    [
+        ("204", 204, None, None),
+        ("500", 500, None, None),
+        ("410", 410, None, None),
+        ("429", 429, None, None),
+        ("429:7", 429, None, 7),
+        ("503:120", 503, None, 120),
+        ("500:7", 500, None, None),
+        ("redirect", 302, None, None),
+        ("hang", None, "no answer within 1 s", None),
+        ("reset", None, "the connection was closed before an answer came", None),
+        ("garbage", None, "what came back is not HTTP", None),
+    ],
+)
+async def test_answers(
+    word: str, status: int | None, error: str | None, retry_after_s: int | None, hasty: Poster
+) -> None:
+    async with Receiver([word]) as receiver:
+        answer = await hasty.post(f"{receiver.url}/hook", {}, BODY.encode())
+    assert (answer.status, answer.error, answer.retry_after_s) == (status, error, retry_after_s)
+    assert [received.path for received in receiver.received] == ["/hook"]  # once, and nowhere else
+
+
+async def test_nobody_listens(poster: Poster) -> None:
+    async with Receiver() as receiver:
+        pass
+    assert (await poster.post(receiver.url, {}, b"{}")).error == "no connection: Connection refused"
+
+
+async def test_a_name_that_hangs_counts_too() -> None:
+    async def resolve(host: str) -> list[str]:
+        await asyncio.sleep(60)
+        return []
+
+    poster = Poster(Guard((), resolve), total_s=0.05)
+    answer = await poster.post("http://example.com/", {}, b"{}")
+    await poster.close()
+    assert (answer.status, answer.error) == (None, "no answer within 0.05 s")
+
+
+async def test_connections_are_used_again(poster: Poster) -> None:
+    async with Receiver(["200", "500", "410", "redirect", "429:1"]) as receiver:
+        for _ in range(20):
+            await poster.post(receiver.url, {}, BODY.encode())
+        assert (len(receiver.received), receiver.accepted) == (20, 1)
+
+
+@pytest.mark.parametrize(("word", "connections"), [("long", 1), ("huge", 2), ("trickle", 2)])
+async def test_an_answer_is_cut_and_one_without_end_ends_its_connection(
+    word: str, connections: int, hasty: Poster
+) -> None:
+    async with Receiver([word, "200"]) as receiver:
+        answer = (await hasty.post(receiver.url, {}, BODY.encode())).answer
+        assert answer == b"x" * len(answer)
+        assert 0 < len(answer) <= ANSWER_MAX
+        assert (len(answer) == ANSWER_MAX) == (word != "trickle")
+        assert (await hasty.post(receiver.url, {}, BODY.encode())).status == 200
+        assert receiver.accepted == connections
+
+
+async def test_no_redirect_no_proxy_no_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Receiver() as trap, Receiver([f"redirect:{trap.url}/", "cookie", "200"]) as receiver:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, trap.url)
+        poster = Poster(Guard(LOOPBACK, to_loopback))
+        host = f"http://hooks.example.com:{receiver.port}/"
+        assert [(await poster.post(host, {}, b"{}")).status for _ in range(3)] == [302, 200, 200]
+        await poster.close()
+        assert trap.accepted == 0
+        assert not any("cookie" in received.headers for received in receiver.received)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "host", "error"),
+    [
+        ("hooks.example.com", "hooks.example.com", None),
+        ("127.0.0.1", "127.0.0.1", None),
+        ("other.example.com", "hooks.example.com", "Hostname mismatch"),
+        ("hooks.example.com", "127.0.0.1", "IP address mismatch"),
+    ],
+)
+async def test_certificates_are_for_the_name(certificate: str, host: str, error: str | None) -> None:
+    authority = Authority()
+    async with Receiver(tls=authority.server(certificate)[0]) as receiver:
+        poster = Poster(Guard(LOOPBACK, to_loopback), roots=authority.trusted())
+        answer = await poster.post(f"https://{host}:{receiver.port}/", {}, b"{}")
+        await poster.close()
+    if error is None:
+        assert (answer.status, answer.error) == (200, None)
+    else:
+        assert answer.status is None
+        assert "TLS failed" in (answer.error or "") and error in (answer.error or "")
+        assert receiver.received == []
+
+
+async def test_unknown_authorities_and_no_tls_at_all(poster: Poster) -> None:
+    async with Receiver(tls=Authority().server("hooks.example.com")[0]) as secure, Receiver() as plain:
+        for receiver, words in ((secure, "unable to get local issuer"), (plain, "WRONG_VERSION_NUMBER")):
+            answer = await poster.post(f"https://hooks.example.com:{receiver.port}/", {}, b"{}")
+            assert "TLS failed" in (answer.error or "") and words in (answer.error or "")
+
+
+async def test_a_hanging_endpoint_delays_no_other(poster: Poster) -> None:
+    async with Receiver({"/slow": ["hang"]}) as receiver:
+        slow = [asyncio.create_task(poster.post(f"{receiver.url}/slow", {}, b"{}")) for _ in range(50)]
+        while len(receiver.received) < 50:
+            await asyncio.sleep(0.001)
+        assert (await poster.post(f"{receiver.url}/quick", {}, b"{}")).status == 200
+        assert not any(task.done() for task in slow)
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_the_receiver_in_a_process_of_its_own(poster: Poster, tmp_path: Path) -> None:
+    log = tmp_path / "got.jsonl"
+    arguments = ["-m", "tests.channels.hook_receiver", "--log", str(log), "--script", "500,200", "--script", "/x=410"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    try:
+        assert process.stdout
+        url = (await process.stdout.readline()).decode().strip()
+        answers = [(await poster.post(url + path, {}, BODY.encode())).status for path in ("/a", "/a", "/a", "/x")]
+    finally:
+        process.kill()
+        await process.wait()
+    assert answers == [500, 200, 200, 410]
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    assert [(line["path"], line["word"]) for line in lines] == [
+        ("/a", "500"),
+        ("/a", "200"),
+        ("/a", "200"),
+        ("/x", "410"),
+    ]
+    assert {line["body"] for line in lines} == {BODY}

@@ -1,0 +1,57 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from heliograph.app import open_store
+from heliograph.clock import Clock
+from heliograph.rules.team import Reputation
+from heliograph.settings import Settings
+
+from .conftest import Run
+
+RATES = "of 1000 emails 10.0 % bounced and 0.20 % were complained about"
+
+
+async def _judge(*counts: int) -> None:
+    """The counts of this hour, judged."""
+    async with open_store(Settings()) as store:
+        row = (store.setup.teams["team_acme"].record.ref, Clock().now(), *counts)
+        await store.database.write(lambda tx: tx.run("count_reputation", counts=[row]))
+        await store.judge_reputations()
+
+
+async def _reputation() -> Reputation | None:
+    async with open_store(Settings()) as store:
+        return store.setup.teams["team_acme"].reputation
+
+
+def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:
+    run("apply", example)
+    assert run("reputation").out == "no email was sent in the last 7 days\n"
+    nothing = "of 0 emails 0.0 % bounced and 0.00 % were complained about"
+    assert run("reputation", "team_acme").out == f"team_acme  ok: {nothing}\n"
+    assert run("reputation", "resume", "team_acme").out == "direct sends of team_acme were not paused\n"
+
+    asyncio.run(_judge(1000, 100, 2))
+    for arguments in ((), ("show",), ("team_acme",), ("--database", "sqlite:///heliograph.db", "team_acme")):
+        shown = run("reputation", *arguments).out
+        assert shown.startswith("team_acme  paused since 20")
+        assert shown.endswith(f": {RATES}\n")
+
+    assert run("reputation", "resume", "team_acme").out == "direct sends of team_acme go on\n"
+    resumed: Any = asyncio.run(_reputation())
+    assert (resumed.state, resumed.sends, bool(resumed.resumed_at)) == ("ok", 0, True)
+    assert run("reputation").out.startswith("team_acme  ok since 20")
+
+
+@pytest.mark.parametrize("arguments", [("team_x",), ("show", "team_x"), ("resume", "team_x")])
+def test_an_unknown_team(run: Run, arguments: tuple[str, ...]) -> None:
+    ended = run("reputation", *arguments)
+    assert (ended.code, ended.out, ended.err) == (1, "", "heliograph: there is no team 'team_x'\n")
+
+
+@pytest.mark.parametrize("command", ["reputation", "reputation show", "reputation resume"])
+def test_every_help_has_an_example(run: Run, command: str) -> None:
+    body = run(*command.split(), "--help").out.split("\n", 1)[1]
+    assert f"heliograph {command}" in body

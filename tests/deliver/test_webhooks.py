@@ -1,0 +1,602 @@
+"""Telling webhooks: order, windows, owners, retries by a moved clock, disabling, outages, stops."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.app import webhook_secrets
+from heliograph.channels.webhook.guard import Guard
+from heliograph.channels.webhook.post import Posted, Poster
+from heliograph.channels.webhook.signature import make_secret
+from heliograph.deliver import endpoint as serving
+from heliograph.deliver import webhooks as telling
+from heliograph.deliver.webhooks import Teller
+from heliograph.receiving import verify_webhook
+from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.setup import to_row
+from heliograph.rules.team import TeamRecord, Webhook
+from heliograph.sealing import Sealer
+from heliograph.storage.store import Due, Lease, SetupChange, Store, StoredDelivery, StoreUnavailable, Try
+from tests.channels.hook_receiver import Receiver
+from tests.clocks import TestClock
+from tests.deliver.test_worker import until
+
+pytestmark = pytest.mark.anyio
+
+SECRET, OLD_SECRET = make_secret(bytes(24)), make_secret(bytes([1] * 24))
+SEALER = Sealer(bytes(32))
+HOOK = "whk_1"
+
+
+class Gate:
+    """Answers posts once it is open; notes what came, and how many were inside at most, for each URL."""
+
+    def __init__(self, *answers: Posted) -> None:
+        self.open = asyncio.Event()
+        self.came: list[tuple[str, dict[str, Any]]] = []  # URL, event
+        self.headers: list[Mapping[str, str]] = []
+        self.bodies: list[bytes] = []
+        self.inside: dict[str, int] = defaultdict(int)
+        self.most: dict[str, int] = defaultdict(int)
+        self.answers = list(answers) or [answer(200)]  # the last one stays
+        self.shut: set[str] = set()  # URLs that never answer
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+        self.came.append((url, json.loads(body)))
+        self.headers.append(headers)
+        self.bodies.append(body)
+        self.inside[url] += 1
+        self.most[url] = max(self.most[url], self.inside[url])
+        try:
+            await self.open.wait()
+            while url in self.shut:
+                await asyncio.sleep(0.01)
+            return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        finally:
+            self.inside[url] -= 1
+
+    async def close(self) -> None: ...
+
+    def told(self, url: str = f"https://{HOOK}.test") -> list[str]:
+        return [event["id"] for came_to, event in self.came if came_to == url]
+
+
+def answer(status: int | None, **more: Any) -> Posted:
+    return Posted(status=status, duration_ms=1, **more)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "POLL_S", 0.02)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    gate = Gate()
+    gate.open.set()
+    return gate
+
+
+@asynccontextmanager
+async def running(store: Store, poster: Any, clock: TestClock) -> AsyncIterator[Teller]:
+    teller = Teller(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
+    task = asyncio.create_task(teller.run())
+    try:
+        yield teller
+    finally:
+        poster.open.set()
+        await teller.stop()
+        await task
+
+
+async def save(store: Store, *hooks: Webhook) -> None:
+    team = TeamRecord(ref=1, id="team_1", name="One")
+    rows = [to_row("team", "team_1", team, "team_1"), *(to_row("webhook", hook.id, hook, "team_1") for hook in hooks)]
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+
+
+def webhook(id_: str = HOOK, **more: Any) -> Webhook:
+    secret = SEALER.seal(SECRET.encode(), f"webhook/{id_}")
+    return Webhook(id=id_, team="team_1", url=f"https://{id_}.test", secret=secret, **more)
+
+
+async def tell(store: Store, count: int = 1, id_: str = HOOK, subject: str | None = None) -> list[str]:
+    """Events of one subject, or each of its own."""
+    return [
+        await store.tell_webhook(1, id_, "domain.verified", subject or f"s{n}", {"number": n}) for n in range(count)
+    ]
+
+
+async def only(store: Store, id_: str = HOOK) -> StoredDelivery:
+    (stored,) = await store.deliveries(id_, None, 10)
+    return stored
+
+
+def all_are(store: Store, state: str, id_: str = HOOK) -> Callable[[], Any]:
+    async def check() -> bool:
+        return {stored.state for stored in await store.deliveries(id_, None, 1000)} == {state}
+
+    return check
+
+
+def tried(store: Store, attempts: int) -> Callable[[], Any]:
+    """Has the only delivery so many recorded attempts?"""
+
+    async def check() -> bool:
+        return (await only(store)).attempt == attempts
+
+    return check
+
+
+# -- what arrives --------------------------------------------------------------------------------------------------
+
+
+async def test_every_event_arrives_signed_and_in_order(store: Store, clock: TestClock) -> None:
+    async with Receiver() as receiver:
+        await save(store, replace(webhook(), url=receiver.url))
+        events = {subject: await tell(store, 8, subject=subject) for subject in ("a", "b", "c")}
+        poster = Poster(Guard(["127.0.0.0/8"]))
+        teller = Teller(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
+        task = asyncio.create_task(teller.run())
+        await until(all_are(store, "delivered"))
+        await teller.stop()
+        await task
+        await poster.close()
+    told = [verify_webhook(came.body.encode(), came.headers, SECRET) for came in receiver.received]
+    for ids in events.values():
+        assert [event["id"] for event in told if event["id"] in ids] == ids
+    assert len(told) == 24
+    assert [came.headers["webhook-id"] for came in receiver.received] == [event["id"] for event in told]
+
+
+async def test_during_a_rotation_both_secrets_sign(store: Store, clock: TestClock, gate: Gate) -> None:
+    old = SEALER.seal(OLD_SECRET.encode(), f"webhook/{HOOK}/old")
+    await save(store, webhook(old_secret=old, old_until=clock.now() + DAY_MS))
+    async with running(store, gate, clock):
+        await tell(store)
+        await until(all_are(store, "delivered"))
+        clock.forward(DAY_MS)
+        await tell(store)
+        await until(lambda: len(gate.came) == 2)
+    assert [headers["X-Service-Signature"].count("v1=") for headers in gate.headers] == [2, 1]
+    assert [len(headers["webhook-signature"].split()) for headers in gate.headers] == [2, 1]
+    for secret in (SECRET, OLD_SECRET):
+        assert verify_webhook(gate.bodies[0], gate.headers[0], secret, now=clock.now() / 1000 - 86_400)
+
+
+async def test_a_hint_tells_at_once(
+    store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "POLL_S", 3600)
+    await save(store, webhook())
+    async with running(store, gate, clock):
+        for n in range(3):
+            await asyncio.sleep(0.05)
+            await tell(store)
+            await until(lambda n=n: len(gate.came) == n + 1)
+
+
+# -- order and windows ---------------------------------------------------------------------------------------------
+
+
+async def test_an_event_waits_for_the_first_try_of_those_before_it(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(500), answer(200))
+    await save(store, webhook())
+    first, second = await tell(store, 2, subject="a")
+    (alone,) = await tell(store)
+    async with running(store, gate, clock):
+        await until(lambda: len(gate.came) == 2)
+        await asyncio.sleep(0.1)
+        assert gate.told() == [first, alone]
+        gate.open.set()
+        await until(lambda: len(gate.came) == 3)  # a failure holds nobody up
+    assert gate.told() == [first, alone, second]
+
+
+async def test_at_most_ten_are_in_flight(store: Store, clock: TestClock) -> None:
+    gate = Gate()
+    await save(store, webhook())
+    await tell(store, 25)
+    async with running(store, gate, clock):
+        await until(lambda: len(gate.came) == 10)
+        await asyncio.sleep(0.3)
+        assert len(gate.came) == 10
+        gate.open.set()
+        await until(all_are(store, "delivered"))
+    assert max(gate.most.values()) == 10
+    assert len(gate.came) == 25
+
+
+async def test_at_most_ten_over_all_processes(
+    store: Store, other: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "IDLE_S", 0.01)  # the endpoint goes from hand to hand
+    await save(store, webhook())
+    await other.refresh_setup()
+    async with running(store, gate, clock), running(other, gate, clock):
+        for _ in range(20):
+            await tell(store, 15)
+            await asyncio.sleep(0.02)
+        await until(all_are(store, "delivered"))
+    assert max(gate.most.values()) <= 10
+    assert len(gate.came) == len(set(gate.told())) == 300
+
+
+async def test_a_hanging_endpoint_delays_no_other(
+    store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SLOTS", 10)  # all of them are taken
+    await save(store, webhook(), webhook("whk_2"), webhook("whk_3"))
+    gate.shut = {f"https://{HOOK}.test"}
+    async with running(store, gate, clock):
+        await tell(store, 20)
+        await until(lambda: len(gate.came) == 10)
+        for id_ in ("whk_2", "whk_3"):
+            await tell(store, 20, id_)
+        await until(all_are(store, "delivered", "whk_2"))
+        await until(all_are(store, "delivered", "whk_3"))
+        assert gate.inside[f"https://{HOOK}.test"] == 10
+        gate.shut.clear()
+    assert max(gate.most.values()) == 10
+
+
+async def test_neither_retries_nor_replays_hold_up_what_is_new(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "WINDOW", 1)
+    gate = Gate()
+    await save(store, webhook())
+    old = await tell(store, 30)
+    gate.open.set()
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered"))
+    gate.came.clear()
+    await store.replay(1, HOOK, event_ids=old, heard=lambda _: True)
+    clock.forward(100)
+    new = [await store.tell_webhook(1, HOOK, "domain.failed", f"n{n}", {}) for n in range(5)]
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered"))
+    assert set(new) <= set(gate.told()[:11])
+    assert sorted(gate.told()) == sorted(old + new)
+
+
+# -- retries -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_event_is_told_again_by_the_schedule(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(500, answer=b"no"), answer(None, error="no answer within 15 s"), answer(204))
+    gate.open.set()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        for number, wait_ms in ((1, 5_000), (2, 5 * MINUTE_MS)):
+            await until(tried(store, number))
+            stored = await only(store)
+            assert stored.due_at
+            assert 0.8 * wait_ms <= stored.due_at - stored.attempts[-1].at <= 1.2 * wait_ms + 1000
+            clock.forward(stored.due_at - clock.now())
+        await until(all_are(store, "delivered"))
+    stored = await only(store)
+    assert [(a.number, a.status, a.error, a.answer) for a in stored.attempts] == [
+        (1, 500, None, "no"),
+        (2, None, "no answer within 15 s", ""),
+        (3, 204, None, ""),
+    ]
+    assert len(set(gate.bodies)) == 1
+    assert len({headers["webhook-id"] for headers in gate.headers}) == 1
+    assert len({headers["webhook-timestamp"] for headers in gate.headers}) == 3
+
+
+async def test_an_event_is_given_up_after_the_last_step(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(404))
+    gate.open.set()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        for number in range(1, 10):
+            await until(tried(store, number))
+            clock.forward(((await only(store)).due_at or 0) - clock.now())
+        await until(all_are(store, "exhausted"))
+    assert ((await only(store)).attempt, (await only(store)).due_at) == (10, None)
+    await store.replay(1, HOOK, event_ids=gate.told()[:1], heard=lambda _: True)
+    gate.answers = [answer(500), answer(200)]
+    async with running(store, gate, clock):
+        await until(tried(store, 11))
+        stored = await only(store)
+        assert 4000 <= (stored.due_at or 0) - stored.attempts[-1].at <= 7000  # from the beginning
+        clock.forward(7000)
+        await until(all_are(store, "delivered"))
+
+
+async def test_retry_after_is_honoured(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(429, retry_after_s=3600), answer(200))
+    gate.open.set()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        await until(tried(store, 1))
+        stored = await only(store)
+        assert HOUR_MS <= (stored.due_at or 0) - stored.attempts[0].at <= HOUR_MS + 1000
+        clock.forward(HOUR_MS)
+        await until(all_are(store, "delivered"))
+
+
+async def test_any_bytes_of_an_answer_can_be_kept(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(200, answer=b"\0a\xff\xed\xa0\x80" + "é".encode()[:1]))
+    gate.open.set()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered"))
+    assert (await only(store)).attempts[0].answer.startswith("a\ufffd")
+
+
+async def test_what_cannot_be_told_holds_nobody_up(store: Store, clock: TestClock, gate: Gate) -> None:
+    await save(store, replace(webhook(), secret="v1.not-sealed-by-us"), webhook("whk_2"))
+    await tell(store)
+    await tell(store, 1, "whk_2")
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered", "whk_2"))
+        await until(tried(store, 1))
+    assert (await only(store)).attempts[0].error == "it could not be sent: CannotOpen"
+
+
+# -- disabling -----------------------------------------------------------------------------------------------------
+
+
+def current(store: Store, id_: str = HOOK) -> Webhook:
+    hook = store.setup.records["webhook", id_]
+    assert isinstance(hook, Webhook)
+    return hook
+
+
+async def test_410_disables_at_once_and_what_waits_is_kept(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(410), answer(200))
+    gate.open.set()
+    await save(store, webhook())
+    first, second = await tell(store, 2, subject="a")
+    async with running(store, gate, clock):
+        await until(lambda: not current(store).enabled)
+        assert current(store).disabled_reason == "the endpoint answered 410 Gone"
+        clock.forward(MINUTE_MS)
+        await asyncio.sleep(0.3)
+        assert gate.told() == [first]
+        await save(store, webhook())
+        await until(all_are(store, "delivered"))
+    assert sorted(gate.told()) == sorted([first, first, second])
+
+
+async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(200), answer(500))
+    gate.open.set()
+    await save(store, webhook())
+    async with running(store, gate, clock):
+        await tell(store)
+        await until(all_are(store, "delivered"))
+        await store.tell_webhook(1, HOOK, "domain.failed", "b", {})
+        await until(lambda: len(gate.came) == 2)
+        clock.forward(5 * DAY_MS - HOUR_MS)
+        await until(lambda: len(gate.came) == 3)
+        await asyncio.sleep(0.05)
+        assert current(store).enabled
+        clock.forward(HOUR_MS)
+        await store.tell_webhook(1, HOOK, "domain.failed", "c", {})  # its first failure is not what decides
+        await until(lambda: len(gate.came) > 3)
+        clock.forward(MINUTE_MS)
+        await until(lambda: not current(store).enabled)
+    assert current(store).disabled_reason.startswith("nothing but failures since ")
+    assert current(store).disabled_reason.endswith("Z, the last one: status 500")
+
+
+@pytest.mark.parametrize(
+    ("status", "attempt", "days", "disabled"),
+    [
+        (410, 0, 0, True),
+        (500, 1, 4.9, False),
+        (500, 0, 6, False),  # one failure after a long silence says little
+        (500, 1, 6, True),
+        (None, 1, 6, True),
+    ],
+)
+def test_what_disables(status: int | None, attempt: int, days: float, disabled: bool) -> None:
+    due = Due(1, 1, "evt_1", "s", attempt, 0, None)
+    now = round(10 * DAY_MS)
+    made = serving.to_try(Lease(HOOK, 1), due, answer(status, error="e"), at=now, now=now, jitter=lambda: 0)
+    assert bool(serving.why_disable(made, round(now - days * DAY_MS), now)) == disabled
+    assert serving.why_disable(made, None, now) is None or status == 410
+
+
+async def test_a_success_makes_up_for_all_failures(store: Store, clock: TestClock) -> None:
+    gate = Gate(answer(500), answer(200), answer(500))
+    gate.open.set()
+    await save(store, webhook())
+    async with running(store, gate, clock):
+        await tell(store)
+        await until(tried(store, 1))
+        clock.forward(6 * DAY_MS)
+        await until(all_are(store, "delivered"))
+        await tell(store)
+        await until(lambda: len(gate.came) == 3)
+        clock.forward(MINUTE_MS)
+        await until(lambda: len(gate.came) == 4)
+        await asyncio.sleep(0.05)
+    assert current(store).enabled
+
+
+async def test_a_disabled_webhook_is_not_told_and_a_deleted_one_is_forgotten(
+    store: Store, clock: TestClock, gate: Gate
+) -> None:
+    await save(store, webhook(enabled=False), webhook("whk_2"))
+    await tell(store)
+    await tell(store, 3, "whk_2")
+    await tell(store, 3, "whk_deleted")
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered", "whk_2"))
+        await until(all_are(store, "waiting"))
+
+        async def dropped() -> bool:
+            return not await store.deliveries("whk_deleted", None, 10)
+
+        await until(dropped)
+    assert gate.told() == []
+
+
+async def test_a_webhook_of_which_only_others_have_heard_is_told(
+    store: Store, other: Store, clock: TestClock, gate: Gate
+) -> None:
+    await save(store, webhook())
+    await tell(store)
+    async with running(other, gate, clock):
+        await until(all_are(store, "delivered"))
+
+
+# -- owners, stops, outages ----------------------------------------------------------------------------------------
+
+
+async def test_what_a_killed_process_left_is_told_by_another(store: Store, other: Store, clock: TestClock) -> None:
+    dead, gate = Gate(), Gate()
+    gate.open.set()
+    await save(store, webhook())
+    await other.refresh_setup()
+    events = await tell(store, 12)
+    killed = asyncio.create_task(
+        Teller(store, dead, clock, lambda hook, now: webhook_secrets(SEALER, hook, now)).run()  # type: ignore[arg-type]
+    )
+    await until(lambda: len(dead.came) == 10)
+    killed.cancel()
+    await asyncio.wait([killed])
+    async with running(other, gate, clock):
+        await asyncio.sleep(0.3)
+        assert gate.came == []  # its lease still holds
+        clock.forward(LEASE_MS)
+        await until(all_are(store, "delivered"))
+    assert sorted(gate.told()) == sorted(events)
+
+
+@pytest.mark.parametrize("how", ["its lease ended", "it was taken"])
+async def test_a_lost_endpoint_is_left_alone(store: Store, other: Store, clock: TestClock, how: str) -> None:
+    gate = Gate()
+    await save(store, webhook())
+    await tell(store, 12)
+    async with running(store, gate, clock):
+        await until(lambda: len(gate.came) == 10)
+        if how == "its lease ended":
+            clock.forward(LEASE_MS)
+        else:
+            await store.take_back()
+        assert await other.claim_endpoints([HOOK])
+        gate.open.set()
+        await asyncio.sleep(0.3)
+        assert len(gate.came) == 10
+        assert await all_are(store, "waiting")()
+
+
+async def test_an_idle_endpoint_is_given_back(
+    store: Store, other: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "IDLE_S", 0.05)
+    await save(store, webhook())
+    async with running(store, gate, clock):
+        await tell(store)
+        await until(all_are(store, "delivered"))
+        await until(lambda: other.claim_endpoints([HOOK]))
+
+
+async def test_leases_are_kept(store: Store, other: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "HEARTBEAT_MS", 10)
+    gate = Gate()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        await until(lambda: gate.came)
+        for _ in range(3):
+            clock.forward(LEASE_MS - 10_000)
+            await asyncio.sleep(0.1)
+            assert await other.claim_endpoints([HOOK]) == []
+
+
+async def test_a_stop_waits_for_tries_records_them_and_gives_back(store: Store, other: Store, clock: TestClock) -> None:
+    gate = Gate()
+    await save(store, webhook())
+    await tell(store, 12)
+    teller = Teller(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
+    task = asyncio.create_task(teller.run())
+    await until(lambda: len(gate.came) == 10)
+    stopped = asyncio.create_task(teller.stop())
+    await asyncio.sleep(0.05)
+    assert not stopped.done()
+    gate.open.set()
+    await stopped
+    await task
+    states = sorted(stored.state for stored in await store.deliveries(HOOK, None, 100))
+    assert states == ["delivered"] * 10 + ["waiting"] * 2
+    assert await other.claim_endpoints([HOOK])
+
+
+async def test_a_stop_does_not_wait_for_ever(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "STOP_S", 0.05)
+    gate = Gate()
+    await save(store, webhook())
+    await tell(store)
+    teller = Teller(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
+    task = asyncio.create_task(teller.run())
+    await until(lambda: gate.came)
+    await teller.stop()
+    await task
+    await until(lambda: not gate.inside[f"https://{HOOK}.test"])  # its try is cancelled
+    assert await all_are(store, "waiting")()
+
+
+async def test_while_a_try_cannot_be_recorded_nothing_is_sent(
+    store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "AWAY_S", 0.02)
+    record, back, asked = store.record_try, asyncio.Event(), 0
+
+    async def record_when_back(made: Try) -> int | None:
+        nonlocal asked
+        asked += 1
+        if not back.is_set():
+            raise StoreUnavailable
+        return await record(made)
+
+    monkeypatch.setattr(store, "record_try", record_when_back)
+    await save(store, webhook(), webhook("whk_2"))
+    first = await tell(store)
+    async with running(store, gate, clock):
+        await until(lambda: asked > 2)
+        await tell(store, 5)
+        await tell(store, 5, "whk_2")
+        await asyncio.sleep(0.3)
+        assert gate.told() == first
+        back.set()
+        await until(all_are(store, "delivered"))
+        await until(all_are(store, "delivered", "whk_2"))
+    assert len(gate.came) == 11
+
+
+@pytest.mark.parametrize("method", ["due_webhooks", "claim_endpoints", "due_deliveries", "told_events"])
+async def test_an_outage_is_survived(
+    store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(serving, "AWAY_S", 0.01)
+    monkeypatch.setattr(telling, "AWAY_S", 0.01)
+    real, failures = getattr(store, method), iter(range(4))
+
+    async def at_last(*arguments: Any) -> Any:
+        if next(failures, None) is not None:
+            raise StoreUnavailable
+        return await real(*arguments)
+
+    monkeypatch.setattr(store, method, at_last)
+    await save(store, webhook())
+    await tell(store, 3)
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered"))
+    assert len(gate.came) == 3

@@ -1,0 +1,48 @@
+"""Carriers of the tests as processes of their own: each prints a line of JSON for everything that happens to it."""
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any, Self
+
+from tests.service import until
+
+
+class Peer:
+    """`module` is run until the block ends; its first line tells its port."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self.told: list[dict[str, Any]] = []
+        self._command = [sys.executable, "-m", module, *arguments]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, port: int = 0) -> None:
+        self._process = subprocess.Popen([*self._command, "--port", str(port)], stdout=subprocess.PIPE, text=True)
+        ports: list[int] = []
+
+        def read() -> None:
+            assert self._process.stdout
+            with self._process.stdout as lines:
+                for line in lines:
+                    told = json.loads(line)
+                    if "port" in told:
+                        ports.append(told["port"])
+                    self.told.append(told)
+
+        threading.Thread(target=read, daemon=True).start()
+        self.port = until(lambda: ports)[0]
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def all(self, name: str) -> list[Any]:
+        """Everything that was told under this name."""
+        return [told[name] for told in list(self.told) if name in told]

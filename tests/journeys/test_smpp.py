@@ -1,0 +1,132 @@
+"""SMS over SMPP with whole processes: ours, and one or two SMSCs that follow a script."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.peers import Peer
+from tests.journeys.phones import assert_charged, carrier, credit, ends, request, send, texting
+from tests.service import Service, until
+
+SMSC = "tests.channels.smsc"
+LONG = "A" * 200  # two parts
+
+# What an SMSC does, the country that it serves, a number there; what becomes of a message, and whether it is charged.
+CASES = {
+    "receipt": (["--receipts", "delivered"], "GB", "+447700900123", "delivered", True),
+    "bad receipt": (["--receipts", "failed"], "FR", "+33612345678", "failed", True),  # the carrier took it
+    "no receipt": (["--receipts", "none"], "ES", "+34612345678", "sent", True),
+    "receipt twice": (["--receipts", "twice"], "IT", "+393123456789", "delivered", True),
+    "older receipt last": (["--receipts", "reordered"], "NL", "+31612345678", "delivered", True),
+    "failed, then delivered": (["--receipts", "late"], "SE", "+46701234567", "delivered", True),
+    "receipt before the answer": (["--early"], "AT", "+436641234567", "delivered", True),
+    "refused": (["--submit", "refuse"], "PL", "+48512345678", "failed", False),
+    "throttled": (["--submit", "throttle,accept"], "BE", "+32470123456", "delivered", True),
+    "silent, asked once more": (["--submit", "hang,accept"], "DK", "+4520123456", "delivered", True),
+    "hung up, asked once more": (["--submit", "drop,accept"], "FI", "+358412345678", "delivered", True),
+}
+PHONE = CASES["receipt"][2]
+
+SECRET = "canary-password"
+
+
+def smpp(place: int, port: int, country: str = "*") -> str:
+    login = {"system_id": "acme", "password": SECRET, "source_addr": "Default"}
+    return carrier(place, "sms", "smpp", country, host="127.0.0.1", port=port, **login)
+
+
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with ExitStack() as stack:
+        peers = [(stack.enter_context(Peer(SMSC, *options)), country) for options, country, *_ in CASES.values()]
+        folder = tmp_path_factory.mktemp("everywhere")
+        carriers = [smpp(place, peer.port, country) for place, (peer, country) in enumerate(peers)]
+        yield stack.enter_context(texting(folder, *carriers))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_an_smsc_does_and_what_becomes_of_it(everywhere: Service, case: str) -> None:
+    _, country, phone, status, charged = CASES[case]
+    before = credit(everywhere)[0]
+    message = ends(everywhere, send(everywhere, phone), status, 30)
+    assert_charged(everywhere, before, charged)
+    senders = {event["detail"]["sender"] for event in message["events"] if event["type"] == "sms.sent"}
+    assert senders == ({"ACME" if country == "GB" else "Default"} if charged else set())
+
+
+def test_receipts_of_parts_and_of_a_time_when_we_were_away(tmp_path: Path) -> None:
+    """The SMSC keeps what it could not tell; we know its ids again after a restart."""
+    with Peer(SMSC, "--receipts", "delivered") as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:
+        ids = [send(service, PHONE, parcel=LONG) for _ in range(5)]
+        until(lambda: len(smsc.all("submit")) == 10)
+        service.kill()
+        service.start()
+        for id_ in ids:
+            ends(service, id_, "delivered")
+
+
+def test_the_second_carrier_takes_over_and_the_first_comes_back(tmp_path: Path) -> None:
+    with (
+        Peer(SMSC) as first,
+        Peer(SMSC) as second,
+        texting(tmp_path, smpp(0, first.port), smpp(1, second.port)) as service,
+    ):
+        until(lambda: first.all("bound"))
+        port = first.port
+        first.stop()
+        ids = [send(service, PHONE) for _ in range(8)]
+        for id_ in ids:
+            ends(service, id_, "delivered")
+        shown = service.run("carriers", "--json").stdout
+        assert '"out of reach"' in shown
+        assert SECRET not in shown
+        assert 'heliograph_carrier_reachable{carrier="smpp-0",channel="sms"} 0' in service.get("/metrics").raw.decode()
+        first.start(port)
+
+        def first_is_asked() -> bool:
+            time.sleep(0.5)
+            ids.append(send(service, PHONE))
+            ends(service, ids[-1], "delivered")
+            return bool(first.all("submit"))
+
+        until(first_is_asked, 30)
+        assert len(first.all("submit") + second.all("submit")) == len(ids)
+
+
+def test_both_are_away_new_ones_are_refused_and_queued_ones_leave_later(tmp_path: Path) -> None:
+    with (
+        Peer(SMSC) as first,
+        Peer(SMSC) as second,
+        texting(tmp_path, smpp(0, first.port), smpp(1, second.port)) as service,
+    ):
+        ports = first.port, second.port
+        first.stop()
+        second.stop()
+        ids: list[str] = []
+
+        def refused() -> bool:
+            answer = service.post("/v1/sms", request(PHONE))
+            if answer.status == 202:
+                ids.append(answer.json["id"])
+            return answer.status == 503 and answer.code == "no_carrier_available"
+
+        until(refused, 30)
+        assert ids
+        assert {service.get(f"/v1/sms/{id_}").json["status"] for id_ in ids} == {"sending"}
+        second.start(ports[1])
+        for id_ in ids:
+            ends(service, id_, "delivered", 60)
+        assert len(second.all("submit")) == len(ids)
+        assert credit(service)[1] == "0.0000"
+
+
+def test_the_password_is_nowhere_in_the_clear(tmp_path: Path) -> None:
+    with Peer(SMSC) as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:
+        ends(service, send(service, PHONE), "delivered")
+        service.stop()
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file.name != "carriers.toml":
+            assert SECRET.encode() not in file.read_bytes(), file

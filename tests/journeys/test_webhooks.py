@@ -1,0 +1,209 @@
+"""Webhooks of a running service: every state arrives signed and in order, and kills lose nothing (P7, P9 in short)."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.channels.webhook.signature import make_secret
+from heliograph.receiving import verify_webhook
+from heliograph.rules.event import TYPES
+from tests.journeys.load import ask_database
+from tests.service import Service, until
+
+SECRET = make_secret(bytes(range(24)))
+KILLS = 3
+EVENTS = 300
+WINDOW = 10
+
+# Magic recipient → the states that its message goes through once delivery is resumed.
+STORIES: dict[str, dict[str, list[str]]] = {
+    "emails": {
+        "delivered@simulator.test": ["sending", "sent", "delivered"],
+        "bounced@simulator.test": ["sending", "bounced"],
+        "asyncbounce@simulator.test": ["sending", "sent", "delivered", "bounced"],
+        "complained@simulator.test": ["sending", "sent", "delivered", "complained"],
+        "failed@simulator.test": ["failed"],
+        "softbounce@simulator.test": ["sending", "sent", "delivered"],
+    },
+    "sms": {
+        "+15005550006": ["sending", "sent", "delivered"],
+        "+15005550001": ["failed"],
+        "+15005550004": ["sending", "sent", "failed"],
+    },
+    "whatsapp": {
+        "+15005550006": ["sending", "sent", "delivered", "read"],
+        "+15005550005": ["sending", "sent", "delivered"],
+        "+15005550009": ["sending", "sent", "delivered", "read"],
+        "+15005550004": ["sending", "sent", "failed"],
+    },
+}
+BODIES: dict[str, dict[str, Any]] = {
+    "emails": {"from": "hello@acme.test", "subject": "Hello", "text": "Hello"},
+    "sms": {"template_id": "tpl_sms", "variables": {"parcel": "4711"}},
+    "whatsapp": {"template_id": "tpl_whatsapp", "variables": {"parcel": "4711"}},
+}
+VERIFICATIONS = {"+15005550006": ("000000", "verified"), "+15005550005": ("123456", "exhausted")}
+
+
+class HookService(Service):
+    """A service that may reach receivers on this machine."""
+
+    def __init__(self, database: str, data: Path) -> None:
+        super().__init__(database, data)
+        self._environment["HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"] = "127.0.0.0/8"
+
+    def subscribe(self, folder: Path, *urls: str) -> None:
+        file = folder / "webhooks.toml"
+        hooks = "".join(f'[[teams.webhooks]]\nurl = "{url}"\nsecret = "{SECRET}"\nevents = ["*"]\n' for url in urls)
+        file.write_text(f'[[teams]]\nid = "team_acme"\n{hooks}', "utf-8")
+        self.apply(file)
+
+
+class Hooks:
+    """A receiver as a process of its own, and what its log says."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "received.jsonl"
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, *scripts: str) -> str:
+        options = [option for script in scripts for option in ("--script", script)]
+        command = [sys.executable, "-m", "tests.channels.hook_receiver", "--log", str(self._log), *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+
+    def received(self, path: str = "/") -> list[dict[str, Any]]:
+        lines = self._log.read_text("utf-8").splitlines() if self._log.exists() else []
+        return [request for request in map(json.loads, lines) if request["path"] == path]
+
+    def told(self, path: str = "/") -> list[dict[str, Any]]:
+        """The events in the order they came, each with its signature checked."""
+        return [
+            verify_webhook(request["body"].encode(), request["headers"], SECRET, now=request["at"])
+            for request in self.received(path)
+        ]
+
+
+@pytest.fixture
+def hooks(tmp_path: Path) -> Iterator[Hooks]:
+    hooks = Hooks(tmp_path)
+    yield hooks
+    hooks.stop()
+
+
+@pytest.fixture
+def service(database_url: str, tmp_path: Path) -> Iterator[HookService]:
+    with HookService(database_url, tmp_path / "data") as service:
+        service.apply()
+        yield service
+
+
+def send(service: Service, path: str, to: str) -> str:
+    answer = service.post(f"/v1/{path}", BODIES[path] | {"to": to})
+    assert answer.status == 202, answer.raw
+    return str(answer.json["id"])
+
+
+def waiting(service: Service) -> int:
+    return int(ask_database(service.database, "SELECT count(*) FROM delivery WHERE state = 'waiting'")[0][0])
+
+
+def published(service: Service) -> set[str]:
+    return {id_ for (id_,) in ask_database(service.database, "SELECT id FROM event WHERE message IS NOT NULL")}
+
+
+def test_every_state_of_every_channel_arrives_in_order(service: HookService, hooks: Hooks, tmp_path: Path) -> None:
+    service.subscribe(tmp_path, hooks.start() + "/")
+    service.start()
+    assert service.run("pause").returncode == 0
+    until(lambda: service.post("/v1/emails", BODIES["emails"] | {"to": "a@example.com"}).json["status"] == "queued")
+    service.post("/v1/suppressions", {"email": "someone@example.com"})
+    until(lambda: "suppression.created" in {event["type"] for event in hooks.told()})  # also while paused
+    stories = {send(service, path, to): story for path, all_ in STORIES.items() for to, story in all_.items()}
+    assert service.run("resume").returncode == 0
+    for to, (code, status) in VERIFICATIONS.items():
+        id_ = service.post("/v1/verify", {"to": to}).json["id"]
+        stories[id_] = [status]
+        while service.post(f"/v1/verify/{id_}/check", {"code": code}).json["status"] == "pending":
+            continue
+    stories[service.post("/v1/verify", {"to": "+15005550001"}).json["id"]] = ["failed"]
+    arrived: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def complete() -> bool:
+        arrived.clear()
+        for event in hooks.told():
+            arrived[event["data"].get("id", "")].append(event)
+        return all(len(arrived[id_]) >= len(story) for id_, story in stories.items())
+
+    until(complete, 20)
+    for id_, story in stories.items():
+        assert [event["data"]["status"] for event in arrived[id_]] == story
+        assert [event["sequence"] for event in arrived[id_]] == list(range(1, len(story) + 1))
+        assert [event["type"].partition(".")[2] for event in arrived[id_]] == story
+    seen = {event["type"] for event in hooks.told()}
+    unheard = {"suppression.deleted", "domain.verified", "domain.failed", "credit.low", "webhook.test"}
+    assert seen == set(TYPES) - unheard
+
+
+def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: Hooks, tmp_path: Path) -> None:
+    chance = random.Random(0)
+    words = [*chance.choices(["200", "500", "reset", "503"], [7, 1, 1, 1], k=EVENTS), "200"]
+    service.subscribe(tmp_path, hooks.start(",".join(words)) + "/")
+    service.start("api")
+    worker = service.start("worker")
+    for number in range(EVENTS // 2):
+        send(service, "emails", "delivered@simulator.test")
+        if number % (EVENTS // 2 // KILLS) == 20:
+            before = len(hooks.received())
+            until(lambda before=before: len(hooks.received()) > before)
+            service.kill(worker)
+            worker = service.start("worker")
+    until(lambda: len(published(service)) == EVENTS, 30)
+
+    def all_told() -> bool:
+        # Retries need not wait for their time.
+        ask_database(service.database, "UPDATE delivery SET due_at = 1 WHERE state = 'waiting' AND due_at > 1")
+        return waiting(service) == 0
+
+    until(all_told, 60)
+    bodies: dict[str, set[str]] = defaultdict(set)
+    for request, event in zip(hooks.received(), hooks.told(), strict=True):
+        assert request["headers"]["webhook-id"] == event["id"]
+        bodies[event["id"]].add(request["body"])
+    taken = {request["headers"]["webhook-id"] for request in hooks.received() if request["word"] == "200"}
+    assert taken == published(service)
+    assert {len(same) for same in bodies.values()} == {1}
+    assert ask_database(service.database, "SELECT DISTINCT state FROM delivery") == [("delivered",)]
+    once = len(taken) + sum(request["word"] != "200" for request in hooks.received())
+    assert len(hooks.received()) - once <= KILLS * WINDOW  # what was in flight at a kill is told again
+    assert service.stop(worker) == 0
+
+
+def test_a_hanging_endpoint_delays_no_other(service: HookService, hooks: Hooks, tmp_path: Path) -> None:
+    url = hooks.start("/hang=hang")
+    service.subscribe(tmp_path, f"{url}/hang", f"{url}/")
+    service.start()
+    ids = [send(service, "emails", "delivered@simulator.test") for _ in range(30)]
+    started = time.monotonic()
+    until(arrived(hooks, 60), 10)
+    if time.monotonic() - started < 10:  # before the first of them is given up
+        assert len(hooks.received("/hang")) == WINDOW
+    assert {event["data"]["id"] for event in hooks.told()} == set(ids)
+
+
+def arrived(hooks: Hooks, count: int) -> Callable[[], bool]:
+    return lambda: len(hooks.received()) == count

@@ -1,0 +1,350 @@
+"""Deliveries: one owner for an endpoint, tries recorded once, replays, retention."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.outcome import Report
+from heliograph.rules.team import Webhook
+from heliograph.storage import deliveries
+from heliograph.storage.store import Change, Due, Lease, NewSuppression, NoSuchEvents, NotOurs, Store, Try
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import message
+from tests.storage.test_events import subscribe
+
+pytestmark = pytest.mark.anyio
+
+HOOK = "whk_1"
+
+
+async def tell(store: Store, subject: str = "s", webhook: str = HOOK, type_: str = "domain.verified") -> str:
+    return await store.tell_webhook(1, webhook, type_, subject, {})
+
+
+async def own(store: Store, webhook: str = HOOK) -> Lease:
+    (lease,) = await store.claim_endpoints([webhook])
+    return lease
+
+
+async def due(store: Store, webhook: str = HOOK) -> list[Due]:
+    new, again = await store.due_deliveries(webhook, 1000)
+    return new + again
+
+
+def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wait_ms: int = 0) -> Try:
+    status = 200 if state == "delivered" else 500
+    given = {"status": status, "error": None, "duration_ms": 7, "answer": f"answer {status}"}
+    return Try(lease=lease, due=due, at=clock.now(), state=state, due_at=clock.now() + wait_ms, **given)  # type: ignore[arg-type]
+
+
+async def states(store: Store, webhook: str = HOOK) -> dict[str, tuple[str, int]]:
+    return {stored.event: (stored.state, stored.attempt) for stored in await store.deliveries(webhook, None, 1000)}
+
+
+# -- owning an endpoint ------------------------------------------------------------------------------------------
+
+
+async def test_one_of_many_gets_an_endpoint(store: Store, other: Store, clock: TestClock) -> None:
+    names = [f"whk_{n}" for n in range(20)]
+    got = await asyncio.gather(*(process.claim_endpoints(names) for process in (store, other)))
+    assert sorted(lease.webhook for leases in got for lease in leases) == sorted(names)
+
+
+async def test_webhooks_with_work_are_known_and_who_serves_them(store: Store, other: Store, clock: TestClock) -> None:
+    await tell(store, webhook="whk_a")
+    await tell(store, webhook="whk_b")
+    later = await own(store, "whk_b")
+    await store.record_try(tried(later, (await due(store, "whk_b"))[0], clock, "waiting", MINUTE_MS))
+    assert await store.due_webhooks() == {"whk_a": False}
+    await own(store, "whk_a")
+    assert await store.due_webhooks() == {"whk_a": False}
+    assert await other.due_webhooks() == {"whk_a": True}
+    clock.forward(MINUTE_MS)
+    assert await other.due_webhooks() == {"whk_a": True, "whk_b": True}
+
+
+@pytest.mark.parametrize("how", ["lease", "restart", "release"])
+async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
+    store: Store, other: Store, clock: TestClock, how: str
+) -> None:
+    event = await tell(store)
+    lost, (work,) = await own(store), await due(store)
+    clock.forward(LEASE_MS - 1000)
+    assert await other.claim_endpoints([HOOK]) == []
+    match how:
+        case "lease":
+            clock.forward(1000)
+        case "restart":
+            await other.take_back()  # another seat's restart frees nothing of ours
+            assert await other.claim_endpoints([HOOK]) == []
+            await store.take_back()
+        case "release":
+            await other.release_endpoint(lost)  # not theirs
+            assert await other.claim_endpoints([HOOK]) == []
+            await store.release_endpoint(lost)
+    taken = await own(other)
+    assert taken.epoch == lost.epoch + 1
+    with pytest.raises(NotOurs):
+        await store.record_try(tried(lost, work, clock))
+    assert await store.keep_endpoints([lost]) == set()
+    await store.release_endpoint(lost)  # too late: changes nothing
+    assert await states(store) == {event: ("waiting", 0)}
+    await other.record_try(tried(taken, work, clock))
+    assert await states(store) == {event: ("delivered", 1)}
+
+
+async def test_a_heartbeat_keeps_it(store: Store, other: Store, clock: TestClock) -> None:
+    lease = await own(store)
+    clock.forward(LEASE_MS - 1000)
+    assert await store.keep_endpoints([lease, Lease("whk_other", 1)]) == {HOOK}
+    clock.forward(LEASE_MS - 1000)
+    assert await other.claim_endpoints([HOOK]) == []
+
+
+async def test_who_did_not_hear_the_answer_claims_again(store: Store) -> None:
+    lost = await own(store)
+    assert (await own(store)).epoch == lost.epoch + 1
+
+
+# -- sending -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: Store, clock: TestClock) -> None:
+    await subscribe(store, "*")
+    item = message(clock, "a@b.test", "c@b.test")
+    await store.accept(item)
+    one, two = await store.claim("email", 10)
+    for at, claim in ((clock.now() + MINUTE_MS, one), (clock.now() - MINUTE_MS, two)):
+        place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
+        await store.record(Change(at=at, wanted="delivered", **place))  # type: ignore[arg-type]
+    told = await store.told_events(await due(store))
+    sequences = [told[work.event].sequence for work in await due(store)]
+    assert sequences == sorted(sequences)
+    assert len(sequences) == 4
+
+
+async def test_what_is_told_is_what_the_feed_tells(store: Store, clock: TestClock) -> None:
+    await subscribe(store, "*")
+    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    await store.report("c", [("unknown", Report(status="delivered"))])
+    clock.forward(1000)
+    feed = {told.id: told for told in await store.feed(1, "", 100)}
+    assert await store.told_events(await due(store)) == feed
+    assert len(feed) == 1
+
+
+async def test_tries_are_recorded_with_their_answers(store: Store, clock: TestClock) -> None:
+    event = await tell(store)
+    lease = await own(store)
+    begun = await store.record_try(tried(lease, (await due(store))[0], clock, "waiting", MINUTE_MS))
+    assert await due(store) == []
+    clock.forward(MINUTE_MS)
+    (again,) = await due(store)
+    assert begun
+    assert (again.attempt, again.first_at) == (1, begun)
+    assert await store.record_try(tried(lease, again, clock)) is None  # no longer failing
+    (stored,) = await store.deliveries(HOOK, None, 10)
+    assert (stored.event, stored.type, stored.state, stored.due_at) == (event, "domain.verified", "delivered", None)
+    assert [(a.number, a.status, a.answer) for a in stored.attempts] == [(1, 500, "answer 500"), (2, 200, "answer 200")]
+
+
+async def test_an_endpoint_fails_since_its_first_failure_after_a_success(store: Store, clock: TestClock) -> None:
+    for n in range(4):
+        await tell(store, f"s{n}")
+    lease, start = await own(store), clock.now()
+    since = []
+    for work, state in zip(await due(store), ("waiting", "waiting", "delivered", "exhausted"), strict=True):
+        since.append(await store.record_try(tried(lease, work, clock, state)))
+        clock.forward(1000)
+    assert since[0] == since[1]
+    assert since[2] is None
+    assert (since[3] or 0) - start >= 3000
+
+
+async def test_many_tries_at_once(store: Store, other: Store, clock: TestClock) -> None:
+    """One transaction for all; one endpoint's lost lease is nobody else's loss."""
+    for n in range(60):
+        await tell(store, f"s{n}", f"whk_{n % 3}")
+    leases = {lease.webhook: lease for lease in await store.claim_endpoints(["whk_0", "whk_1", "whk_2"])}
+    work = {webhook: await due(store, webhook) for webhook in leases}
+    await store.release_endpoint(leases["whk_2"])
+    tries = [tried(leases[webhook], one, clock) for webhook in work for one in work[webhook]]
+    results = await asyncio.gather(*map(store.record_try, tries), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None)] * 40 + [NotOurs] * 20
+    assert await store.due_webhooks() == {"whk_2": False}
+
+
+async def test_a_try_is_recorded_once(store: Store, clock: TestClock) -> None:
+    """As when the answer of the first record was lost on its way."""
+    await tell(store)
+    made = tried(await own(store), (await due(store))[0], clock, "waiting")
+    await store.record_try(made)
+    await store.record_try(made)
+    (stored,) = await store.deliveries(HOOK, None, 10)
+    assert (stored.attempt, len(stored.attempts)) == (1, 1)
+
+
+# -- disabling ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_disabled_webhook_says_why_and_forgets_its_failures(store: Store, clock: TestClock, sql: Sql) -> None:
+    await subscribe(store, "*")
+    await tell(store)
+    await store.record_try(tried(await own(store), (await due(store))[0], clock, "waiting"))
+    hook: Any = store.setup.records["webhook", HOOK]
+    assert not await store.disable_webhook(replace(hook, url="https://old.test"), "the old one is gone")
+    assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(0,)]
+    assert await store.disable_webhook(hook, "gone")
+    found = store.setup.records["webhook", HOOK]
+    assert isinstance(found, Webhook)
+    assert (found.enabled, found.disabled_reason) == (False, "gone")
+    assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(1,)]
+    assert not await store.disable_webhook(hook, "gone again")
+
+
+# -- telling again -----------------------------------------------------------------------------------------------
+
+
+def heard(type_: str) -> bool:
+    return type_.startswith(("suppression.", "webhook."))
+
+
+async def replay(store: Store, clock: TestClock, **which: Any) -> int:
+    done = await store.replay(1, HOOK, heard=heard, **which)
+    clock.forward(100)  # they are due a millisecond after each other
+    return done
+
+
+async def test_an_event_is_told_again_with_a_fresh_schedule(store: Store, clock: TestClock) -> None:
+    event = await tell(store)
+    lease = await own(store)
+    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    clock.forward(DAY_MS)
+    assert await replay(store, clock, event_ids=[event, event]) == 1
+    (again,) = await due(store)
+    assert (again.event, again.attempt, again.earlier, again.first_at) == (event, 1, 1, None)
+    await store.record_try(tried(lease, again, clock))
+    (stored,) = await store.deliveries(HOOK, None, 10)
+    assert [(a.number, a.status) for a in stored.attempts] == [(1, 500), (2, 200)]  # with its history
+
+
+async def test_a_replay_during_a_try_is_not_lost(store: Store, clock: TestClock) -> None:
+    event = await tell(store)
+    lease = await own(store)
+    await store.record_try(tried(lease, (await due(store))[0], clock, "waiting"))
+    (in_flight,) = await due(store)
+    assert await replay(store, clock, event_ids=[event]) == 1
+    await store.record_try(tried(lease, in_flight, clock, "exhausted"))
+    assert await states(store) == {event: ("waiting", 1)}
+
+
+async def test_what_waits_for_its_first_try_keeps_its_place(store: Store, clock: TestClock) -> None:
+    first, second = await tell(store), await tell(store)
+    assert await replay(store, clock, event_ids=[first]) == 1
+    assert [work.event for work in await due(store)] == [first, second]
+
+
+async def test_which_events_are_told_again(store: Store, clock: TestClock) -> None:
+    delivered, waiting, exhausted, fresh = [await tell(store, f"s{n}") for n in range(4)]
+    lease = await own(store)
+    for work, state in zip(await due(store), ("delivered", "waiting", "exhausted"), strict=False):
+        await store.record_try(tried(lease, work, clock, state, MINUTE_MS))
+    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))  # heard, never told
+    unheard = await tell(store, webhook="whk_other")
+    test = await tell(store, webhook="whk_other", type_="webhook.test")  # heard, but made for another
+    assert await replay(store, clock, event_ids=[unheard, test]) == 0
+    assert await replay(store, clock, failed_only=True, event_ids=[delivered, waiting, exhausted, fresh]) == 2
+    assert {work.event for work in await due(store)} == {waiting, exhausted, fresh}
+    assert await replay(store, clock) == 5
+    assert len(await due(store)) == 5
+    assert await store.replay(2, HOOK, heard=lambda _: True) == 0  # another team's events are not its
+
+
+async def test_unknown_events_are_named_and_none_is_told(store: Store, clock: TestClock) -> None:
+    event = await tell(store)
+    await store.record_try(tried(await own(store), (await due(store))[0], clock))
+    with pytest.raises(NoSuchEvents) as error:
+        await replay(store, clock, event_ids=["evt_2", event, "evt_1"])
+    assert error.value.ids == ["evt_2", "evt_1"]
+    with pytest.raises(NoSuchEvents):
+        await store.replay(2, HOOK, event_ids=[event], heard=heard)
+    assert await due(store) == []
+
+
+async def test_a_span_leaves_out_its_ends(store: Store, clock: TestClock) -> None:
+    events = []
+    for n in range(5):
+        events.append(await tell(store, f"s{n}"))
+        clock.forward(MINUTE_MS)
+    times = [stored.created_at for stored in reversed(await store.deliveries(HOOK, None, 10))]
+    lease = await own(store)
+    for work in await due(store):
+        await store.record_try(tried(lease, work, clock))
+    assert await replay(store, clock, created_after=times[1], created_before=times[4]) == 2
+    assert [work.event for work in await due(store)] == events[2:4]
+
+
+async def test_a_large_replay_goes_in_portions_and_in_order(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PORTION", 3)
+    events = [await tell(store, f"s{n}", HOOK if n % 2 else "whk_other", "suppression.deleted") for n in range(10)]
+    lease = await own(store)
+    for work in await due(store):
+        await store.record_try(tried(lease, work, clock))
+    assert await replay(store, clock) == 10
+    assert [work.event for work in await due(store)] == events  # also those that are told for the first time
+    monkeypatch.setattr(deliveries, "REPLAY_MAX", 5)
+    assert await replay(store, clock) == 6  # stops after the portion that reaches it
+
+
+# -- looking, forgetting -----------------------------------------------------------------------------------------
+
+
+async def test_deliveries_are_listed_newest_first(store: Store) -> None:
+    events = [await tell(store, f"s{n}") for n in range(5)]
+    await tell(store, webhook="whk_other")
+    first = await store.deliveries(HOOK, None, 2)
+    assert [stored.event for stored in first] == [events[4], events[3], events[2]]  # one more: there is more
+    rest = await store.deliveries(HOOK, first[1].event, 10)
+    assert [stored.event for stored in rest] == [events[2], events[1], events[0]]
+    assert {stored.due_at == stored.created_at for stored in rest} == {True}
+
+
+async def test_deliveries_are_kept_for_thirty_days(store: Store, clock: TestClock, sql: Sql) -> None:
+    old = await tell(store)
+    lease = await own(store)
+    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    replayed = await tell(store)
+    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    clock.forward(30 * DAY_MS - 1000)
+    await store.purge()
+    assert set(await states(store)) == {old, replayed}
+    await replay(store, clock, event_ids=[replayed])
+    clock.forward(1000)
+    await store.purge()
+    assert set(await states(store)) == {replayed}
+    assert await sql("SELECT count(*) FROM attempt") == [(1,)]
+    assert await replay(store, clock, event_ids=[old]) == 0  # it was made for this webhook, and that is forgotten
+
+
+async def test_a_webhook_is_forgotten(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PORTION", 2)
+    for n in range(5):
+        await tell(store, f"s{n}")
+    kept = await tell(store, webhook="whk_other")
+    lease, work = await own(store), await due(store)
+    await store.record_try(tried(lease, work[0], clock))
+    await store.drop_webhook(HOOK)
+    assert await states(store) == {}
+    assert await states(store, "whk_other") == {kept: ("waiting", 0)}
+    assert await sql("SELECT count(*) FROM attempt") == [(0,)]
+    assert await sql("SELECT count(*) FROM endpoint") == [(0,)]
+    with pytest.raises(NotOurs):
+        await store.record_try(tried(lease, work[1], clock))

@@ -1,0 +1,110 @@
+"""Events in the store: the feed, the deliveries written with them, and credit that runs low."""
+
+import json
+from typing import Any
+
+import pytest
+
+from heliograph.rules.outcome import Report
+from heliograph.rules.setup import to_row
+from heliograph.rules.team import TeamRecord, Webhook
+from heliograph.storage.store import NewSuppression, SetupChange, Store
+from tests.storage.conftest import Sql
+from tests.storage.samples import PHONE, check, finish, message, start
+
+pytestmark = pytest.mark.anyio
+
+
+async def subscribe(store: Store, *events: str, id_: str = "whk_1", enabled: bool = True) -> None:
+    team = TeamRecord(ref=1, id="team_1", name="One")
+    hook = Webhook(id=id_, team="team_1", url="https://a.test", secret="", events=events, enabled=enabled)
+    rows = [to_row("team", "team_1", team, "team_1"), to_row("webhook", id_, hook, "team_1")]
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+
+
+async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> list[str]:
+    clock.forward(1000)
+    return [told.type for told in await store.feed(1, after, limit)]
+
+
+async def happen(store: Store, clock: Any) -> None:
+    """A suppression made and taken back, a verification that failed, one that was exhausted."""
+    await store.suppress(NewSuppression(1, "a@b.test", "A@b.test", "manual"))
+    await store.unsuppress(1, "a@b.test")
+    refused, guessed = start(clock), start(clock, phone="+14155550101")
+    for begun in (refused, guessed):
+        await store.start_verification(begun)
+    await store.finish_verification(finish(refused, clock, "failed"))
+    await store.finish_verification(finish(guessed, clock))
+    for _ in range(5):
+        await store.check_verification(check(guessed, "wrong", clock.now()))
+
+
+HAPPENED = ["suppression.created", "suppression.deleted", "verification.failed", "verification.exhausted"]
+
+
+async def test_the_feed_tells_everything_once_and_in_order(store: Store, clock: Any) -> None:
+    await happen(store, clock)
+    assert await feed(store, clock) == HAPPENED
+    first, second, *_ = await store.feed(1, "", 1)
+    assert [told.type for told in await store.feed(1, first.id, 100)] == HAPPENED[1:]
+    assert second.type == HAPPENED[1]  # one more than asked for: there is more
+    assert await store.feed(2, "", 100) == []
+
+
+async def test_the_feed_leaves_out_the_last_moment(store: Store, clock: Any) -> None:
+    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    assert await store.feed(1, "", 100) == []
+    assert await feed(store, clock) == ["suppression.created"]
+
+
+async def test_what_was_only_noted_is_not_told(store: Store, clock: Any) -> None:
+    await subscribe(store, "*")
+    item = message(clock, PHONE, channel="sms")
+    await store.accept(item)
+    await store.report("c", [("unknown", Report(status="delivered"))])
+    assert await feed(store, clock) == []
+
+
+async def test_the_data_of_events_without_a_message(store: Store, clock: Any) -> None:
+    await happen(store, clock)
+    clock.forward(1000)
+    created, deleted, failed, exhausted = [json.loads(told.detail or "") for told in await store.feed(1, "", 9)]
+    assert (created["email"], created["reason"]) == ("A@b.test", "manual")
+    assert deleted["email"] == "A@b.test"
+    assert (failed["to"], failed["status"], failed["error_message"]) == (PHONE, "failed", "refused")
+    assert (exhausted["status"], exhausted["previous_status"]) == ("exhausted", "pending")
+    assert not {"salt", "digest", "code"} & (failed.keys() | exhausted.keys())
+
+
+@pytest.mark.parametrize(
+    ("events", "heard"),
+    [(["*"], HAPPENED), (["verification.*"], HAPPENED[2:]), (["suppression.created"], HAPPENED[:1])],
+)
+async def test_deliveries_are_written_with_the_event(
+    store: Store, clock: Any, sql: Sql, events: list[str], heard: list[str]
+) -> None:
+    await subscribe(store, *events)
+    await subscribe(store, "*", id_="whk_off", enabled=False)
+    await happen(store, clock)
+    rows = await sql("SELECT d.webhook, e.type FROM delivery d JOIN event e ON e.id = d.event ORDER BY d.key")
+    assert rows == [("whk_1", type_) for type_ in heard]
+
+
+async def test_credit_that_runs_low_is_told_when_it_falls_below(store: Store, clock: Any) -> None:
+    for _ in range(4):  # 1,000,000 at first
+        await store.accept(message(clock, price=200_000, credit_low=500_000))
+    await store.start_verification(start(clock, price=100_000, credit_low=500_000))
+    assert await feed(store, clock) == ["credit.low"]
+    (told,) = await store.feed(1, "", 9)
+    assert json.loads(told.detail or "") == {"credit": "0.4000", "held": "0.6000", "threshold": "0.5000"}
+
+
+async def test_a_verification_can_be_what_runs_credit_low(store: Store, clock: Any) -> None:
+    await store.start_verification(start(clock, price=600_000, credit_low=500_000))
+    assert await feed(store, clock) == ["credit.low"]
+
+
+async def test_no_mark_no_warning(store: Store, clock: Any) -> None:
+    await store.accept(message(clock, price=1_000_000))
+    assert await feed(store, clock) == []
