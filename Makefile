@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 RULES := tests/rules
 JOBS ?= 2
 
-.PHONY: help setup run demo test test-rules check bench bench-email bench-sms bench-webhooks bench-setup fmt lock clean
+.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-setup fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -32,6 +32,9 @@ test: setup ## Run all tests; brings its own PostgreSQL
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
 	@env -u PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest --noconftest $(RULES)
+
+proof: setup ## Run the long forms of the proofs that have one (P7, pumping; minutes)
+	@PROOF=1 $(BIN)/python -m pytest tests/proof/test_pumping.py tests/journeys/test_webhooks.py -k "pump or killed"
 
 check: setup ## Lint, format, types, layers, docs
 	@$(BIN)/ruff check .
