@@ -43,7 +43,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Service:
     """One or more processes on one database; all are ended when the block ends."""
 
-    def __init__(self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off") -> None:
+    def __init__(
+        self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off", resolver: str = ""
+    ) -> None:
         self.database = database
         self.data = data
         self.ports: list[int] = []
@@ -55,6 +57,7 @@ class Service:
             "HELIOGRAPH_DATA": str(data),
             "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
             "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,
+            "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
             "PYTHONUNBUFFERED": "1",
         }

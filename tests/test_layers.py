@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "channels/web.py": ("rules/", "channels/carrier.py"),
     "channels/*/": ("rules/", "channels/carrier.py", "channels/web.py", "itself"),
     "storage/store.py": ("rules/", "clock.py", "storage/"),
+    "storage/people.py": ("rules/", "clock.py", "storage/"),
     "storage/": ("rules/", "storage/"),
     "circuits.py": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py"),
     "accept/": (
@@ -43,18 +44,29 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("rules/", "domains.py", "webhooks.py", "accept/", "deliver/reports.py", "channels/carrier.py"),
         *("storage/store.py", "itself"),
     ),
+    "dashboard/": (
+        *("rules/", "domains.py", "webhooks.py", "sealing.py", "accept/", "channels/carrier.py", "storage/"),
+        *("api/budget.py", "api/errors.py", "api/request.py", "api/router.py", "dashboard/"),
+    ),
     "app.py": (
         *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "webhooks.py", "channels/"),
         "storage/",
     ),
     "server.py": (
         *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
-        *("channels/carrier.py", "channels/email/bounce_server.py", "storage/store.py", "accept/", "deliver/", "api/"),
+        *(
+            "channels/carrier.py",
+            "channels/email/bounce_server.py",
+            "storage/",
+            "accept/",
+            "deliver/",
+            "api/",
+            "dashboard/",
+        ),
     ),
     "cli/": (
         *("rules/", "settings.py", "clock.py", "keeping.py", "sealing.py", "domains.py", "webhooks.py", "app.py"),
-        *("server.py", "channels/webhook/signature.py", "storage/store.py", "storage/setup.py", "storage/migrate.py"),
-        "itself",
+        *("server.py", "channels/webhook/signature.py", "storage/", "itself"),
     ),
 }
 

@@ -160,7 +160,7 @@ def make_domains(settings: Settings, store: Store, clock: Clock, resolver: tuple
         clock,
         seal=Sealer(derive(secret, "sealing")).seal,
         make_key=make_key,
-        ask=lambda records: dns_check.check(records, resolver),
+        ask=lambda records: dns_check.check(records, resolver or settings.resolver),
         ownership_key=derive(secret, "ownership"),
         mail_host=urlsplit(settings.base_url).hostname or "localhost",
     )

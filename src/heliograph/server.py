@@ -17,6 +17,7 @@ from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.connection import Connection, close_slow
+from heliograph.api.request import Receive, Scope, Send
 from heliograph.app import (
     ENVELOPE,
     make_carrier,
@@ -31,12 +32,16 @@ from heliograph.channels.carrier import Carriers
 from heliograph.channels.email.bounce_server import Place, Returns, protocol
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
+from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.visit import Office
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
 from heliograph.keeping import Seat, derive, master_secret
 from heliograph.rules.outcome import Report
 from heliograph.settings import Settings
+from heliograph.storage.key_use import keep_key_uses
+from heliograph.storage.people import People
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
@@ -56,6 +61,25 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class Front:
+    """The door: pages of the dashboard, or the API."""
+
+    def __init__(self, api: Api, pages: Dashboard) -> None:
+        self._api = api
+        self._pages = pages
+        self.refused = api.refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)
+
+
+def _is_page(scope: Scope) -> bool:
+    path = scope["path"]
+    if path == "/":  # a browser is shown the way; for a program there is nothing here
+        return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+    return bool(path == "/dashboard" or path.startswith("/dashboard/"))
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -105,10 +129,24 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         circuits=circuits,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
+        seal=tools.sealer.seal,
         accepted=worker.wake if worker else lambda: None,
     )
-    server = Server(uvicorn_config(Api(desk)))
-    loops = [store.follow_setup(), close_slow(server.server_state.connections)]
+    pages = Dashboard(
+        Office(
+            desk=desk,
+            people=People(store.database, clock),
+            seal=tools.sealer.seal,
+            unseal=tools.sealer.open,
+            eml=tools.outgoing.plain,
+        )
+    )
+    server = Server(uvicorn_config(Front(Api(desk), pages)))
+    loops = [
+        store.follow_setup(),
+        close_slow(server.server_state.connections),
+        keep_key_uses(store.database, desk.state.used),
+    ]
     if worker:
         loops += [worker.run(), teller.run(), Housekeeping(store, domains, carriers).run()]
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
@@ -186,7 +224,7 @@ def listen(settings: Settings) -> socket.socket:
         ) from None
 
 
-def uvicorn_config(app: Api) -> uvicorn.Config:
+def uvicorn_config(app: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,

@@ -27,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     secret: bytes | None = None  # 32 bytes; None: made on first start and kept in the data folder
     public_url: str = ""  # without a slash at the end; empty: http://host:port
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
+    resolver: tuple[str, int] | None = None  # the DNS server that is asked about sending domains; None: the zones' own
     webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
     simulator_step_ms: int = 200  # between two states of a simulated message
 
@@ -44,6 +45,7 @@ NAMES = (
     "secret",
     "public_url",
     "bounce_listen",
+    "resolver",
     "webhook_allow_private",
     "simulator_step_ms",
 )
@@ -110,6 +112,8 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"public_url": _url(value)}
         case "bounce_listen":
             return {"bounce_listen": None if value in ("", "off") else _address(value)}
+        case "resolver":
+            return {"resolver": _address(value) if value else None}
         case "webhook_allow_private":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:

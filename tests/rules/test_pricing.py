@@ -10,9 +10,11 @@ from heliograph.rules.pricing import (
     ENTRY_KINDS,
     Account,
     capture,
+    credit_moved,
     format_money,
     hold,
     month_of,
+    parse_booking,
     parse_money,
     price_for,
     release,
@@ -175,3 +177,23 @@ def test_the_ledger_agrees_with_the_account(steps: list[tuple[str, int]]) -> Non
     assert (team.available, team.held) == (ledger["credit"], ledger["held"])
     assert sum(ledger.values()) == 0
     assert min(team.available, team.held) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("25.00", 25_000_000), ("+0.5", 500_000), ("-5", -5_000_000), ("0", 0), ("-0.000001", -1)]
+)
+def test_an_amount_with_a_sign(text: str, amount: int) -> None:
+    assert parse_booking(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "-", "--5", "+-5", "5-", "much", "1e3"])
+def test_no_amount_with_a_sign(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an amount"):
+        parse_booking(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moved"), [("topup", 7), ("adjustment", 7), ("hold", -7), ("release", 7), ("capture", 0)]
+)
+def test_by_how_much_an_entry_moves_the_credit(kind: str, moved: int) -> None:
+    assert credit_moved(kind, 7) == moved

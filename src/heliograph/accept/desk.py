@@ -1,6 +1,6 @@
 """What every accepting endpoint works with."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 import msgspec
@@ -11,12 +11,29 @@ from heliograph.domains import Domains
 from heliograph.storage.store import Store
 from heliograph.webhooks import Webhooks
 
+REFUSED_MAX = 10_000  # refused requests that a process remembers
+
+
+class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of a request that a team's key made and that was refused: no body, no path."""
+
+    id: str
+    at: int
+    team: str
+    key: str  # its public part
+    route: str
+    status: int
+    code: str
+    message: str
+
 
 class State(msgspec.Struct):
     """What changes while the process runs."""
 
     draining: bool = False  # shutting down: nothing new is accepted
     answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
+    used: dict[str, int] = {}  # API key → its last request, until that is written down
+    refused: deque[RefusedRequest] = msgspec.field(default_factory=lambda: deque(maxlen=REFUSED_MAX))  # oldest first
 
 
 class Desk(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +44,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     circuits: Circuits  # which carriers can be reached; Verify asks one inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
+    seal: Callable[[bytes, str], str] | None = None  # the texts of the inbox; None: none are kept
     accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     state: State = msgspec.field(default_factory=State)

@@ -95,12 +95,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 async def send_email(desk: Desk, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
     draft = draft_email(caller, desk.store.setup, request)
     files = await _keep_files(desk, draft.attachments)
-    return await desk.store.accept(_acceptance(desk, caller, draft, files, once))
+    return await desk.store.accept(email_acceptance(desk, caller, draft, files, once))
 
 
 async def preview_email(desk: Desk, caller: Caller, request: EmailRequest) -> EmailPreview:
     draft = draft_email(caller, desk.store.setup, request)
-    accepted = await desk.store.rehearse(_acceptance(desk, caller, draft, [], None))
+    accepted = await desk.store.rehearse(email_acceptance(desk, caller, draft, [], None))
     record = msgspec.json.decode(accepted.response, type=EmailRecord)
     return EmailPreview(
         from_=draft.sender.header,
@@ -201,7 +201,7 @@ async def _keep_files(desk: Desk, attachments: tuple[Attachment, ...]) -> list[F
     return files
 
 
-def _acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], once: Once | None) -> Acceptance:
+def email_acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], once: Once | None) -> Acceptance:
     team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = "queued" if desk.store.setup.platform.paused else "sending"
@@ -219,7 +219,7 @@ def _acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], onc
             from_=draft.sender.address.given,
             subject=content.subject or "",
             recipient_count=kept.count,
-            attachments_count=len(draft.attachments),
+            attachments_count=len(files),
             status=status,
             sandbox=team.sandbox,
             created_at=timestamp(now),

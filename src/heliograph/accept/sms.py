@@ -58,8 +58,12 @@ async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsP
 def _acceptance(
     desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, SmsContent]:
+    draft = draft_message(caller, desk.store.setup, "sms", request)
+    return sms_acceptance(desk, caller, draft, once)
+
+
+def sms_acceptance(desk: Desk, caller: Caller, draft: Draft, once: Once | None) -> tuple[Acceptance, Draft, SmsContent]:
     setup, team = desk.store.setup, caller.team
-    draft = draft_message(caller, setup, "sms", request)
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"

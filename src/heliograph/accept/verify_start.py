@@ -1,6 +1,7 @@
 """POST /v1/verify: make a code, ask a carrier inside the request, answer what it said (spec 4.4, contract 8).
 
-The code exists in this request's memory only; what is stored is its keyed digest.
+The code exists in this request's memory only; what is stored is its keyed digest. A sandbox team reads the text that
+a simulator delivered in its inbox: for that it is kept sealed.
 """
 
 import asyncio
@@ -69,7 +70,8 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
     parcel = Parcel(
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
-    outcome = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel)
+    outcome, by = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel)
+    is_inbox = team.sandbox and not start.magic and by is not None and by.kind == "simulator"
     error = None
     if isinstance(outcome, Refused):
         words = str(outcome.detail.get("text") or "The carrier refused the message.")
@@ -95,9 +97,15 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
             at=desk.clock.now(),
             owner=start.owner,
             once=once,
+            inbox=desk.seal(content.body.encode(), inbox_context(start.id)) if is_inbox and desk.seal else None,
         )
     )
     return Answer(202, response)
+
+
+def inbox_context(verification: str) -> str:
+    """What a text of the inbox is sealed for."""
+    return f"inbox/{verification}"
 
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
@@ -173,8 +181,11 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
     return verify_text(platform.verify_text, chosen.language, brand, code, chosen.webotp)
 
 
-async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> Outcome | None:
-    """The first carrier's word, the second's when the first deferred or was silent; None: maybe it was sent."""
+async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> tuple[Outcome | None, Carrier | None]:
+    """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
+
+    No outcome: maybe it was sent.
+    """
     said: Outcome | None = Refused(detail={"text": NO_CARRIER})
     silent = False
     ends_at = asyncio.get_running_loop().time() + CARRIERS_S
@@ -188,9 +199,9 @@ async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> Outc
             silent = True
             continue
         if isinstance(said, Accepted):
-            return said
+            return said, carrier
         if isinstance(said, Refused):
             break
         silent = silent or said.uncertain
         said = Refused(detail=said.detail)  # deferred: a code cannot wait
-    return None if silent else said
+    return None if silent else said, None

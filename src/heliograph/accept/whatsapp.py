@@ -58,8 +58,14 @@ async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) ->
 def _acceptance(
     desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
-    setup, team = desk.store.setup, caller.team
-    draft = draft_message(caller, setup, "whatsapp", request)
+    draft = draft_message(caller, desk.store.setup, "whatsapp", request)
+    return whatsapp_acceptance(desk, caller, draft, once)
+
+
+def whatsapp_acceptance(
+    desk: Desk, caller: Caller, draft: Draft, once: Once | None
+) -> tuple[Acceptance, Draft, WhatsappContent]:
+    team = caller.team
     check_destination(desk, caller, "whatsapp", draft)
     template = draft.template
     content = WhatsappContent(

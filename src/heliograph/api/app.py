@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.desk import Desk, RefusedRequest
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.bodies import parse_json
 from heliograph.api.budget import ByteBudget
@@ -26,6 +26,7 @@ from heliograph.storage.store import StoreUnavailable
 log = structlog.get_logger()
 
 ACTIVE_MAX = 2048  # requests at once; the next ones are told to come back (P12)
+MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
@@ -43,6 +44,7 @@ class Api:
         extra: Headers = [(b"x-request-id", request.id.encode())]
         self._active += 1
         name = "none"
+        refusal: Refusal | None = None
         try:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
             name = route.name
@@ -53,17 +55,20 @@ class Api:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:
             return
-        except Refusal as refusal:
-            response = self.refused(refusal, request)
+        except Refusal as error:
+            refusal = error
         except StoreUnavailable as error:
             log.error("store unavailable", request_id=request.id, error=str(error))
-            response = self.refused(ServiceUnavailable(retry_after=2), request)
+            refusal = ServiceUnavailable(retry_after=2)
         except Exception:
             log.exception("internal error", request_id=request.id)
-            response = self.refused(InternalError(), request)
+            refusal = InternalError()
         finally:
             self._active -= 1
             self._budget.give_back(request)
+        if refusal is not None:
+            response = self.refused(refusal, request)
+            self._remember(refusal, request, name)
         self.desk.state.answers[name, response.status] += 1
         headers = [
             (b"content-type", response.content_type),
@@ -79,6 +84,7 @@ class Api:
         now = self.desk.clock.now()
         caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
         record = caller.team.record
+        self.desk.state.used[caller.key.id] = now
         turn = FREE
         try:
             if record.suspended:
@@ -103,6 +109,26 @@ class Api:
             raw = await request.read_body(route.body_max, self._budget)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
         return await route.call(Call(self.desk, route, request, params, caller, value))
+
+    def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
+        """For the team's request log, when a key says whose request it was."""
+        now = self.desk.clock.now()
+        try:
+            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+        except Refusal:
+            return
+        self.desk.state.refused.append(
+            RefusedRequest(
+                id=request.id,
+                at=now,
+                team=caller.team.record.id,
+                key=caller.key.id,
+                route=f"{request.method} (no such route)" if route == "none" else route,
+                status=status_of(type(refusal)),
+                code=refusal.code,
+                message=refusal.message[:MESSAGE_MAX],
+            )
+        )
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
         """The error answer; without a request when what came in was none."""

@@ -1,7 +1,5 @@
 """/carriers/<id>/callback: where carriers report; the carrier itself checks who is asking."""
 
-from urllib.parse import parse_qsl
-
 from heliograph.api.request import Response
 from heliograph.api.route import Call
 from heliograph.channels.carrier import Callback
@@ -29,7 +27,7 @@ def _read(call: Call) -> Callback:
     return Callback(
         method=request.method,
         url=call.desk.base_url + request.path + ("?" + query if query else ""),
-        query=dict(parse_qsl(query, keep_blank_values=True)),
+        query=request.loose_query(),
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
         body=call.raw,
         now=call.desk.clock.now(),

@@ -62,6 +62,15 @@ class Request:
             found[name] = value
         return found
 
+    def loose_query(self) -> dict[str, str]:
+        """All query parameters, whatever they are."""
+        return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
+
+    async def gone(self) -> None:
+        """Until the client hangs up; only after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     def check_media_type(self) -> None:
         given = self.headers.get(b"content-type", b"")
         if given != b"application/json" and given.split(b";")[0].strip().lower() != b"application/json":

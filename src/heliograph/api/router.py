@@ -1,25 +1,33 @@
 """Finds the route of a request: exact paths in one look-up, paths with names by their segments."""
 
 from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
-from heliograph.api.route import Route
 from heliograph.rules.refusals import MethodNotAllowed, NotFound
 
-Methods = dict[str, Route]
+
+class Routed(Protocol):
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
 
 
-class Router:
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._exact: dict[str, Methods] = {}
-        self._named: dict[tuple[str, ...], Methods] = {}
+R = TypeVar("R", bound=Routed)
+
+
+class Router(Generic[R]):
+    def __init__(self, routes: Iterable[R]) -> None:
+        self._exact: dict[str, dict[str, R]] = {}
+        self._named: dict[tuple[str, ...], dict[str, R]] = {}
         for route in routes:
             if "{" in route.path:
                 self._named.setdefault(tuple(route.path.split("/")), {})[route.method] = route
             else:
                 self._exact.setdefault(route.path, {})[route.method] = route
 
-    def find(self, method: str, path: str, raw_path: bytes) -> tuple[Route, dict[str, str]]:
+    def find(self, method: str, path: str, raw_path: bytes) -> tuple[R, dict[str, str]]:
         methods = self._exact.get(path)
         params: dict[str, str] = {}
         if methods is None:
@@ -30,7 +38,7 @@ class Router:
             raise MethodNotAllowed(f"{method} is not possible here. Use {allow}.", details={"allow": sorted(methods)})
         return route, params
 
-    def _match(self, raw_path: bytes) -> tuple[Methods, dict[str, str]]:
+    def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
         # Decoded after splitting: an email address in the path may hold an encoded slash.
         try:
             segments = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]

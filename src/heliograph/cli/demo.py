@@ -12,13 +12,18 @@ import msgspec
 from heliograph import server
 from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
+from heliograph.clock import Clock
 from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import make_token
 from heliograph.rules.setup_file import read_setup_file
 from heliograph.settings import Settings
+from heliograph.storage.people import People
+from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
 BOUNCES = ("127.0.0.1", 8725)
+PERSON = "demo@heliograph.test"
+TEAMS = ("team_demo", "team_demo_sandbox")
 
 
 @click.command()
@@ -41,10 +46,20 @@ def demo(settings: Settings) -> None:
     tokens = {name: _token(secret, name) for name in ("LIVE", "SANDBOX")}
     seed = resources.files("heliograph.cli").joinpath("demo.toml").read_text("utf-8")
     file = read_setup_file(seed, tokens, name="demo.toml")
-    with_store(settings, "Preparing the demo", lambda store: apply_setup(store, file, vault_of(settings)))
+
+    async def prepare(store: Store) -> str:
+        await apply_setup(store, file, vault_of(settings))
+        people = People(store.database, Clock())
+        person = await people.add(PERSON, "Demo", operator=True)
+        for team in TEAMS:
+            await people.set_role(person.id, team, "owner")
+        return await people.make_link(person.id, "demo")
+
+    link = with_store(settings, "Preparing the demo", prepare)
 
     def ready(settings: Settings) -> None:
-        click.echo("\n".join(welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])))
+        lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
+        click.echo("\n".join([*lines[:1], f"Dashboard    {settings.base_url}/dashboard/link/{link}", *lines[1:]]))
 
     with clear_mistakes(settings):
         asyncio.run(server.serve(settings, "all", ready))

@@ -10,6 +10,7 @@ from click.exceptions import NoArgsIsHelpError
 from heliograph import __version__
 from heliograph.cli.apply import apply
 from heliograph.cli.carriers import carriers
+from heliograph.cli.credit import credit
 from heliograph.cli.demo import demo
 from heliograph.cli.doctor import doctor
 from heliograph.cli.domain import domain
@@ -20,6 +21,7 @@ from heliograph.cli.pause import pause, resume
 from heliograph.cli.reputation import reputation
 from heliograph.cli.send import send
 from heliograph.cli.serve import serve
+from heliograph.cli.user import user
 from heliograph.cli.webhook import webhook
 from heliograph.rules.setup_file import SetupError
 from heliograph.server import CannotListen
@@ -54,11 +56,13 @@ for command in (
     webhook,
     carriers,
     reputation,
+    credit,
     send,
     listen,
     pause,
     resume,
     doctor,
+    user,
 ):
     cli.add_command(command)
 

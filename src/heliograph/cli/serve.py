@@ -5,8 +5,11 @@ import asyncio
 import click
 
 from heliograph import server
-from heliograph.cli.options import FLAGS, clear_mistakes, with_settings
+from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
+from heliograph.clock import Clock
 from heliograph.settings import Settings
+from heliograph.storage.people import People
+from heliograph.storage.store import Store
 
 
 @click.command()
@@ -28,9 +31,19 @@ def serve(settings: Settings, role: str) -> None:
     heliograph serve --role worker
     """
 
+    link = with_store(settings, "Starting", _first_link) if role != "worker" else None
+
     def ready(settings: Settings) -> None:
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         click.echo(f"Heliograph is {where} (role: {role}).")
+        if link:
+            click.echo(f"First operator: {settings.base_url}/dashboard/link/{link}")
 
     with clear_mistakes(settings):
         asyncio.run(server.serve(settings, role, ready))
+
+
+async def _first_link(store: Store) -> str | None:
+    """While the dashboard has no people, a link whose reader becomes the operator; each start makes another."""
+    people = People(store.database, Clock())
+    return None if await people.count() else await people.make_link("", "first")

@@ -14,6 +14,7 @@ from heliograph.rules.refusals import InsufficientCredit
 from heliograph.rules.team import Platform, Template
 
 UNIT = 1_000_000
+CREDIT_MAX = 10**12 * UNIT
 
 # Each ledger entry moves its amount from one account to another, so all accounts sum to zero.
 ENTRY_KINDS: dict[str, tuple[str, str]] = {
@@ -35,6 +36,11 @@ def parse_money(text: str) -> int:
     if not parts:
         raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
     return int(parts[1]) * UNIT + int((parts[2] or "").ljust(6, "0"))
+
+
+def parse_booking(text: str) -> int:
+    """An amount that may have a sign: '25.00', '-5.00'."""
+    return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
 
 
 def format_money(micros: int) -> str:
@@ -105,6 +111,24 @@ def capture(account: Account, amount: int) -> None:
 def release(account: Account, amount: int) -> None:
     _take_held(account, amount)
     account.available += amount
+
+
+def book(account: Account, amount: int) -> str:
+    """Top up, or correct downwards by a negative amount; answers the entry's kind."""
+    if not amount:
+        raise ValueError("an amount of nothing cannot be booked")
+    if account.available + amount < 0:
+        raise ValueError(f"the credit is only {format_money(account.available)}")
+    if account.available + account.held + amount > CREDIT_MAX:
+        raise ValueError(f"more than {format_money(CREDIT_MAX)} cannot be kept")
+    account.available += amount
+    return "topup" if amount > 0 else "adjustment"
+
+
+def credit_moved(kind: str, amount: int) -> int:
+    """By how much an entry of the ledger changed what can be spent."""
+    source, target = ENTRY_KINDS[kind]
+    return amount * ((target == "credit") - (source == "credit"))
 
 
 def _take_held(account: Account, amount: int) -> None:

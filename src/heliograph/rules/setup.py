@@ -20,6 +20,7 @@ from heliograph.rules.team import (
     Team,
     TeamRecord,
     Template,
+    TemplateDraft,
     Webhook,
 )
 
@@ -34,6 +35,7 @@ KINDS: dict[str, type[Setting]] = {
     "dkim_key": DkimKey,
     "display_name": DisplayName,
     "template": Template,
+    "template_draft": TemplateDraft,
     "key": Key,
     "recipient": Recipient,
     "sender_id": SenderId,

@@ -123,7 +123,7 @@ def _verify_text(value: Any) -> str:
     return line(check_text(text(value)))
 
 
-def _recipient(value: Any) -> str:
+def read_recipient(value: Any) -> str:
     if "@" in text(value):
         return _email(value).normal
     try:
@@ -173,7 +173,10 @@ def _events(value: Any) -> tuple[str, ...]:
         raise ValueError(refusal.message) from None
 
 
-_COUNTRY = matching("[A-Z]{2}", "a country as ISO code such as GB")
+COUNTRY = matching("[A-Z]{2}", "a country as ISO code such as GB")
+SENDER_VALUE = matching(
+    r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}", "a sender of at most 11 letters and digits, or a number"
+)
 _COUNTRIES = list_of(matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'"))
 _CURRENCY = matching("[A-Z]{3}", "a currency such as USD")
 _LANGUAGE = matching("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")
@@ -313,6 +316,25 @@ def _carrier(runnable: Collection[CarrierKind]) -> Reader:
 
 _DISPLAY_NAME = table({"id": _id("dn_"), "name": line, "approved": flag}, "name")
 
+TEMPLATE: dict[str, Reader] = {
+    "id": _id("tpl_"),
+    "channel": one_of(*CHANNELS),
+    "name": line,
+    "status": one_of("approved", "draft", "archived"),
+    "subject": text,
+    "html": text,
+    "text": text,
+    "body": text,
+    "category": one_of("AUTHENTICATION", "UTILITY", "MARKETING"),
+    "language": matching("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB"),
+    "upstream_name": line,
+    "variables": list_of(text),
+    "optional": list_of(text),
+    "price": _money,
+    "prices": map_of(COUNTRY, _money),
+    "examples": map_of(text, text),
+}
+
 _TEAM: dict[str, Reader] = {
     "id": _id("team_"),
     "name": line,
@@ -352,27 +374,7 @@ _TEAM: dict[str, Reader] = {
             "name",
         )
     ),
-    "templates": list_of(
-        table(
-            {
-                "id": _id("tpl_"),
-                "channel": one_of(*CHANNELS),
-                "name": line,
-                "status": one_of("approved", "draft", "archived"),
-                "subject": text,
-                "html": text,
-                "text": text,
-                "body": text,
-                "category": one_of("AUTHENTICATION", "UTILITY", "MARKETING"),
-                "language": matching("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB"),
-                "upstream_name": line,
-                "variables": list_of(text),
-                "optional": list_of(text),
-                "price": _money,
-                "prices": map_of(_COUNTRY, _money),
-            }
-        )
-    ),
+    "templates": list_of(table(TEMPLATE)),
     "keys": list_of(
         table(
             {"name": line, "token": _token, "domain": _domain, "scopes": list_of(one_of("send", "manage"))},
@@ -381,21 +383,29 @@ _TEAM: dict[str, Reader] = {
     ),
     "webhooks": list_of(table({"url": _webhook_url, "secret": _webhook_secret, "events": _events}, "url")),
     "suppressions": list_of(table({"email": _email, "reason": one_of("bounce", "complaint", "manual")}, "email")),
-    "recipients": list_of(table({"address": _recipient}, "address")),
+    "recipients": list_of(table({"address": read_recipient}, "address")),
     "sender_ids": list_of(
         table(
             {
-                "country": _COUNTRY,
-                "value": matching(
-                    r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}",
-                    "a sender of at most 11 letters and digits, or a number",
-                ),
+                "country": COUNTRY,
+                "value": SENDER_VALUE,
                 "approved": flag,
             },
             "country",
         )
     ),
 }
+
+
+def read_team_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Single fields of a team, as a form gives them: what they mean, and what is wrong with the others."""
+    fields, errors = {}, {}
+    for name, value in given.items():
+        try:
+            fields[name] = _TEAM[name](value)
+        except ValueError as error:
+            errors[name] = str(error)
+    return fields, errors
 
 
 def _document(runnable: Collection[CarrierKind]) -> Reader:
@@ -408,6 +418,7 @@ def _document(runnable: Collection[CarrierKind]) -> Reader:
                     "verify_price": map_of(_CURRENCY, _money),
                     "verify_text": map_of(_LANGUAGE, _verify_text),
                     "mail_host": _domain,
+                    "templates_need_approval": flag,
                 }
             ),
             "carriers": list_of(_carrier(runnable)),

@@ -101,6 +101,10 @@ def plan(
     )
 
 
+def next_version(old: Template, new: Template) -> int:
+    return old.version + any(getattr(new, part) != getattr(old, part) for part in CONTENT)
+
+
 def _entries(own: dict[str, Any], name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for i, entry in enumerate(own.get(name, [])):
         yield f"{where}.{name}[{i}]", entry
@@ -202,8 +206,8 @@ class _Planner:
         given = unsaid | given | {"id": id_, "team": team.id}
         new = self._merged(old, "template", given, where)
         assert isinstance(new, Template)
-        if isinstance(old, Template) and any(getattr(new, part) != getattr(old, part) for part in CONTENT):
-            given["version"] = old.version + 1
+        if isinstance(old, Template):
+            given["version"] = next_version(old, new)
         self.owned("template", id_, given, where, team)
         for problem in check_template(new):
             raise SetupError(f"{self._file}: {where}.{problem}")

@@ -25,6 +25,7 @@ class Platform(Setting, frozen=True):
     verify_price: dict[str, int] = {}  # per start, by currency
     verify_text: dict[str, str] = {}  # by language; they win over the built-in ones
     mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
+    templates_need_approval: bool = False  # what a team changes in a template waits for an operator
     paused: bool = False  # delivery paused by an operator: new messages answer `queued`
 
 
@@ -80,6 +81,7 @@ class Domain(Setting, frozen=True):
     by_dns: bool = False  # DNS decides about `verified`; else it is an operator's word
     failures: int = 0  # checks in a row that found a record missing
     checked_at: int | None = None
+    refused_reason: str = ""  # why an operator did not approve it
 
     @property
     def usable(self) -> bool:
@@ -106,6 +108,7 @@ class DisplayName(Setting, frozen=True):
     domain: str  # dom_ id
     name: str
     approved: bool = False
+    refused_reason: str = ""
 
 
 class Template(Setting, frozen=True):
@@ -126,6 +129,17 @@ class Template(Setting, frozen=True):
     optional: tuple[str, ...] = ()
     price: int = 0
     prices: dict[str, int] = {}  # by ISO country; 0 is a price
+    examples: dict[str, str] = {}  # values to preview and to try it with
+    refused_reason: str = ""  # of a draft: why an operator did not approve it
+
+
+class TemplateDraft(Setting, frozen=True):
+    """A change of a template that waits for an operator; until then the template stays as it is."""
+
+    team: str
+    template: Template  # as it would become
+    by: str  # usr_…
+    at: int
 
 
 class Key(Setting, frozen=True):
@@ -151,6 +165,7 @@ class SenderId(Setting, frozen=True):
     country: str
     value: str
     approved: bool = False
+    refused_reason: str = ""
 
 
 class Webhook(Setting, frozen=True):

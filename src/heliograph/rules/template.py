@@ -329,6 +329,12 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
     return template
 
 
+def placeholder_names(template: Template) -> list[str]:
+    """The customer's variables that its texts name, in their order."""
+    parts = (template.subject, template.html, template.text, template.body)
+    return list(dict.fromkeys(name for part in parts if part for name in _compile(part, False).names))
+
+
 def check_template(template: Template) -> list[str]:
     """What is wrong with a template, in words; empty when it can be used."""
     return [*_part_problems(template), *_variable_problems(template), *_price_problems(template)]

@@ -10,6 +10,7 @@ from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CLAIMS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import Report
+from heliograph.storage import figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
@@ -199,7 +200,9 @@ class _Rows:
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.money: list[tuple[_Message, str, int]] = []
+        self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
+        self.steps: list[figures.Step] = []
 
 
 async def _apply(
@@ -228,14 +231,19 @@ async def _apply(
     await tx.run("update_messages", messages=[(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved])
     await _move_money(tx, rows.money)
     await _suppress(tx, rows)
+    if rows.seen:
+        await tx.run("insert_seen", seen=rows.seen)
     await rows.publisher.publish(tx, rows.events)
     if rows.counts:
         await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
+    await figures.count(tx, rows.steps)
 
 
 def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
     detail = msgspec.json.encode(change.detail).decode() if change.detail else None
     recipient.updated_at = change.at
+    if change.claim and recipient.carrier is None:
+        rows.seen.append((moved.team, recipient.address, moved.key))
     recipient.carrier = change.carrier or recipient.carrier
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
     recipient.detail = detail or recipient.detail
@@ -261,6 +269,7 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
             )
         )
 
+    rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
     counted = reputation.tally(recipient.status, path)
     if any(counted) and moved.channel == "email" and not magic.is_magic_email(recipient.address):
         place = (moved.team, change.at - change.at % HOUR_MS)

@@ -8,6 +8,8 @@ from heliograph.rules.setup import Row, Setup, updated
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
+from heliograph.storage.people import COMMAND_LINE, AuditEntry
+from heliograph.storage.versions import keep_versions
 
 
 class NewTeam(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[DomainEvent] = ()
+    audit: Sequence[AuditEntry] = ()
 
 
 async def load(tx: Tx, seen: Setup) -> Setup:
@@ -58,12 +61,15 @@ async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, 
     rows = [(r.kind, r.id, r.team, r.body, version) for r in plan.rows]
     if rows:
         await tx.run("save_settings", settings=rows)
+        await keep_versions(tx, plan.rows, plan.audit[0].person if plan.audit else COMMAND_LINE, now)
     for team in plan.new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
     entries = [(team.ref, "topup", team.credit, None, now) for team in plan.new_teams if team.credit]
     if entries:
         await tx.run("insert_ledger", entries=entries)
     await suppress(tx, plan.suppressions, now, publisher)
+    if plan.audit:
+        await tx.run("insert_audit", entries=plan.audit)
     await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
     return plan
 

@@ -342,8 +342,12 @@ class Store:
         return await self.database.read(lambda tx: reads.suppressions(tx, team, after, limit))
 
     async def suppress(self, given: NewSuppression) -> bool:
+        return bool(await self.suppress_all([given]))
+
+    async def suppress_all(self, given: Sequence[NewSuppression]) -> set[tuple[int, str]]:
+        """Answers the teams and addresses that were not there before."""
         now, publisher = self._clock.now(), self._publisher
-        return bool(await self.database.write(lambda tx: setup.suppress(tx, [given], now, publisher)))
+        return await self.database.write(lambda tx: setup.suppress(tx, given, now, publisher))
 
     async def unsuppress(self, team: int, address: str) -> bool:
         now, publisher = self._clock.now(), self._publisher

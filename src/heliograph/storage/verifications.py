@@ -69,6 +69,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     owner: str
     once: Once | None = None
+    inbox: str | None = None  # the text, sealed, when a simulator delivered it to a sandbox team
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +151,8 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
             keys.append((item.key_id, item.once.hash, item.owner, 202, item.response.decode(), expires))
     if done:
         await tx.run("finish_verifications", rows=done)
+    if texts := [(item.team, item.id, item.inbox, item.at) for item in items if item.inbox]:
+        await tx.run("insert_inbox_codes", codes=texts)
     if entries:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=entries)

@@ -69,6 +69,10 @@ class Outgoing:
             needs_utf8=ready.mail.needs_utf8 or not parcel.mailbox.isascii(),
         )
 
+    def plain(self, message_id: str, content: str) -> bytes:
+        """The whole mail in memory, unsigned: to look at, not to send."""
+        return b"".join(self._mail(message_id, _content.decode(content)).chunks())
+
     async def _shared(self, parcel: Parcel) -> Ready:
         """The first recipient's hand-over builds it; those of the others wait for the same mail."""
         task = self._ready.get(parcel.message_id)
@@ -114,16 +118,19 @@ class Outgoing:
         return built
 
     def _build(self, parcel: Parcel, content: EmailContent, sender: Address) -> Ready:
-        mail = mime.build(
-            content,
-            message_id=parcel.message_id,
-            date_ms=ulid_ms(parcel.message_id.removeprefix(PREFIXES["email"])),
-            entropy=self._entropy(16),
-            open_blob=self._open_blob,
-        )
+        mail = self._mail(parcel.message_id, content)
         signer = self._signer(sender.domain)
         signatures = signer.sign(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else b""
         return Ready(mail, signatures, sender.domain)
+
+    def _mail(self, message_id: str, content: EmailContent) -> mime.Mail:
+        return mime.build(
+            content,
+            message_id=message_id,
+            date_ms=ulid_ms(message_id.removeprefix(PREFIXES["email"])),
+            entropy=self._entropy(16),
+            open_blob=self._open_blob,
+        )
 
     def _signer(self, domain: str) -> Signer | None:
         """Kept while the domain's keys stay the same: reading a key costs more than a signature."""

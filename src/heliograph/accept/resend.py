@@ -1,0 +1,93 @@
+"""Send once more what failed: the content as it was, in a new message, to those who did not get it.
+
+Every check of a send is made again, on the setup of now: sender, template, allowed and suppressed recipients, credit.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.accept import phone
+from heliograph.accept.desk import Desk
+from heliograph.accept.email import Draft, email_acceptance
+from heliograph.accept.sms import sms_acceptance
+from heliograph.accept.whatsapp import whatsapp_acceptance
+from heliograph.rules.acceptance import Acceptance, Answer
+from heliograph.rules.address import parse_address
+from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.recipients import check_allowed, read_recipients
+from heliograph.rules.refusals import InvalidRequest, TeamSuspended
+from heliograph.rules.reputation import check_direct
+from heliograph.rules.sender import Sender, resolve_sender
+from heliograph.rules.team import Caller, Channel, Template
+from heliograph.rules.template import Rendered, find_template
+
+UNREACHED = ("failed", "bounced")
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it was sent, and those of its recipients that it did not reach."""
+
+    channel: Channel
+    content: bytes
+    template_id: str | None
+    template_version: int | None
+    country: str | None
+    unreached: list[tuple[str, str]]  # address as given, kind
+
+
+def can_resend(unreached: list[tuple[str, str]]) -> bool:
+    """A mail needs somebody in To; blind copies must not move there."""
+    return any(kind == "to" for _, kind in unreached)
+
+
+async def resend(desk: Desk, caller: Caller, sent: Sent) -> Answer:
+    """Accept it as a new message; raises the refusal that a send would."""
+    if caller.team.record.suspended:
+        raise TeamSuspended()
+    template = None
+    if sent.template_id is not None:
+        template = find_template(caller.team, sent.template_id, sent.channel)
+    build = _email if sent.channel == "email" else _phone
+    done = await desk.store.accept(build(desk, caller, sent, template))
+    desk.accepted()
+    return done
+
+
+def _email(desk: Desk, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+    content = msgspec.json.decode(sent.content, type=EmailContent)
+    by_kind = {kind: [given for given, of in sent.unreached if of == kind] for kind in ("to", "cc", "bcc")}
+    recipients = read_recipients(by_kind["to"], by_kind["cc"], by_kind["bcc"], content.reply_to)
+    address = parse_address(content.from_address)
+    if address is None:
+        raise InvalidRequest("The sender of the message is not an email address.")
+    if template is None:
+        check_direct(caller.team)
+    sender = resolve_sender(
+        team=caller.team,
+        key=caller.key,
+        platform=desk.store.setup.platform,
+        from_=Sender(address=address, name=content.from_name, domain=None).header,
+        from_display_id=None,
+    )
+    check_allowed(recipients, caller.team)
+    draft = Draft(
+        recipients=recipients,
+        sender=sender,
+        template=replace(template, version=sent.template_version) if template else None,
+        content=Rendered(subject=content.subject, html=content.html, text=content.text, body=None),
+        attachments=(),
+    )
+    return email_acceptance(desk, caller, draft, content.attachments, None)
+
+
+def _phone(desk: Desk, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+    if template is None or template.version != sent.template_version:
+        raise InvalidRequest("The template has changed since. Send a new message with its new text.")
+    ((to, _),) = sent.unreached
+    draft = phone.Draft(to=to, country=sent.country, template=template, variables={}, body="")
+    if sent.channel == "sms":
+        text = msgspec.json.decode(sent.content, type=SmsContent).body
+        return sms_acceptance(desk, caller, replace(draft, body=text), None)[0]
+    content = msgspec.json.decode(sent.content, type=WhatsappContent)
+    variables = dict(zip(template.variables, content.parameters, strict=True))
+    return whatsapp_acceptance(desk, caller, replace(draft, body=content.body, variables=variables), None)[0]

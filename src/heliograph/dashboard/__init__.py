@@ -1,0 +1,1 @@
+"""The dashboard: pages made on the server; every one of them works without a script."""

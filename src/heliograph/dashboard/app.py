@@ -1,0 +1,203 @@
+"""The pages as an ASGI application: session, role, form and its token, view, HTML; the same for every page."""
+
+import asyncio
+import hmac
+from urllib.parse import quote, unquote, urlsplit
+
+import structlog
+
+from heliograph.api.budget import ByteBudget
+from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
+from heliograph.api.router import Router
+from heliograph.dashboard.forms import read_form
+from heliograph.dashboard.pages import PAGES, PageRoute
+from heliograph.dashboard.render import render
+from heliograph.dashboard.visit import (
+    COOKIE,
+    Answer,
+    Download,
+    Gone,
+    Office,
+    Page,
+    Redirect,
+    Stream,
+    Visit,
+    is_allowed,
+)
+from heliograph.rules.limits import MIB
+from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal
+from heliograph.rules.team import Team
+from heliograph.storage.people import SignedIn
+
+FLASH = "heliograph_told"
+HTML = b"text/html; charset=utf-8"
+FORM_MAX = 12 * MIB  # a list of suppressions to import
+CSP = (
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Headers = [
+    (b"content-security-policy", CSP),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+log = structlog.get_logger()
+
+
+class Dashboard:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._router: Router[PageRoute] = Router(PAGES)
+        self._budget = ByteBudget()
+        self._secure = office.desk.base_url.startswith("https://")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, self._office.desk.clock.new_id("req_"))
+        client = scope.get("client")
+        try:
+            answer, visit = await self._visit(request, scope["raw_path"], client[0] if client else "")
+        except ClientGone:
+            return
+        finally:
+            self._budget.give_back(request)
+        if isinstance(answer, Stream):
+            await _stream(answer, request, send)
+            return
+        response = self._response(answer, visit)
+        headers = [
+            (b"content-type", response.content_type),
+            (b"content-length", b"%d" % len(response.body)),
+            (b"x-request-id", request.id.encode()),
+            *response.headers,
+        ]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    async def _visit(self, request: Request, raw_path: bytes, address: str) -> tuple[Answer, Visit | None]:
+        visit: Visit | None = None
+        try:
+            route, params = self._router.find(request.method, request.path, raw_path)
+            visit = await self._read(route, request, params, address)
+            if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
+                return self._turned_away(visit), visit
+            if request.method == "POST" and not self._is_own_form(route, visit):
+                return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
+            return await route.view(visit), visit
+        except (NotFound, MethodNotAllowed, Gone):
+            return _error(404, "There is no such page, or it is not for you."), visit
+        except Refusal as refusal:
+            return _error(400, str(refusal)), visit
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("page failed", request_id=request.id)
+            return _error(500, f"Something went wrong here. The log has it as {request.id}."), visit
+
+    async def _read(self, route: PageRoute, request: Request, params: dict[str, str], address: str) -> Visit:
+        who = await self._signed_in(request)
+        roles = await self._office.people.roles(who.person) if who else {}
+        form: dict[str, str] = {}
+        files: dict[str, bytes] = {}
+        if request.method == "POST":
+            body = await request.read_body(FORM_MAX if route.need != "anyone" else 64 * 1024, self._budget)
+            form, files = read_form(request.headers.get(b"content-type", b"").decode("latin-1"), body)
+        return Visit(
+            office=self._office,
+            request=request,
+            params=params,
+            query=request.loose_query(),
+            form=form,
+            files=files,
+            address=address,
+            who=who,
+            roles=roles,
+            team_found=self._team(params),
+        )
+
+    async def _signed_in(self, request: Request) -> SignedIn | None:
+        token = cookies(request).get(COOKIE)
+        return await self._office.people.session(token) if token else None
+
+    def _team(self, params: dict[str, str]) -> Team | None:
+        if "team" not in params:
+            return None
+        team = self._office.desk.store.setup.teams.get(params["team"])
+        if team is None:
+            raise Gone
+        return team
+
+    def _turned_away(self, visit: Visit) -> Answer:
+        if visit.who is None:
+            return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
+        if visit.team_found and visit.team_found.record.id not in visit.roles:
+            return _error(404, "There is no such page, or it is not for you.")
+        return _error(403, "Your role does not allow this. Ask an owner of the team.")
+
+    def _is_own_form(self, route: PageRoute, visit: Visit) -> bool:
+        """The session's token; before there is a session, the browser's word that the form is ours."""
+        if visit.who is not None:
+            return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())
+        origin = visit.request.headers.get(b"origin")
+        host = visit.request.headers.get(b"host", b"").decode("latin-1")
+        return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
+
+    # -- answering ------------------------------------------------------------------------------------------
+
+    def _response(self, answer: Answer, visit: Visit | None) -> Response:
+        match answer:
+            case Page(template=template, values=values, status=status):
+                told = cookies(visit.request).get(FLASH, "") if visit else ""
+                shared = {"visit": visit, "told": unquote(told), "path": visit.request.path if visit else ""}
+                headers = [*HEADERS]
+                if told:
+                    headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
+                return Response(status, render(template, shared | values), headers, HTML)
+            case Redirect(to=to, told=told, cookies=given):
+                headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
+                headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
+                if told:
+                    headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(told)}; Max-Age=60")))
+                return Response(303, b"", headers, HTML)
+            case Download(body=body, content_type=kind, filename=name, headers=more):
+                headers = [*HEADERS, *more] if not more else [*more]
+                if name:
+                    headers.append((b"content-disposition", f"attachment; filename={quote(name)}".encode()))
+                return Response(200, body, headers, kind.encode())
+        raise AssertionError(answer)
+
+    def _cookie(self, cookie: str) -> bytes:
+        secure = "; Secure" if self._secure else ""
+        return f"{cookie}; Path=/dashboard; HttpOnly; SameSite=Lax{secure}".encode()
+
+
+def cookies(request: Request) -> dict[str, str]:
+    pairs = request.headers.get(b"cookie", b"").decode("latin-1").split(";")
+    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _error(status: int, text: str) -> Page:
+    return Page("error.html", {"text": text, "status": status}, status)
+
+
+async def _stream(answer: Stream, request: Request, send: Send) -> None:
+    headers = [*HEADERS, (b"content-type", answer.content_type.encode())]
+    if answer.filename:
+        headers.append((b"content-disposition", f"attachment; filename={quote(answer.filename)}".encode()))
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    gone = asyncio.ensure_future(request.gone())
+    chunks = answer.chunks
+    try:
+        while not gone.done():
+            chunk = asyncio.ensure_future(anext(chunks))
+            await asyncio.wait([chunk, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not chunk.done():
+                chunk.cancel()
+                break
+            await send({"type": "http.response.body", "body": chunk.result(), "more_body": True})
+    except StopAsyncIteration:
+        pass
+    finally:
+        gone.cancel()
+    await send({"type": "http.response.body", "body": b""})

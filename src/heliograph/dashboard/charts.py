@@ -1,0 +1,151 @@
+"""Bars over time as SVG that needs no script: values on hover and focus, a table behind each chart. Pure.
+
+Widths are in percent and heights in pixels, so that a chart fits its place and its letters keep their size.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import msgspec
+from markupsafe import Markup
+
+from heliograph.dashboard.render import number
+
+HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
+GAP = 0.2  # of a bar's place
+
+# Span → what one bar is, its label, its name, and how many bars lie between two labels.
+SPANS: dict[str, tuple[str, str, str, int]] = {
+    "day": ("hour", "%H:00", "%-d %b, %H:00", 6),
+    "month": ("day", "%-d %b", "%-d %b", 6),
+    "year": ("month", "%b", "%B %Y", 3),
+}
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+    """One bar's stretch of time, in ms."""
+
+    start: int
+    finish: int
+    label: str  # under the bar; empty: none
+    name: str
+
+
+class Series(msgspec.Struct, frozen=True):
+    name: str
+    kind: str  # the class that gives the colour
+    values: Sequence[float | None]  # one for each bucket; None: nothing to say
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    svg: Markup
+    columns: list[tuple[str, str]]  # name and kind
+    rows: list[tuple[str, list[str]]]  # newest first
+
+
+def buckets(span: str, now: int) -> list[Bucket]:
+    """The last 24 hours, 30 days or 12 months in UTC; the last one is not over yet."""
+    unit, label, name, every = SPANS[span]
+    last = datetime.fromtimestamp(now // 1000, UTC).replace(minute=0, second=0, microsecond=0)
+    if unit == "hour":
+        starts = [last + timedelta(hours=n) for n in range(-23, 2)]
+    elif unit == "day":
+        starts = [last.replace(hour=0) + timedelta(days=n) for n in range(-29, 2)]
+    else:
+        months = [last.year * 12 + last.month - 1 + n for n in range(-11, 2)]
+        starts = [datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in months]
+    return [
+        Bucket(
+            start=int(start.timestamp()) * 1000,
+            finish=int(finish.timestamp()) * 1000,
+            label=start.strftime(label) if place % every == 0 else "",
+            name=start.strftime(name),
+        )
+        for place, (start, finish) in enumerate(pairwise(starts))
+    ]
+
+
+def percent(value: float) -> str:
+    """Two digits where they matter: 0.05 %, 4.2 %, 98.7 %, 100 %."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") + " %" if value < 1 else f"{value:.1f}".removesuffix(".0") + " %"
+
+
+def count(value: float) -> str:
+    return number(int(value))
+
+
+def ceiling(highest: float, least: float) -> float:
+    """The first of 1, 2, 4, 10, 20, 40 … from `least` on that is high enough; its half is as round."""
+    top = least
+    while top < highest:
+        top *= 2.5 if f"{top:e}".startswith("4") else 2
+    return round(top, 6)
+
+
+def bars(
+    title: str, times: Sequence[Bucket], series: Sequence[Series], *, text: Callable[[float], str], least: float
+) -> Chart:
+    """The series stacked, one bar for each bucket; `text` writes a value, `least` is the lowest upper line."""
+    columns = list(zip(*(one.values for one in series), strict=True))
+    top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
+    parts = [_lines(top, text)]
+    for place, (bucket, column) in enumerate(zip(times, columns, strict=True)):
+        parts.append(_bar(place, len(times), bucket, _told(series, column, text), _heights(series, column, top)))
+    svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
+    rows = [
+        (bucket.name, ["–" if value is None else text(value) for value in column])
+        for bucket, column in zip(times, columns, strict=True)
+    ]
+    return Chart(title=title, svg=svg, columns=[(one.name, one.kind) for one in series], rows=rows[::-1])
+
+
+def _told(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
+    """What a bar says; empty when it has nothing to say."""
+    known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]
+    if not known:
+        return text(0) if None not in column and len(series) == 1 else ""
+    return ", ".join(f"{text(value)} {name}" if len(series) > 1 else text(value) for name, value in known)
+
+
+def _heights(
+    series: Sequence[Series], column: Sequence[float | None], top: float
+) -> Iterable[tuple[str, float, float]]:
+    """Class, upper end and height of each piece of a bar, from the floor up."""
+    y = float(FLOOR)
+    for one, value in zip(series, column, strict=True):
+        if value:
+            height = (FLOOR - TOP) * value / top
+            y -= height
+            yield one.kind, y, height
+
+
+def _lines(top: float, text: Callable[[float], str]) -> Markup:
+    lines = Markup("")
+    for value in (top, top / 2, 0):
+        y = FLOOR - (FLOOR - TOP) * value / top
+        lines += Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>').format(y)
+        if value:
+            lines += Markup('<text class="tick" x="0" y="{:.1f}">{}</text>').format(y - 3, text(value))
+    return lines
+
+
+def _bar(place: int, places: int, bucket: Bucket, told: str, pieces: Iterable[tuple[str, float, float]]) -> Markup:
+    width = 100 / places
+    x = width * place
+    label = Markup('<text x="{:.2f}%" y="{}">{}</text>').format(x, HEIGHT - 6, bucket.label) if bucket.label else ""
+    if not told:
+        return Markup(label)
+    rects = Markup("").join(
+        Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
+            kind, x + width * GAP / 2, width * (1 - GAP), y, height
+        )
+        for kind, y, height in pieces
+    )
+    said = f"{bucket.name}: {told}"
+    return Markup(
+        '{label}<g tabindex="0" role="img" aria-label="{said}"><title>{said}</title>'
+        '<rect class="place" x="{x:.2f}%" width="{width:.2f}%" y="{top}" height="{height}"/>'
+        '{rects}<text class="said" x="100%" y="12" text-anchor="end">{said}</text></g>'
+    ).format(label=label, said=said, x=x, width=width, top=TOP, height=FLOOR - TOP, rects=rects)

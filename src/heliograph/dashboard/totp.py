@@ -1,0 +1,48 @@
+"""Time-based one-time passwords (RFC 6238: HMAC-SHA-1, 30 seconds, six digits), and recovery codes beside them."""
+
+import base64
+import hmac
+from urllib.parse import quote
+
+import segno
+
+SECRET_BYTES = 20
+STEP_MS = 30_000
+DRIFT = 1  # steps that a phone's clock may be off
+RECOVERY_CODES = 10
+RECOVERY_BYTES = 10
+
+
+def code_at(secret: bytes, step: int) -> str:
+    mac = hmac.digest(secret, step.to_bytes(8, "big"), "sha1")
+    offset = mac[-1] & 15
+    number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFFFFFF
+    return f"{number % 1_000_000:06}"
+
+
+def step_of(secret: bytes, code: str, now: int) -> int | None:
+    """The step that this is the code of; None: a wrong code."""
+    given, this = code.encode(), now // STEP_MS
+    steps = range(this - DRIFT, this + DRIFT + 1)
+    return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)), None)
+
+
+def base32(secret: bytes) -> str:
+    return base64.b32encode(secret).decode()
+
+
+def qr_code(secret: bytes, email: str) -> str:
+    """What an authenticator app scans, as an image's address."""
+    uri = f"otpauth://totp/Heliograph:{quote(email)}?secret={base32(secret)}&issuer=Heliograph"
+    return segno.make(uri, error="m").svg_data_uri(scale=4, border=4, light="#fff", dark="#000")
+
+
+def recovery_codes(entropy: bytes) -> list[str]:
+    """Of 80 bits each, in groups of four."""
+    texts = (base32(entropy[at : at + RECOVERY_BYTES]).lower() for at in range(0, len(entropy), RECOVERY_BYTES))
+    return ["-".join(text[at : at + 4] for at in range(0, 16, 4)) for text in texts]
+
+
+def plain(typed: str) -> str:
+    """A code as typed or pasted, without the spaces that apps show."""
+    return "".join(typed.split()).lower()

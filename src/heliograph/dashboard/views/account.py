@@ -1,0 +1,113 @@
+"""A person's own account: name, password, the code at sign-in, and sessions."""
+
+from heliograph.dashboard import totp
+from heliograph.dashboard.passwords import complaint, hash_password, is_right
+from heliograph.dashboard.views.members import read_person
+from heliograph.dashboard.views.sign_in import begin_try, forgive_try, wrong_code
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.sealing import CannotOpen
+from heliograph.storage.people import Person
+
+HERE = "/dashboard/account"
+
+
+async def show(visit: Visit) -> Answer:
+    return await _page(visit)
+
+
+async def set_name(visit: Visit) -> Answer:
+    _, name, errors = read_person({**visit.form, "email": visit.person.email})
+    if errors:
+        return await _page(visit, errors)
+    await visit.people.set_name(visit.person.person, name, visit.entry("account.name", visit.person.email, name))
+    return Redirect(HERE, "Your name is changed.")
+
+
+async def set_password(visit: Visit) -> Answer:
+    person = await _self(visit)
+    if person.password:
+        if wait := begin_try(visit, person.email):
+            return await _page(visit, {"old": wait})
+        if not await is_right(person.password, visit.form.get("old", "")):
+            return await _page(visit, {"old": "This is not your password."})
+        forgive_try(visit, person.email)
+    new = visit.form.get("new", "")
+    if wrong := complaint(new):
+        return await _page(visit, {"new": wrong})
+    note = visit.entry("account.password", person.email)
+    await visit.people.set_password(person.id, await hash_password(new), note, visit.person.session)
+    return Redirect(HERE, "Your password is changed; other sessions are signed out.")
+
+
+async def end_sessions(visit: Visit) -> Answer:
+    person = visit.person.person
+    if id_ := visit.form.get("id"):
+        await visit.people.end_session(person, id_)
+    else:
+        await visit.people.end_other_sessions(person, visit.person.session)
+    await visit.note("account.sessions", visit.person.email)
+    return Redirect(HERE, "Signed out there.")
+
+
+async def _page(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+    person = await _self(visit)
+    values = {
+        "person": person,
+        "name": visit.form.get("name", person.name),
+        "sessions": await visit.people.sessions(person.id),
+        "codes_left": await visit.people.count_recovery(person.id),
+        "errors": errors or {},
+    }
+    return Page("account.html", values, 400 if errors else 200)
+
+
+async def _self(visit: Visit) -> Person:
+    person = await visit.people.get(visit.person.person)
+    assert person, "a session ends with its person"
+    return person
+
+
+# -- the code at sign-in -----------------------------------------------------------------------------------
+
+
+async def show_totp(visit: Visit) -> Answer:
+    """A new secret, in the form alone until a code confirms it."""
+    if visit.person.has_totp:
+        return Redirect(HERE)
+    return _totp_page(visit, visit.desk.clock.entropy(totp.SECRET_BYTES))
+
+
+async def confirm_totp(visit: Visit) -> Answer:
+    person, sealed = visit.person, visit.form.get("sealed", "")
+    if person.has_totp:
+        return Redirect(HERE)
+    try:
+        secret = visit.office.unseal(sealed, f"totp/{person.person}")
+    except CannotOpen:
+        return Redirect(f"{HERE}/totp")
+    step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.desk.clock.now())
+    if step is None:
+        return _totp_page(visit, secret, "This is not the code of now. Check the clock of your phone.")
+    codes = totp.recovery_codes(visit.desk.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
+    await visit.people.set_totp(person.person, sealed, codes, visit.entry("account.totp", person.email, "on"))
+    await visit.people.use_totp_step(person.person, step)
+    return Page("recovery.html", {"codes": codes})
+
+
+async def drop_totp(visit: Visit) -> Answer:
+    person = await _self(visit)
+    if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
+        return await _page(visit, {"code": wrong})
+    await visit.people.set_totp(person.id, None, [], visit.entry("account.totp", person.email, "off"))
+    return Redirect(HERE, "You sign in without a code now.")
+
+
+def _totp_page(visit: Visit, secret: bytes, error: str = "") -> Page:
+    text = totp.base32(secret)
+    values = {
+        "sealed": visit.office.seal(secret, f"totp/{visit.person.person}"),
+        "image": totp.qr_code(secret, visit.person.email),
+        "secret": " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
+        "error": error,
+    }
+    return Page("totp.html", values, 400 if error else 200)

@@ -1,0 +1,44 @@
+"""What waits for an operator's word: domains, display names, sender ids and templates of all teams."""
+
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.rules.approvals import list_pending
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.sender_approvals import Pending, pending
+from heliograph.rules.sender_approvals import decide as decide_sender
+from heliograph.storage.store import SetupChange
+
+HERE = "/dashboard/operator/approvals"
+
+
+async def show(visit: Visit) -> Answer:
+    return _page(visit)
+
+
+async def decide(visit: Visit) -> Answer:
+    """About what the operator saw: what was changed since stays undecided. Templates have their own page."""
+    kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
+    item = Pending(kind=kind, team=visit.team.record.id, id=id_, text=text)
+    approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
+    try:
+        done = await visit.change_setup(
+            f"{kind}.{'approve' if approve else 'refuse'}",
+            text,
+            lambda setup: SetupChange(rows=decide_sender(setup, item, approve, reason)),
+            "" if approve else reason,
+        )
+    except InvalidRequest as refusal:
+        return _page(visit, id_, refusal.message)
+    if not done.rows:
+        return Redirect(HERE, "It was changed or decided meanwhile.")
+    return Redirect(HERE, "Approved." if approve else "Refused; the team sees the reason.")
+
+
+def _page(visit: Visit, wrong: str = "", error: str = "") -> Page:
+    values = {
+        "senders": pending(visit.setup),
+        "templates": list_pending(visit.setup),
+        "teams": visit.setup.teams,
+        "wrong": wrong,
+        "error": error,
+    }
+    return Page("approvals.html", values, 400 if error else 200)

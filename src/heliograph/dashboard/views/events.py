@@ -1,0 +1,44 @@
+"""The feed as a page: every published event of the team, newest first, as its webhooks are told it."""
+
+import msgspec
+
+from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.rules.event import NAMES, TYPES, Told, event_body
+from heliograph.storage.developers import NEWEST, newest_events
+
+PAGE = 50
+
+
+class EventLine(msgspec.Struct, frozen=True):
+    event: Told
+    about: str
+    json: str
+
+
+async def show(visit: Visit) -> Answer:
+    name, before = visit.query.get("type", ""), visit.query.get("before") or NEWEST
+    group = name.removesuffix("*")
+    types = [one for one in TYPES if name in ("", "*", one) or (group != name and one.startswith(group))]
+    found = await visit.desk.store.database.read(
+        lambda tx: newest_events(tx, visit.team.record.ref, types, before, PAGE)
+    )
+    values = {
+        "lines": [_line(visit, event) for event in found.events],
+        "type": name,
+        "names": [("", "All types"), *((one, one) for one in NAMES[1:])],
+        "more": found.before,
+        "is_newest": before == NEWEST,
+    }
+    return Page("events.html", values)
+
+
+def _line(visit: Visit, event: Told) -> EventLine:
+    body = event_body(event, visit.team)
+    told = msgspec.json.decode(body)["data"]
+    about = event.recipient or next(
+        (str(told[name]) for name in ("to", "email", "name", "url", "id") if told.get(name)), ""
+    )
+    # A blind copy stays blind here as it does for webhooks.
+    return EventLine(
+        event, "blind copy" if event.kind == "bcc" else about, msgspec.json.format(body, indent=2).decode()
+    )

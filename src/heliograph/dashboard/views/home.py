@@ -1,0 +1,34 @@
+"""Where a visit begins, and the files that pages are dressed with."""
+
+from functools import cache
+from importlib import resources
+
+from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+
+KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+
+
+async def front(visit: Visit) -> Answer:
+    return Redirect("/dashboard")
+
+
+async def start(visit: Visit) -> Answer:
+    """The person's only team, or a choice of teams."""
+    teams = [team for id_, team in visit.setup.teams.items() if visit.person.operator or id_ in visit.roles]
+    if len(teams) == 1 and not visit.person.operator:
+        return Redirect(f"/dashboard/teams/{teams[0].record.id}")
+    return Page("teams.html", {"teams": sorted(teams, key=lambda team: team.record.name)})
+
+
+async def static(visit: Visit) -> Answer:
+    body, kind = _file(visit.params["file"])
+    return Download(body, kind, headers=[(b"cache-control", b"max-age=300"), (b"x-content-type-options", b"nosniff")])
+
+
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    kind = KINDS.get(name.rpartition(".")[2])
+    file = resources.files("heliograph.dashboard").joinpath("static", name)
+    if kind is None or "/" in name or "\\" in name or not file.is_file():
+        raise Gone
+    return file.read_bytes(), kind

@@ -1,0 +1,115 @@
+"""The inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.verify_start import inbox_context
+from heliograph.dashboard.views.previews import framed
+from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.gsm import segment
+from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.magic import magic_code
+from heliograph.rules.routing import builtin_simulator
+from heliograph.rules.team import Channel
+from heliograph.storage import inbox
+from heliograph.storage.inbox import CodeLine, InboxItem, Span
+
+TABS = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
+CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
+CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
+    "email": EmailContent,
+    "sms": SmsContent,
+    "whatsapp": WhatsappContent,
+}
+LAST_OF_A_MS = (1 << 80) - 1
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    line: CodeLine
+    code: str | None  # of a magic number; None and no text: none matches
+    text: str = ""
+    segments: Any = None
+
+
+async def show(visit: Visit) -> Answer:
+    tab = visit.query.get("channel", "email")
+    if tab not in TABS:
+        raise Gone
+    text = visit.query.get("q", "").replace("\0", "").strip()
+    database, team = visit.desk.store.database, visit.team.record.ref
+    since = await database.read(partial(inbox.cleared_at, team=team))
+    prefix = PREFIXES[tab]
+    span = Span(
+        team=team,
+        low=prefix + ulid(since, LAST_OF_A_MS) if since else prefix,
+        high=visit.query.get("before", "").replace("\0", "") or prefix + "~",
+        text=text.lower(),
+    )
+    lines: list[Any]
+    if tab == "verification":
+        now = visit.desk.clock.now()
+        found, before = await database.read(partial(inbox.codes, span=span, now=now))
+        lines = [_code(visit, line) for line in found]
+    else:
+        carriers = simulators(visit)
+        lines, before = await database.read(partial(inbox.messages, span=span, carriers=carriers))
+    return Page(
+        "inbox.html",
+        {"tabs": TABS, "tab": tab, "lines": lines, "before": before, "q": text, "cleared_at": since or None},
+    )
+
+
+async def show_one(visit: Visit) -> Answer:
+    item, content = await _item(visit)
+    segments = segment(content.body) if isinstance(content, SmsContent) else None
+    values = {"id": visit.params["id"], "item": item, "content": content, "segments": segments}
+    return Page("inbox_item.html", values | {"pictures": visit.query.get("pictures") == "yes"})
+
+
+async def frame(visit: Visit) -> Answer:
+    """The HTML of a mail, for a sandboxed frame."""
+    _, content = await _item(visit)
+    if not isinstance(content, EmailContent) or content.html is None:
+        raise Gone
+    return framed(content.html, images=visit.query.get("pictures") == "yes")
+
+
+async def download(visit: Visit) -> Answer:
+    item, content = await _item(visit)
+    if not isinstance(content, EmailContent) or item.content is None:
+        raise Gone
+    id_ = visit.params["id"]
+    mail = await asyncio.to_thread(visit.office.eml, id_, item.content)
+    return Download(mail, "message/rfc822", f"{id_}.eml")
+
+
+async def clear(visit: Visit) -> Answer:
+    entry = visit.entry("inbox.clear", visit.team.record.id)
+    await visit.desk.store.database.write(partial(inbox.clear, team=visit.team.record.ref, entry=entry))
+    return Redirect(f"{visit.base}/inbox", "The inbox is empty. The messages themselves are kept.")
+
+
+def simulators(visit: Visit) -> list[str]:
+    """The ids of the carriers that send nothing."""
+    configured = [carrier.id for carrier in visit.setup.carriers if carrier.kind == "simulator"]
+    return [*configured, *(builtin_simulator(channel).id for channel in CHANNELS)]
+
+
+async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | WhatsappContent | None]:
+    """Whatever its age: a link to it works also after the inbox was cleared."""
+    read = partial(inbox.item, team=visit.team.record.ref, id_=visit.params["id"], carriers=simulators(visit))
+    item = await visit.desk.store.database.read(read)
+    if item is None:
+        raise Gone
+    return item, msgspec.json.decode(item.content, type=CONTENTS[item.channel]) if item.content else None
+
+
+def _code(visit: Visit, line: CodeLine) -> Code:
+    if line.sealed is None:
+        return Code(line=line, code=magic_code(line.phone))
+    text = visit.office.unseal(line.sealed, inbox_context(line.id)).decode()
+    return Code(line=line, code=None, text=text, segments=segment(text))

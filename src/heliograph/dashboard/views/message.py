@@ -1,0 +1,173 @@
+"""One message: its timeline, live while it moves, its content, and sending it again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
+from heliograph.dashboard.views.messages import NAMES, is_id, read, template_name
+from heliograph.dashboard.views.previews import framed
+from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Stream, Visit
+from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.team import Key
+from heliograph.storage import search
+from heliograph.storage.search import EventLine, Facts, Whole
+
+LIVE_S = 0.5  # between two looks at a message
+LIVE_LOOKS = 1200  # ten minutes
+SETTLE_S = 1.5  # webhooks hear of the end a moment later
+KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
+SHOWN = ("host", "address", "carrier", "code", "enhanced", "text", "duration_ms")  # of a detail, in columns
+
+
+async def show(visit: Visit) -> Answer:
+    return await _page(visit, await _whole(visit))
+
+
+def _id(visit: Visit) -> str:
+    if not is_id(visit.params["id"]):
+        raise Gone
+    return visit.params["id"]
+
+
+async def _whole(visit: Visit) -> Whole:
+    hooks = [hook.id for hook in visit.team.webhooks]
+    found: Whole | None = await read(visit, lambda tx: search.whole(tx, visit.team.record.ref, _id(visit), hooks))
+    if found is None:
+        raise Gone
+    return found
+
+
+async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
+    facts = found.facts
+    record = msgspec.json.decode(facts.record)
+    content = msgspec.json.decode(found.content, type=KINDS[facts.channel]) if found.content else None
+    key = visit.setup.records.get(("key", facts.key_id))
+    values = {
+        "facts": facts,
+        "record": record,
+        "content": content,
+        "name": NAMES[facts.channel],
+        "title": record.get("subject") or f"{NAMES[facts.channel]} to {record.get('to', '')}",
+        "template": template_name(visit, facts.template_id),
+        "key": key.name if isinstance(key, Key) else facts.key_id,
+        "recipients": [(one, _timeline(found, one.given)) for one in found.recipients],
+        "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if facts.ended_at is None else "",
+        "images": "images" in visit.query,
+        "can_resend": found.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
+        "wrong": wrong,
+    }
+    return Page("message.html", values, 400 if wrong else 200)
+
+
+def _timeline(found: Whole, recipient: str) -> list[dict[str, Any]]:
+    return [_step(found, event) for event in found.events if event.recipient == recipient]
+
+
+def _step(found: Whole, event: EventLine) -> dict[str, Any]:
+    detail = msgspec.json.decode(event.detail) if event.detail else {}
+    text = str(detail.get("text") or "")
+    codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
+    return {
+        "at": event.created_at,
+        "word": event.status if event.sequence is not None else event.type,
+        "said_status": event.status if event.type == "ignored" else None,
+        "place": detail.get("host") or detail.get("carrier") or "",
+        "address": detail.get("address") or "",
+        "reply": " ".join([*(code for code in codes if code not in text), text]),
+        "took": detail.get("duration_ms"),
+        "more": [(name, _text(value)) for name, value in detail.items() if name not in SHOWN and value is not None],
+        "deliveries": found.deliveries.get(event.id, []),
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+async def live(visit: Visit) -> Answer:
+    if await _pulse(visit) is None:
+        raise Gone
+    return Stream(_changes(visit))
+
+
+async def _pulse(visit: Visit) -> tuple[str, bool] | None:
+    found: tuple[str, bool] | None = await read(visit, lambda tx: search.pulse(tx, visit.team.record.ref, _id(visit)))
+    return found
+
+
+async def _changes(visit: Visit) -> AsyncIterator[bytes]:
+    """Says when the timeline changed, until the message has ended, or the page was open for long."""
+    seen = visit.query.get("seen", "")
+    for _ in range(LIVE_LOOKS):
+        found = await _pulse(visit)
+        if found is None or visit.desk.state.draining:
+            break
+        if found[0] != seen:
+            seen = found[0]
+            yield b"event: changed\ndata: .\n\n"
+        if found[1]:
+            await asyncio.sleep(SETTLE_S)
+            yield b"event: changed\ndata: .\n\n"
+            break
+        await asyncio.sleep(LIVE_S)
+    yield b"event: done\ndata: .\n\n"
+
+
+# -- its content -------------------------------------------------------------------------------------------------
+
+
+async def preview(visit: Visit) -> Answer:
+    _, body = await _email(visit)
+    html = msgspec.json.decode(body, type=EmailContent).html
+    if html is None:
+        raise Gone
+    return framed(html, images="images" in visit.query)
+
+
+async def source(visit: Visit) -> Answer:
+    """The mail as it is built; only its signature, made at each hand-over, is missing."""
+    facts, body = await _email(visit)
+    mail = await asyncio.to_thread(visit.office.eml, facts.id, body.decode())
+    if "download" in visit.query:
+        return Download(mail, "message/rfc822", f"{facts.id}.eml")
+    return Download(mail, "text/plain; charset=utf-8")
+
+
+async def _email(visit: Visit) -> tuple[Facts, bytes]:
+    found = await read(visit, lambda tx: search.facts(tx, visit.team.record.ref, _id(visit)))
+    if found is None or found[1] is None or found[0].channel != "email":
+        raise Gone
+    return found[0], found[1]
+
+
+# -- resending ---------------------------------------------------------------------------------------------------
+
+
+async def send_again(visit: Visit) -> Answer:
+    found = await _whole(visit)
+    facts, unreached = found.facts, _unreached(found)
+    if found.content is None or not can_resend(unreached):
+        return await _page(visit, found, "Nobody is left to resend this to, or its content is no longer kept.")
+    sent = Sent(
+        channel=facts.channel,
+        content=found.content,
+        template_id=facts.template_id,
+        template_version=facts.template_version,
+        country=facts.country,
+        unreached=unreached,
+    )
+    try:
+        done = await resend(visit.desk, visit.caller, sent)
+    except Refusal as refusal:
+        return await _page(visit, found, str(refusal))
+    id_ = msgspec.json.decode(done.body)["id"]
+    await visit.note("message.resend", facts.id, id_)
+    return Redirect(f"{visit.base}/messages/{id_}", f"Sent again, as this new message. The old one is {facts.id}.")
+
+
+def _unreached(found: Whole) -> list[tuple[str, str]]:
+    return [(one.given, one.kind) for one in found.recipients if one.status in UNREACHED]

@@ -1,0 +1,67 @@
+"""A team's money: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
+
+from collections.abc import AsyncIterator
+
+from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.visit import Answer, Page, Stream, Visit
+from heliograph.rules.ids import timestamp
+from heliograph.rules.pricing import format_money, month_of, verify_price
+from heliograph.storage import ledger
+from heliograph.storage.ledger import Cursor, Entry
+
+PAGE = 50
+PORTION = 1000  # lines of an export in one read
+COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
+
+
+async def show(visit: Visit) -> Answer:
+    team, cursor = visit.team, _cursor(visit.query.get("before", ""))
+    account = await visit.desk.store.account(team.record.ref)
+    entries, following = await _read(visit, cursor, PAGE)
+    this_month = account.month == month_of(visit.desk.clock.now())
+    return Page(
+        "money.html",
+        {
+            "record": team.record,
+            "account": account,
+            "used": account.used if this_month else 0,
+            "entries": entries,
+            "later": bool(cursor),
+            "following": f"{following.key}.{following.balance}" if following else "",
+            "templates": sorted(team.templates.values(), key=lambda t: (t.channel, t.name)),
+            "verify_price": verify_price(visit.setup.platform, team.record.currency),
+        },
+    )
+
+
+async def export(visit: Visit) -> Answer:
+    return Stream(_lines(visit), "text/csv; charset=utf-8", f"ledger-{visit.team.record.id}.csv")
+
+
+async def _lines(visit: Visit) -> AsyncIterator[bytes]:
+    yield csv_lines([COLUMNS])
+    cursor: Cursor | None = None
+    while True:
+        entries, cursor = await _read(visit, cursor, PORTION)
+        yield csv_lines([_row(entry, visit.team.record.currency) for entry in entries])
+        if cursor is None:
+            return
+
+
+def _row(entry: Entry, currency: str) -> tuple[str, ...]:
+    amounts = (format_money(amount) for amount in (entry.amount, entry.moved, entry.balance))
+    subject = entry.subject or ""
+    return (timestamp(entry.created_at), entry.kind, *amounts, currency, subject)
+
+
+async def _read(visit: Visit, cursor: Cursor | None, limit: int) -> tuple[list[Entry], Cursor | None]:
+    ref = visit.team.record.ref
+    return await visit.desk.store.database.read(lambda tx: ledger.page(tx, ref, cursor, limit))
+
+
+def _cursor(text: str) -> Cursor | None:
+    """`key.credit`; anything else begins with the newest entry."""
+    key, _, balance = text.partition(".")
+    if not (0 < len(key) < 19 and 0 < len(balance) < 19 and key.isascii() and balance.isascii()):
+        return None
+    return Cursor(int(key), int(balance)) if key.isdigit() and balance.isdigit() else None

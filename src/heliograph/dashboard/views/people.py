@@ -1,0 +1,115 @@
+"""For operators: everybody on the instance."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from heliograph.dashboard.views.members import LAST_OWNER, read_person
+from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
+from heliograph.storage.people import Person
+
+HERE = "/dashboard/operator/people"
+PAGE = 50
+LAST_OPERATOR = "The instance keeps an operator. Make somebody else one first."
+
+
+async def show(visit: Visit) -> Answer:
+    return await _list(visit)
+
+
+async def add(visit: Visit) -> Answer:
+    email, name, errors = read_person(visit.form)
+    if email and await visit.people.find(email):
+        errors["email"] = "This person is here already."
+    if errors:
+        return await _list(visit, errors)
+    operator = bool(visit.form.get("operator"))
+    person = await visit.people.add(email, name, operator=operator)
+    return await _hand_over(visit, person, "person.add", "operator" if operator else "")
+
+
+async def show_one(visit: Visit) -> Answer:
+    return await _one(visit, await _person(visit))
+
+
+async def make_link(visit: Visit) -> Answer:
+    return await _hand_over(visit, await _person(visit), "person.link")
+
+
+async def set_operator(visit: Visit) -> Answer:
+    person, operator = await _person(visit), bool(visit.form.get("operator"))
+    entry = visit.entry("person.operator", person.email, "yes" if operator else "no")
+    if not await visit.people.set_operator(person.id, operator, entry):
+        return await _one(visit, person, error=LAST_OPERATOR)
+    return _back(person, f"{person.email} is {'an operator' if operator else 'no operator'} now.")
+
+
+async def set_role(visit: Visit) -> Answer:
+    person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
+    if team not in visit.setup.teams or role not in (*ROLES, ""):
+        raise Gone
+    entry = visit.entry("member.role" if role else "member.remove", person.email, role)
+    entry = msgspec.structs.replace(entry, team=team)
+    if not await visit.people.set_role(person.id, team, role or None, entry):
+        return await _one(visit, person, error=LAST_OWNER)
+    return _back(person, f"{person.email} is now {role or 'not'} in {team}.")
+
+
+async def drop_totp(visit: Visit) -> Answer:
+    person = await _person(visit)
+    await visit.people.set_totp(person.id, None, [], visit.entry("person.totp", person.email, "off"))
+    return _back(person, f"{person.email} signs in without a code now.")
+
+
+async def end_sessions(visit: Visit) -> Answer:
+    person = await _person(visit)
+    await visit.people.end_other_sessions(person.id, "")
+    await visit.note("person.sessions", person.email)
+    return _back(person, f"{person.email} is signed out everywhere.")
+
+
+async def remove(visit: Visit) -> Answer:
+    person = await _person(visit)
+    if not await visit.people.remove(person.id, visit.entry("person.remove", person.email, person.id)):
+        return await _one(visit, person, error=LAST_OPERATOR)
+    return Redirect(HERE, f"{person.email} is removed.")
+
+
+async def _person(visit: Visit) -> Person:
+    person = await visit.people.get(visit.params["person"])
+    if person is None:
+        raise Gone
+    return person
+
+
+def _back(person: Person, told: str) -> Redirect:
+    return Redirect(f"{HERE}/{person.id}", told)
+
+
+async def _hand_over(visit: Visit, person: Person, action: str, detail: str = "") -> Page:
+    purpose = "reset" if person.password else "welcome"
+    token = await visit.people.make_link(person.id, purpose, visit.entry(action, person.email, detail))
+    return await _one(visit, person, link=f"{visit.desk.base_url}/dashboard/link/{token}")
+
+
+async def _one(visit: Visit, person: Person, *, link: str = "", error: str = "") -> Page:
+    names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
+    values = {
+        "person": person,
+        "member_of": await visit.people.roles(person.id),
+        "teams": sorted(names.items(), key=lambda pair: pair[1]),
+        "names": names,
+        "roles": ROLES,
+        "sessions": await visit.people.sessions(person.id),
+        "link": link,
+        "error": error,
+    }
+    return Page("person.html", values, 400 if error else 200)
+
+
+async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+    search, after = (visit.query.get(name, "").replace("\0", "") for name in ("search", "after"))
+    lines = await visit.people.lines(search, after, PAGE)
+    more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""
+    values = {"people": lines[:PAGE], "more": more, "search": search, "form": visit.form, "errors": errors or {}}
+    return Page("people.html", values, 400 if errors else 200)

@@ -1,0 +1,99 @@
+"""One sending domain: the records to set, whether they are there, its keys and its brand."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from heliograph.dashboard.views.senders import ONE_LINE, is_line, own_domain
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.domains import Checked
+from heliograph.rules.domain_records import Record, Verdict
+from heliograph.rules.sender_approvals import state_of
+from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.team import Domain
+from heliograph.storage.store import SetupChange
+
+PURPOSES = {
+    "ownership": "Shows that the domain is yours",
+    "dkim": "Signs your mail (DKIM)",
+    "return_path": "Where bounces come back to (MX)",
+    "spf": "Lets us send for you (SPF)",
+    "dmarc": "What receivers do with mail that is not yours (DMARC)",
+}
+
+
+async def show(visit: Visit) -> Answer:
+    return await _page(visit)
+
+
+async def check(visit: Visit) -> Answer:
+    """The verdicts are of this moment and kept nowhere, so this answers them itself."""
+    domain = own_domain(visit)
+    done = await visit.desk.domains.check(domain.id)
+    if done.domain.verified != domain.verified:
+        await visit.note("domain.verified" if done.domain.verified else "domain.failed", domain.name)
+    return await _page(visit, done=done)
+
+
+async def rotate(visit: Visit) -> Answer:
+    domain = own_domain(visit)
+    await visit.desk.domains.rotate(domain.id)
+    await visit.note("domain.rotate", domain.name)
+    return Redirect(_here(visit, domain), "Two new keys wait for their records. The old ones sign until then.")
+
+
+async def set_brand(visit: Visit) -> Answer:
+    domain, brand = own_domain(visit), visit.form.get("brand", "").strip()
+    if not is_line(brand):
+        return await _page(visit, errors={"brand": ONE_LINE})
+
+    def change(setup: Setup) -> SetupChange:
+        old = setup.records.get(("domain", domain.id))
+        if not isinstance(old, Domain) or old.brand == brand:
+            return SetupChange()
+        return SetupChange(rows=[to_row("domain", domain.id, replace(old, brand=brand), domain.team)])
+
+    await visit.change_setup("domain.brand", domain.name, change, f"{domain.brand} → {brand}")
+    return Redirect(_here(visit, domain), f"Mail from {domain.name} is sent as {brand}.")
+
+
+async def remove(visit: Visit) -> Answer:
+    """One that may send is kept: mail under way is signed with its keys."""
+    domain = own_domain(visit)
+
+    def change(setup: Setup) -> SetupChange:
+        team = setup.teams[domain.team]
+        if team.domains[domain.name].usable:
+            return SetupChange()
+        ids = [("domain", domain.id), *(("dkim_key", key.id) for key in team.dkim_keys if key.domain == domain.id)]
+        ids += [("display_name", name.id) for name in team.display_names.values() if name.domain == domain.id]
+        return SetupChange(rows=[to_row(kind, id_, None, domain.team) for kind, id_ in ids])
+
+    if not (await visit.change_setup("domain.remove", domain.name, change)).rows:
+        return Redirect(_here(visit, domain), "This domain may send. Ask the operator to take its approval back first.")
+    return Redirect(f"{visit.base}/senders", f"{domain.name} is removed.")
+
+
+def _here(visit: Visit, domain: Domain) -> str:
+    return f"{visit.base}/senders/domains/{domain.id}"
+
+
+async def _page(visit: Visit, done: Checked | None = None, errors: Mapping[str, str] = {}) -> Page:
+    domain = done.domain if done else own_domain(visit)
+    judged: list[tuple[Record, Verdict | None]] = list(done.records) if done else []
+    if not done:
+        judged = [(record, None) for record in await visit.desk.domains.records(domain.id)]
+    keys = [key for key in visit.setup.teams[domain.team].dkim_keys if key.domain == domain.id]
+    values = {
+        "domain": domain,
+        "here": _here(visit, domain),
+        "records": judged,
+        "right": sum(verdict.ok for _, verdict in judged if verdict),
+        "purposes": PURPOSES,
+        "alignment": done.alignment if done else None,
+        "rotating": any(key.state == "pending" for key in keys),
+        "state": state_of(domain),
+        "errors": errors,
+        "brand": visit.form.get("brand", domain.brand),
+    }
+    return Page("domain.html", values, 400 if errors else 200)

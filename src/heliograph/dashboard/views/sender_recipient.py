@@ -1,0 +1,167 @@
+"""Recipients of a sandbox team: each shows by a code that it wants the team's messages.
+
+A mail with a code is handed over inside the request and kept nowhere: the team must not find the code among its own
+messages. A phone is verified as POST /v1/verify does, with all its limits. Where a channel is only simulated nothing
+can reach anybody, so the page shows the code itself.
+"""
+
+import asyncio
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.accept.phone import carriers_for
+from heliograph.accept.verify_check import CheckRequest, check_verification
+from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
+from heliograph.channels.carrier import Parcel
+from heliograph.dashboard.passwords import Throttle
+from heliograph.dashboard.views import senders
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.rules.content import EmailContent
+from heliograph.rules.magic import is_magic
+from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.recipient_code import is_right_code, recipient_code
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.setup import to_row
+from heliograph.rules.setup_file import read_recipient
+from heliograph.rules.team import Caller, Recipient
+from heliograph.storage.store import SetupChange
+
+MAIL_S = 10.0  # that the page waits for a mail server; the mail goes on without it
+
+asked = Throttle()  # mails with codes, by team and by address
+missed = Throttle()  # wrong codes, by team
+_mails: set[asyncio.Task[Outcome]] = set()
+
+
+async def ask(visit: Visit) -> Answer:
+    """Send the code."""
+    if not visit.team.sandbox:
+        raise Gone
+    try:
+        address = read_recipient(visit.form.get("address", "").strip())
+    except ValueError:
+        return senders.page(visit, address="Write an email address, or a phone number such as +4915112345678.")
+    if address in visit.team.recipients or is_magic(address):
+        return senders.page(visit, address=f"This team may send to {address} already.")
+    there = {"address": address}
+    if not is_simulated(visit, address):
+        try:
+            there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
+        except Refusal as refusal:
+            return senders.page(visit, address=refusal.message)
+    await visit.note("recipient.ask", address)
+    return Redirect(f"{visit.base}/senders/recipients?{urlencode(there)}")
+
+
+async def show(visit: Visit) -> Answer:
+    return _page(visit, visit.query)
+
+
+async def confirm(visit: Visit) -> Answer:
+    """Add the recipient when the code is right."""
+    form, desk, team = visit.form, visit.desk, visit.team.record
+    address, now, names = _address(visit, form), desk.clock.now(), (team.id,)
+    if missed.wait_ms(names, now):
+        return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
+    try:
+        if id_ := form.get("verification"):
+            right = await _is_verified(visit, id_, address)
+        else:
+            right = is_right_code(desk.code_key, team.id, address, form.get("code", ""), now)
+    except Refusal as refusal:
+        return _page(visit, form, refusal.message)
+    if not right:
+        missed.missed(names, now)
+        return _page(visit, form, "This is not the code, or it is too old.")
+    row = to_row("recipient", f"{team.id}/{address}", Recipient(team=team.id, address=address), team.id)
+    await visit.change_setup("recipient.add", address, lambda _: SetupChange(rows=[row]))
+    return Redirect(f"{visit.base}/senders", f"{address} is verified: this team may send to it.")
+
+
+def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
+    address, code = _address(visit, given), ""
+    if is_simulated(visit, address):
+        code = recipient_code(visit.desk.code_key, visit.team.record.id, address, visit.desk.clock.now())
+    values = {"address": address, "verification": given.get("verification", ""), "code": code, "error": error}
+    return Page("sender_recipient.html", values, 400 if error else 200)
+
+
+def is_simulated(visit: Visit, address: str) -> bool:
+    """No carrier of the channel is real, not even one that is disabled or out of reach now."""
+    channel = "email" if "@" in address else "sms"
+    return all(carrier.kind == "simulator" for carrier in visit.setup.carriers if carrier.channel == channel)
+
+
+def _address(visit: Visit, given: dict[str, str]) -> str:
+    try:
+        address: str = read_recipient(given.get("address", ""))
+    except ValueError:
+        raise Gone from None
+    if not visit.team.sandbox:
+        raise Gone
+    return address
+
+
+# -- a phone ------------------------------------------------------------------------------------------------
+
+
+def _caller(visit: Visit, phone: str) -> Caller:
+    """The team as if it might verify this phone, whatever its plan."""
+    team = visit.team
+    record = replace(team.record, features=("verify",))
+    return replace(visit.caller, team=replace(team, record=record, recipients=frozenset({phone})))
+
+
+async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
+    answer = await start_verification(visit.desk, _caller(visit, phone), VerifyRequest(to=phone), None)
+    record = msgspec.json.decode(answer.body, type=VerificationRecord)
+    if record.error_message:
+        raise Refusal(f"The SMS could not be sent. {record.error_message}")
+    return {"verification": record.id}
+
+
+async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
+    """Whether the code is right, and the verification is one of this phone."""
+    found = await visit.desk.store.verification(visit.team.record.ref, id_)
+    if found is None or found[1] != phone:
+        raise Gone
+    request = CheckRequest(code=visit.form.get("code", "").strip())
+    return (await check_verification(visit.desk, _caller(visit, phone), id_, request)).verified
+
+
+# -- an email address ---------------------------------------------------------------------------------------
+
+
+async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
+    now, names = visit.desk.clock.now(), (f"team {visit.team.record.id}", f"address {address}")
+    if asked.wait_ms(names, now):
+        raise Refusal("Too many codes were asked for. Try again in 15 minutes.")
+    asked.missed(names, now)
+    carriers = carriers_for(visit.desk, "email", address, None)
+    if not carriers:
+        raise Refusal("No email carrier can be reached now. Try again in a minute.")
+    task = asyncio.create_task(visit.desk.circuits.hand_over(carriers[0], _mail(visit, address)))
+    _mails.add(task)
+    task.add_done_callback(_mails.discard)
+    # Waited for, not cancelled: a slow mail server would count against the carrier.
+    done, _ = await asyncio.wait({task}, timeout=MAIL_S)
+    if done and not isinstance(said := task.result(), Accepted):
+        raise Refusal(f"The mail was not taken: {said.detail.get('text', 'no answer')} Try again in a few minutes.")
+    return {}
+
+
+def _mail(visit: Visit, address: str) -> Parcel:
+    team, platform, now = visit.team.record, visit.setup.platform, visit.desk.clock.now()
+    code = recipient_code(visit.desk.code_key, team.id, address, now)
+    content = EmailContent(
+        from_name=platform.brand,
+        from_address=platform.sender,
+        to=[address],
+        subject=f"{team.name} would like to send you test messages",
+        text=f"{team.name} would like to send test messages to {address} with {platform.brand}.\n\n"
+        f"If you want them, give the team this code: {code}\n\nIf not, do nothing: there will be no other mail.\n",
+    )
+    id_ = visit.desk.clock.new_id("eml_")
+    return Parcel(message_id=id_, address=address, content=msgspec.json.encode(content), attempt=0)

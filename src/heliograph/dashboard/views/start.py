@@ -1,0 +1,115 @@
+"""The quick start: one request for each channel, in three languages, filled with the team's own ids."""
+
+import json
+import shlex
+from typing import Any
+
+import msgspec
+
+from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.rules.magic import DOMAIN
+from heliograph.rules.team import Channel, Template
+
+EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
+LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
+
+PYTHON = """\
+import json, os, urllib.request
+
+body = {body}
+headers = {{"Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"], "Content-Type": "application/json"}}
+request = urllib.request.Request("{url}", json.dumps(body).encode(), headers)
+with urllib.request.urlopen(request) as answer:
+    print(answer.read().decode())
+"""
+NODE = """\
+const body = {body};
+const headers = {{ Authorization: `Bearer ${{process.env.HELIOGRAPH_KEY}}`, "Content-Type": "application/json" }};
+const answer = await fetch("{url}", {{ method: "POST", headers, body: JSON.stringify(body) }});
+console.log(await answer.text());
+"""
+CODE = {"python": PYTHON, "node": NODE}
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    hint: str = ""
+    path: str
+    body: dict[str, Any]
+
+
+async def show(visit: Visit) -> Answer:
+    language = visit.query.get("language", "curl")
+    language = language if language in LANGUAGES else "curl"
+    base = visit.desk.base_url
+    snippets = [(one, snippet(language, base + one.path, one.body)) for one in examples(visit)]
+    missing = [channel for channel in ("email", "sms", "whatsapp") if template_of(visit, channel) is None]
+    return Page(
+        "start.html",
+        {
+            "snippets": snippets,
+            "missing": missing,
+            "language": language,
+            "languages": LANGUAGES,
+            "base": base,
+            "sender": sender_of(visit),
+        },
+    )
+
+
+def examples(visit: Visit) -> list[Example]:
+    """What this team can send now."""
+    sender = sender_of(visit)
+    found = []
+    if sender:
+        found.append(
+            Example(
+                title="Send an email",
+                hint=f"{EMAIL} is answered by the simulator: nothing leaves this service.",
+                path="/v1/emails",
+                body={"to": EMAIL, "from": sender, "subject": "Hello", "text": "It works."},
+            )
+        )
+    titles: dict[Channel, tuple[str, str]] = {
+        "email": ("Send an email from a template", "/v1/emails"),
+        "sms": ("Send an SMS", "/v1/sms"),
+        "whatsapp": ("Send a WhatsApp message", "/v1/whatsapp"),
+    }
+    for channel, (title, path) in titles.items():
+        template = template_of(visit, channel)
+        if template is None or not sender:
+            continue
+        own = {"to": EMAIL, "from": sender} if channel == "email" else {"to": PHONE}
+        values = {name: "…" if name in template.optional else f"your {name}" for name in template.variables}
+        body = own | {"template_id": template.id} | ({"variables": values} if values else {})
+        found.append(Example(title=title, hint=f"The template {template.name}.", path=path, body=body))
+    if "verify" in visit.team.record.features:
+        hint = f"{PHONE} is a magic number: its code is always 000000. Check it with POST /v1/verify/<id>/check."
+        found.append(Example(title="Send a one-time code", hint=hint, path="/v1/verify", body={"to": PHONE}))
+    return found
+
+
+def sender_of(visit: Visit) -> str | None:
+    """From whom this team's emails come: the platform's sender in the sandbox, else its first domain that may send."""
+    if visit.team.sandbox:
+        return visit.setup.platform.sender
+    usable = visit.team.approved_domains()
+    return f"hello@{usable[0].name}" if usable else None
+
+
+def template_of(visit: Visit, channel: str) -> Template | None:
+    """One that shows variables, and may be sent as often as one likes."""
+    found = [one for one in visit.team.templates.values() if (one.channel, one.status) == (channel, "approved")]
+    return min(found, key=lambda one: (one.category == "MARKETING", not one.variables), default=None)
+
+
+def snippet(language: str, url: str, body: dict[str, Any]) -> str:
+    text = json.dumps(body, ensure_ascii=False, indent=2)
+    if language in CODE:
+        return CODE[language].format(url=url, body=text).rstrip()  # an object of texts is JSON, Python and Node alike
+    return (
+        f"curl -sS {url} \\\n"
+        '  -H "Authorization: Bearer $HELIOGRAPH_KEY" \\\n'
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  -d {shlex.quote(text)}"
+    )

@@ -1,0 +1,64 @@
+"""The editor's form: what its fields mean for a template, and how a template fills them."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.pricing import format_money
+from heliograph.rules.team import Channel, Template
+
+PARTS: dict[Channel, tuple[str, ...]] = {
+    "email": ("subject", "html", "text"),
+    "sms": ("body",),
+    "whatsapp": ("body", "category", "language", "upstream_name"),
+}
+ROWS_MAX = 100
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A declared variable as the form shows it."""
+
+    name: str
+    optional: bool = False
+    example: str = ""
+
+
+def to_form(template: Template) -> dict[str, str]:
+    form = {part: getattr(template, part) or "" for part in PARTS[template.channel]}
+    prices = "\n".join(f"{country} {format_money(price)}" for country, price in template.prices.items())
+    return form | {"name": template.name, "price": format_money(template.price), "prices": prices}
+
+
+def lines_for(template: Template) -> list[Line]:
+    return [Line(name, name in template.optional, template.examples.get(name, "")) for name in template.variables]
+
+
+def lines_of(form: dict[str, str]) -> list[Line]:
+    """The variables that were typed, in their order."""
+    found = [
+        Line(
+            form.get(f"variable.{i}", "").strip().removeprefix("customer."),
+            f"optional.{i}" in form,
+            form.get(f"example.{i}", ""),
+        )
+        for i in range(ROWS_MAX)
+    ]
+    return [line for line in found if line.name]
+
+
+def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
+    """The template's fields as a setup file would write them; None: without."""
+    lines = lines_of(form)
+    # Browsers end lines with CR LF; a template keeps what was typed.
+    given: dict[str, Any] = {part: form.get(part, "").replace("\r\n", "\n") or None for part in PARTS[channel]}
+    given |= {
+        "name": form.get("name", "").strip(),
+        "variables": [line.name for line in lines],
+        "optional": [line.name for line in lines if line.optional],
+        "examples": {line.name: line.example for line in lines if line.example},
+    }
+    if with_prices:
+        pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
+        given["price"] = form.get("price", "").strip() or "0"
+        given["prices"] = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
+    return given

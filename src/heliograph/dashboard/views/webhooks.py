@@ -1,0 +1,211 @@
+"""Webhooks: endpoints and their health, secrets shown once, what each was told and how it answered, replays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.rules.event import NAMES, event_body
+from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
+from heliograph.rules.team import Webhook
+from heliograph.storage.developers import failing_since, one_event
+from heliograph.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
+
+PAGE = 25  # deliveries
+FIELDS = ("url", "events", "description")
+
+
+class HookLine(msgspec.Struct, frozen=True, kw_only=True):
+    record: Webhook
+    failing_since: int | None
+
+    @property
+    def health(self) -> str:
+        if not self.record.enabled:
+            return "disabled"
+        return "failing" if self.failing_since is not None else "enabled"
+
+
+# -- endpoints ------------------------------------------------------------------------------------------------
+
+
+async def show(visit: Visit) -> Answer:
+    return await _list(visit)
+
+
+async def create(visit: Visit) -> Answer:
+    given = visit.form
+    wanted = WebhookRequest(
+        url=given.get("url", "").strip(),
+        events=given.get("events", "").replace(",", " ").split(),
+        description=given.get("description", "").strip(),
+    )
+    try:
+        hook, secret = await visit.desk.webhooks.create(visit.team.record.id, wanted)
+    except InvalidRequest as refusal:
+        return await _list(visit, status=400, errors=_errors(refusal), form=given)
+    await visit.note("webhook.create", hook.url, hook.id)
+    return await _one(visit, hook, secret=secret, told="The webhook is added.")
+
+
+async def show_one(visit: Visit) -> Answer:
+    return await _one(visit, _own(visit))
+
+
+async def change(visit: Visit) -> Answer:
+    given, hook = visit.form, _own(visit)
+    wanted = WebhookChange(
+        url=given.get("url", "").strip(),
+        events=given.get("events", "").replace(",", " ").split(),
+        description=given.get("description", "").strip(),
+    )
+    try:
+        await visit.desk.webhooks.change(hook.team, hook.id, wanted)
+    except InvalidRequest as refusal:
+        return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
+    await visit.note("webhook.change", wanted.url or hook.url, hook.id)
+    return Redirect(_place(visit, hook), "The webhook is changed.")
+
+
+async def switch(visit: Visit) -> Answer:
+    hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
+    await visit.desk.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
+    await visit.note("webhook.enable" if enabled else "webhook.disable", hook.url, hook.id)
+    told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
+    return Redirect(_place(visit, hook), f"The webhook {told}")
+
+
+async def rotate(visit: Visit) -> Answer:
+    hook, secret = await visit.desk.webhooks.rotate(visit.team.record.id, _own(visit).id)
+    await visit.note("webhook.rotate", hook.url, hook.id)
+    return await _one(visit, hook, secret=secret, told="The webhook has a new secret.")
+
+
+async def remove(visit: Visit) -> Answer:
+    hook = _own(visit)
+    await visit.desk.webhooks.remove(hook.team, hook.id)
+    await visit.note("webhook.remove", hook.url, hook.id)
+    return Redirect(f"{visit.base}/webhooks", "The webhook is removed.")
+
+
+# -- what it was told -----------------------------------------------------------------------------------------
+
+
+async def test(visit: Visit) -> Answer:
+    hook = _own(visit)
+    event = await visit.desk.webhooks.test(hook.team, hook.id)
+    await visit.note("webhook.test", hook.url, hook.id)
+    return Redirect(
+        f"{_place(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer."
+    )
+
+
+async def replay(visit: Visit) -> Answer:
+    """One event, everything that failed, or a span of time."""
+    hook, given = _own(visit), visit.form
+    wanted: dict[str, Any] = {"failed_only": bool(given.get("failed_only"))}
+    if event := given.get("event"):
+        wanted = {"event_ids": [event]}
+    elif not given.get("all"):
+        span = {name: parse_timestamp(_utc(given.get(name, ""))) for name in ("created_after", "created_before")}
+        errors = {name: "Give a day and a time." for name, at in span.items() if at is None}
+        if not errors and (span["created_after"] or 0) >= (span["created_before"] or 0):
+            errors = {"created_before": "This is not later than the beginning."}
+        if errors:
+            return await _one(visit, hook, status=400, errors=errors, form=given)
+        wanted |= span
+    count = await visit.desk.webhooks.replay(hook.team, hook.id, **wanted)
+    await visit.note("webhook.replay", hook.url, event or f"{count} events")
+    back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
+    return Redirect(back, f"{count} {'event is' if count == 1 else 'events are'} told again.")
+
+
+async def show_delivery(visit: Visit) -> Answer:
+    hook, event = _own(visit), visit.params["event"]
+    # The newest delivery that is not newer than this event: itself, when there is one.
+    found = await visit.desk.webhooks.deliveries(hook.team, hook.id, event + "!", 1)
+    told = await visit.desk.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
+    if not found or found[0].event_id != event or told is None:
+        raise Gone
+    body = event_body(told, visit.team)
+    values = {
+        "hook": hook,
+        "delivery": found[0],
+        "body": msgspec.json.format(body, indent=2).decode(),
+        "headers": _headers(found[0], len(body)),
+        "at": parse_timestamp,
+    }
+    return Page("webhook_delivery.html", values)
+
+
+def _headers(delivery: DeliveryRecord, length: int) -> dict[str, str]:
+    """Of the last attempt; its signatures are not kept."""
+    last = parse_timestamp(delivery.attempts[-1].at) if delivery.attempts else None
+    seconds = str(last // SECOND_MS) if last else "…"
+    return {
+        "Content-Type": "application/json",
+        "Content-Length": str(length),
+        "User-Agent": "Heliograph-Webhooks/1",
+        "webhook-id": delivery.event_id,
+        "webhook-timestamp": seconds,
+        "webhook-signature": "v1,…",
+        "X-Service-Signature": f"t={seconds},v1=…",
+    }
+
+
+# -- showing --------------------------------------------------------------------------------------------------
+
+
+def _own(visit: Visit) -> Webhook:
+    try:
+        return visit.desk.webhooks.find(visit.team.record.id, visit.params["webhook"])
+    except WebhookNotFound:
+        raise Gone from None
+
+
+def _place(visit: Visit, hook: Webhook) -> str:
+    return f"{visit.base}/webhooks/{hook.id}"
+
+
+def _errors(refusal: InvalidRequest) -> dict[str, str]:
+    param = refusal.param if refusal.param in FIELDS else "url"
+    return {param: refusal.message.removeprefix(f"{param}: ")}
+
+
+def _utc(text: str) -> str:
+    """What a browser's field for a time holds, read as UTC: 2026-11-15T09:30 with or without seconds."""
+    return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
+
+
+async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
+    since = await visit.desk.store.database.read(lambda tx: failing_since(tx, [hook.id for hook in hooks]))
+    return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
+
+
+async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
+    hooks = sorted(visit.setup.teams[visit.team.record.id].webhooks, key=lambda hook: hook.id, reverse=True)
+    empty: dict[str, Any] = {"errors": {}, "form": {"events": "*"}, "names": NAMES}
+    return Page("webhooks.html", empty | {"hooks": await _lines(visit, hooks)} | values, status)
+
+
+async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
+    (line,) = await _lines(visit, [hook])
+    before = visit.query.get("before")
+    found = await visit.desk.webhooks.deliveries(hook.team, hook.id, before, PAGE)
+    own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
+    shown: dict[str, Any] = {
+        "hook": line,
+        "names": NAMES,
+        "deliveries": found[:PAGE],
+        "more": found[PAGE - 1].event_id if len(found) > PAGE else None,
+        "before": before,
+        "rotating": hook.old_until > visit.desk.clock.now(),
+        "secret": "",
+        "errors": {},
+        "form": {},
+        "at": parse_timestamp,
+    }
+    return Page("webhook.html", shown | values | {"form": own | values.get("form", {})}, status)

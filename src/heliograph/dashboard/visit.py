@@ -1,0 +1,161 @@
+"""One request to a page: who asks, about which team, with which form; and what a view answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.api.request import Headers, Request
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Caller, Key, Team
+from heliograph.storage.people import AuditEntry, People, SignedIn
+from heliograph.storage.store import SetupChange
+
+# Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
+Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
+ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
+
+
+class Office(msgspec.Struct, frozen=True, kw_only=True):
+    """What every page works with."""
+
+    desk: Desk
+    people: People
+    seal: Callable[[bytes, str], str]
+    unseal: Callable[[str, str], bytes]
+    eml: Callable[[str, str], bytes]  # id and content of an email → the mail as built, unsigned
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    office: Office
+    request: Request
+    params: dict[str, str]
+    query: dict[str, str]
+    form: dict[str, str]  # of a POST; a name given twice has its last value
+    files: dict[str, bytes]  # of a multipart POST
+    address: str  # the client's
+    who: SignedIn | None
+    roles: dict[str, str]  # team → role of this person
+    team_found: Team | None  # of the path
+
+    @property
+    def desk(self) -> Desk:
+        return self.office.desk
+
+    @property
+    def people(self) -> People:
+        return self.office.people
+
+    @property
+    def setup(self) -> Setup:
+        return self.office.desk.store.setup
+
+    @property
+    def person(self) -> SignedIn:
+        assert self.who is not None, "the page needs nobody, so it has nobody"
+        return self.who
+
+    @property
+    def team(self) -> Team:
+        assert self.team_found is not None, "the page is about no team"
+        return self.team_found
+
+    @property
+    def caller(self) -> Caller:
+        """The team as accepting endpoints know it: a send from here needs no API key of theirs."""
+        key = Key(id="dashboard", team=self.team.record.id, name="Dashboard", hash="")
+        return Caller(team=self.team, key=key)
+
+    @property
+    def base(self) -> str:
+        """Where the pages of this team begin."""
+        return f"/dashboard/teams/{self.team.record.id}"
+
+    def may(self, need: Need) -> bool:
+        return is_allowed(need, self.who, self.roles, self.team_found)
+
+    def entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
+        return AuditEntry(
+            at=self.desk.clock.now(),
+            person=self.person.person,
+            team=self.team_found.record.id if self.team_found else None,
+            action=action,
+            subject=subject,
+            detail=detail,
+            address=self.address,
+        )
+
+    async def note(self, action: str, subject: str, detail: str = "") -> None:
+        """Write a change that is not one of the setup into the audit log."""
+        await self.people.note([self.entry(action, subject, detail)])
+
+    async def change_setup(
+        self, action: str, subject: str, decide: Callable[[Setup], SetupChange], detail: str = ""
+    ) -> SetupChange:
+        """Change the setup and write it into the audit log, in one transaction; no rows, no entry."""
+
+        def with_entry(current: Setup, _: int) -> SetupChange:
+            change = decide(current)
+            audited = [self.entry(action, subject, detail)] if change.rows or change.suppressions else []
+            return msgspec.structs.replace(change, audit=[*change.audit, *audited])
+
+        return await self.desk.store.change_setup(with_entry)
+
+
+def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:
+    if need == "anyone":
+        return True
+    if who is None:
+        return False
+    if need == "person" or who.operator:
+        return True
+    role = roles.get(team.record.id) if team else None
+    return need in ROLES and role in ROLES and ROLES.index(role) >= ROLES.index(need)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A template with its values. `errors`: field → what is wrong, shown beside it."""
+
+    template: str
+    values: dict[str, Any] = {}
+    status: int = 200
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    """See other; `told` is shown once on the next page."""
+
+    to: str
+    told: str = ""
+    cookies: tuple[str, ...] = ()
+
+
+class Download(msgspec.Struct, frozen=True):
+    body: bytes
+    content_type: str
+    filename: str = ""  # empty: shown, not saved
+    headers: Headers = []
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """Server-sent events, or a large file: each chunk as it comes, until the client goes."""
+
+    chunks: Any  # AsyncIterator[bytes]
+    content_type: str = "text/event-stream"
+    filename: str = ""  # empty: shown, not saved
+
+
+Answer = Page | Redirect | Download | Stream
+View = Callable[[Visit], Awaitable[Answer]]
+
+
+COOKIE = "heliograph_session"
+
+
+def session_cookie(token: str) -> str:
+    """For a Redirect; an empty token ends it."""
+    return f"{COOKIE}={token}" if token else f"{COOKIE}=; Max-Age=0"
+
+
+class Gone(Exception):
+    """There is no such thing, or not for this person: 404."""

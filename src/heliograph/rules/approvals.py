@@ -1,0 +1,95 @@
+"""Templates that wait for an operator: new ones, and changes of those in use."""
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup import Row, Setup, to_row
+from heliograph.rules.setup_plan import next_version
+from heliograph.rules.team import Team, Template, TemplateDraft
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    team: Team
+    template: Template  # as it would become
+    current: Template | None  # as it is sent now; None: it never was
+    by: str | None = None  # usr_… who wrote it, and when; None: its versions say
+    at: int | None = None
+
+    @property
+    def mark(self) -> str:
+        """What an approval names, so that nothing is approved unseen."""
+        return mark_of(self.template)
+
+
+def mark_of(template: Template) -> str:
+    return hashlib.sha256(msgspec.json.encode(template)).hexdigest()[:16]
+
+
+def list_pending(setup: Setup) -> list[Pending]:
+    """Of the whole instance; those that were refused wait for their team instead."""
+    kinds = ("template", "template_draft")
+    found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
+    waiting = {draft.template.id: draft for draft in found if draft and not draft.template.refused_reason}
+    return sorted(waiting.values(), key=lambda draft: (draft.team.record.name, draft.template.name))
+
+
+def find_draft(setup: Setup, id_: str) -> Pending | None:
+    """The unapproved state of a template, when there is one, refused or not."""
+    current, draft = setup.records.get(("template", id_)), setup.records.get(("template_draft", id_))
+    if not isinstance(current, Template) or current.team not in setup.teams:
+        return None
+    team = setup.teams[current.team]
+    if isinstance(draft, TemplateDraft):
+        return Pending(team=team, template=draft.template, current=current, by=draft.by, at=draft.at)
+    return Pending(team=team, template=current, current=None) if current.status == "draft" else None
+
+
+def approve(setup: Setup, id_: str, mark: str) -> list[Row]:
+    return approved_rows(setup, _seen(setup, id_, mark).template)
+
+
+def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
+    """The draft stays with the team, with the reason."""
+    draft = _seen(setup, id_, mark)
+    return draft_rows(setup, replace(draft.template, refused_reason=reason), draft.by or "", draft.at or 0)
+
+
+def discard(setup: Setup, id_: str) -> list[Row]:
+    """Drop a change; a template that was never approved is gone with it."""
+    draft = find_draft(setup, id_)
+    if draft is None:
+        return []
+    return [to_row("template_draft" if draft.current else "template", id_, None, draft.template.team)]
+
+
+def approved_rows(setup: Setup, new: Template) -> list[Row]:
+    """Put a template into use; nothing when it is in use like this."""
+    new = replace(_numbered(setup, new), status="approved", refused_reason="")
+    rows = [] if setup.records.get(("template", new.id)) == new else [to_row("template", new.id, new, new.team)]
+    if ("template_draft", new.id) in setup.records:
+        rows.append(to_row("template_draft", new.id, None, new.team))
+    return rows
+
+
+def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
+    """Keep a template for an operator to approve; what is in use stays."""
+    old, new = setup.records.get(("template", new.id)), replace(_numbered(setup, new), status="draft")
+    if isinstance(old, Template) and old.status != "draft":
+        return [to_row("template_draft", new.id, TemplateDraft(team=new.team, template=new, by=by, at=at), new.team)]
+    return [to_row("template", new.id, new, new.team)]
+
+
+def _numbered(setup: Setup, new: Template) -> Template:
+    """With the version that it becomes beside what is there now."""
+    old = setup.records.get(("template", new.id))
+    return replace(new, version=next_version(old, new)) if isinstance(old, Template) else new
+
+
+def _seen(setup: Setup, id_: str, mark: str) -> Pending:
+    draft = find_draft(setup, id_)
+    if draft is None or draft.mark != mark:
+        raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")
+    return draft

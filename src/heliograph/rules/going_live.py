@@ -1,0 +1,62 @@
+"""What a sandbox team needs before it goes live: what must be, and what it should know."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from heliograph.rules.team import Carrier, Channel, Team
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    text: str
+    done: bool
+    needed: bool = False  # without it the team cannot go live
+    page: str = ""  # of the team: where it is mended
+
+
+def checklist(team: Team, carriers: Sequence[Carrier], credit: int) -> list[Check]:
+    domain = next(iter(team.approved_domains()), None)
+    template = next((t for t in team.templates.values() if t.status == "approved"), None)
+    return [
+        Check(
+            title="A domain to send from",
+            text=f"{domain.name} is verified and approved."
+            if domain
+            else "Add a domain; it must be verified by DNS and approved by an operator.",
+            done=domain is not None,
+            needed=True,
+            page="/senders",
+        ),
+        _carrier_check(carriers),
+        Check(
+            title="Credit",
+            text="There is credit for what is not free."
+            if credit > 0
+            else "There is none: email within the quota is free, all else is refused. Ask an operator for a top-up.",
+            done=credit > 0,
+        ),
+        Check(
+            title="A template",
+            text=f"{template.name} is approved." if template else "None is approved: SMS and WhatsApp need one.",
+            done=template is not None,
+            page="/templates",
+        ),
+    ]
+
+
+def may_go_live(checks: Sequence[Check]) -> bool:
+    return all(check.done for check in checks if check.needed)
+
+
+def _carrier_check(carriers: Sequence[Carrier]) -> Check:
+    """A channel without a carrier of its own, or with simulators alone, reaches nobody."""
+    real = {carrier.channel for carrier in carriers if carrier.enabled and carrier.kind != "simulator"}
+    simulated = [channel for channel in get_args(Channel) if channel not in real]
+    text = f"Simulators take {', '.join(simulated)}: nothing of it leaves this instance."
+    return Check(
+        title="Carriers",
+        text=text if simulated else "Every channel has a carrier.",
+        done=not simulated,
+    )

@@ -1,0 +1,65 @@
+"""A CSV file of addresses to suppress: `email[,reason]` on each line, with or without a header."""
+
+import csv
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.rules.address import Address, parse_address
+from heliograph.rules.text import quoted
+
+LINES_MAX = 100_000
+DEFAULT = "manual"
+HEADERS = ("email", "e-mail", "email address", "address", "recipient")
+
+
+class Unreadable(Exception):
+    """The file as a whole cannot be taken; the message says why."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    number: int  # in the file, from 1
+    text: str  # the address as written
+    address: Address | None = None
+    reason: str = DEFAULT
+    wrong: str = ""  # why the line is left out
+
+
+def read_lines(file: bytes, reasons: Sequence[str]) -> list[Line]:
+    """Empty lines are skipped; further columns, as of our own export, are ignored."""
+    try:
+        text = file.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Unreadable("The file is not UTF-8 text. Save it as CSV in UTF-8 and try again.") from None
+    reader = csv.reader(text.splitlines(), strict=False)
+    seen: dict[str, int] = {}
+    lines: list[Line] = []
+    try:
+        for cells in reader:
+            line = _read(reader.line_num, [cell.strip() for cell in cells], reasons, seen)
+            if line is not None:
+                lines.append(line)
+    except csv.Error as error:
+        raise Unreadable(f"Line {reader.line_num} cannot be read: {error}.") from None
+    if not lines:
+        raise Unreadable("The file has no addresses.")
+    if len(lines) > LINES_MAX:
+        raise Unreadable(f"The file has more than {LINES_MAX:,} lines. Import it in parts.")
+    return lines
+
+
+def _read(number: int, cells: list[str], reasons: Sequence[str], seen: dict[str, int]) -> Line | None:
+    if not any(cells) or (number == 1 and cells[0].lower() in HEADERS):
+        return None
+    # Our own export marks what a spreadsheet would take for a formula.
+    written = cells[0][1:] if cells[0].startswith(("'=", "'+", "'-", "'@")) else cells[0]
+    email, reason = written, (cells[1] if len(cells) > 1 else "").lower() or DEFAULT
+    address = parse_address(email)
+    if address is None:
+        return Line(number=number, text=email, wrong="not an email address")
+    if reason not in reasons:
+        return Line(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(reasons)}")
+    if address.normal in seen:
+        return Line(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
+    seen[address.normal] = number
+    return Line(number=number, text=email, address=address, reason=reason)

@@ -1,0 +1,68 @@
+"""The ledger: pages of entries with the credit after each, and what an operator books."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from heliograph.rules.pricing import Account, book, credit_moved
+from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
+from heliograph.storage.database import Tx
+from heliograph.storage.people import NEWEST, AuditEntry
+from heliograph.storage.reads import account
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    kind: str
+    amount: int
+    subject: str | None
+    created_at: int
+    moved: int  # by how much it changed the credit: a capture does not, its hold did
+    balance: int  # the credit that could be spent after it
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """Entries before `key`. The ledger only grows, so the credit there stays true and need not be summed again."""
+
+    key: int
+    balance: int
+
+
+async def page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> tuple[list[Entry], Cursor | None]:
+    """Newest first, and where the next page begins; None when this is the last."""
+    if cursor is None:
+        cursor = Cursor(NEWEST, (await account(tx, team)).available)
+    balance, entries = cursor.balance, []
+    for key, kind, amount, subject, created_at in await tx.run(
+        "ledger_page", team=team, before=cursor.key, limit=limit + 1
+    ):
+        moved = credit_moved(kind, amount)
+        entries.append(
+            Entry(
+                key=key,
+                kind=kind,
+                amount=amount,
+                subject=subject,
+                created_at=created_at,
+                moved=moved,
+                balance=balance,
+            )
+        )
+        balance -= moved
+    more = len(entries) > limit
+    return entries[:limit], Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
+
+
+async def accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
+    rows = await tx.run("find_accounts", teams=[(team,) for team in teams])
+    return {row[0]: to_account(row) for row in rows}
+
+
+async def book_credit(tx: Tx, team: int, amount: int, subject: str | None, audit: AuditEntry) -> Account:
+    """Top up, or take by a negative amount; ValueError when that is more than there is."""
+    found = await lock_accounts(tx, [team])
+    kind = book(found[team], amount)
+    await save_accounts(tx, found.values())
+    await tx.run("insert_ledger", entries=[(team, kind, amount, subject, audit.at)])
+    await tx.run("insert_audit", entries=[audit])
+    return found[team]

@@ -1,0 +1,34 @@
+-- The overview: outcomes counted by channel and hour, and the small tables that say how a team is doing.
+
+-- name: count_figures
+INSERT INTO figure (team, hour, channel, sent, delivered, bounced, complained, failed, read)
+SELECT team, hour, channel, sent, delivered, bounced, complained, failed, read
+FROM rows(:counts, team bigint, hour bigint, channel text, sent bigint, delivered bigint, bounced bigint,
+          complained bigint, failed bigint, read bigint) AS r
+WHERE true
+ON CONFLICT (team, hour, channel) DO UPDATE SET sent = figure.sent + excluded.sent,
+                                                delivered = figure.delivered + excluded.delivered,
+                                                bounced = figure.bounced + excluded.bounced,
+                                                complained = figure.complained + excluded.complained,
+                                                failed = figure.failed + excluded.failed,
+                                                read = figure.read + excluded.read;
+
+-- name: team_figures
+-- Sums of `width` ms each, which begin at whole multiples of it.
+SELECT hour - hour % CAST(:width AS bigint), channel, CAST(sum(sent) AS BIGINT), CAST(sum(delivered) AS BIGINT),
+       CAST(sum(bounced) AS BIGINT), CAST(sum(complained) AS BIGINT), CAST(sum(failed) AS BIGINT),
+       CAST(sum(read) AS BIGINT)
+FROM figure WHERE team = :team AND hour >= :since
+GROUP BY 1, 2;
+
+-- name: team_queue
+-- By lane: how many wait, counted no further than `most`, and when the oldest was due. The order is that of
+-- outbox_due: without it PostgreSQL may read the whole queue.
+SELECT l.lane,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
+                              ORDER BY o.due_at LIMIT :most) AS waiting),
+       (SELECT min(o.due_at) FROM outbox o WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL)
+FROM rows(:lanes, lane text) AS l;
+
+-- name: purge_figures
+DELETE FROM figure WHERE hour <= :before;

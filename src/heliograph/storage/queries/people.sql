@@ -1,0 +1,134 @@
+-- People of the dashboard, their sessions and links, and the audit log.
+
+-- name: count_people
+SELECT count(*) FROM person;
+
+-- name: find_person
+SELECT id, email, name, password, totp, operator FROM person WHERE id = :id;
+
+-- name: find_person_by_email
+SELECT id, email, name, password, totp, operator FROM person WHERE email = :email;
+
+-- name: insert_person
+INSERT INTO person (id, email, name, operator, created_at) VALUES (:id, :email, :name, :operator, :now)
+ON CONFLICT (email) DO NOTHING;
+
+-- name: list_people
+-- By address, after the last one seen.
+SELECT p.id, p.email, p.name, p.operator, p.password IS NOT NULL, p.totp IS NOT NULL, p.created_at,
+    (SELECT count(*) FROM member m WHERE m.person = p.id),
+    (SELECT max(s.seen_at) FROM session s WHERE s.person = p.id)
+FROM person p WHERE p.email > :after AND p.email LIKE :pattern ESCAPE '!' ORDER BY p.email LIMIT :limit;
+
+-- name: set_password
+UPDATE person SET password = :password WHERE id = :id;
+
+-- name: set_name
+UPDATE person SET name = :name WHERE id = :id;
+
+-- name: set_operator
+UPDATE person SET operator = :operator WHERE id = :id;
+
+-- name: operators
+SELECT id FROM person WHERE operator = 1
+FOR UPDATE  --postgres
+;
+
+-- name: delete_person
+DELETE FROM person WHERE id = :person;
+
+-- name: delete_memberships
+DELETE FROM member WHERE person = :person;
+
+-- name: delete_links
+DELETE FROM link WHERE person = :person;
+
+-- name: set_totp
+UPDATE person SET totp = :totp WHERE id = :id;
+
+-- name: use_totp_step
+UPDATE person SET totp_step = :step WHERE id = :id AND totp_step < :step RETURNING id;
+
+-- name: insert_recovery
+INSERT INTO recovery (person, hash) SELECT person, hash FROM rows(:codes, person text, hash text) AS r;
+
+-- name: count_recovery
+SELECT count(*) FROM recovery WHERE person = :person;
+
+-- name: use_recovery
+DELETE FROM recovery WHERE person = :person AND hash = :hash RETURNING person;
+
+-- name: delete_recovery
+DELETE FROM recovery WHERE person = :person;
+
+-- name: memberships
+SELECT team, role FROM member WHERE person = :person;
+
+-- name: members_of
+SELECT p.id, p.email, p.name, m.role, p.password IS NOT NULL, p.totp IS NOT NULL
+FROM member m JOIN person p ON p.id = m.person WHERE m.team = :team ORDER BY p.email;
+
+-- name: owners
+SELECT person FROM member WHERE team = :team AND role = 'owner'
+FOR UPDATE  --postgres
+;
+
+-- name: set_member
+INSERT INTO member (person, team, role) VALUES (:person, :team, :role)
+ON CONFLICT (person, team) DO UPDATE SET role = excluded.role;
+
+-- name: delete_member
+DELETE FROM member WHERE person = :person AND team = :team;
+
+-- name: insert_session
+INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at, expires_at)
+VALUES (:hash, :id, :person, :csrf, :address, :agent, :now, :now, :expires_at);
+
+-- name: find_session
+SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL
+FROM session s JOIN person p ON p.id = s.person
+WHERE s.hash = :hash AND s.expires_at > :now;
+
+-- name: touch_session
+UPDATE session SET seen_at = :now, expires_at = :expires_at WHERE hash = :hash;
+
+-- name: sessions_of
+SELECT id, address, agent, created_at, seen_at FROM session WHERE person = :person AND expires_at > :now
+ORDER BY seen_at DESC;
+
+-- name: delete_session
+DELETE FROM session WHERE person = :person AND id = :id;
+
+-- name: delete_sessions
+DELETE FROM session WHERE person = :person AND id <> :kept;
+
+-- name: purge_sessions
+DELETE FROM session WHERE expires_at <= :now;
+
+-- name: purge_links
+DELETE FROM link WHERE expires_at <= :now;
+
+-- name: insert_link
+INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, :person, :purpose, :expires_at);
+
+-- name: find_link
+SELECT person, purpose FROM link WHERE hash = :hash AND expires_at > :now;
+
+-- name: use_link
+DELETE FROM link WHERE hash = :hash AND expires_at > :now RETURNING person, purpose;
+
+-- name: insert_audit
+INSERT INTO audit (at, person, team, action, subject, detail, address)
+SELECT at, person, team, action, subject, detail, address
+FROM rows(:entries, at bigint, person text, team text, action text, subject text, detail text, address text) AS r;
+
+-- name: list_audit
+-- Of one team, newest first.
+SELECT a.key, a.at, coalesce(p.email, a.person), a.team, a.action, a.subject, a.detail, a.address
+FROM audit a LEFT JOIN person p ON p.id = a.person
+WHERE a.team = :team AND a.key < :before ORDER BY a.key DESC LIMIT :limit;
+
+-- name: list_whole_audit
+SELECT a.key, a.at, coalesce(p.email, a.person), a.team, a.action, a.subject, a.detail, a.address
+FROM audit a LEFT JOIN person p ON p.id = a.person
+WHERE a.key < :before ORDER BY a.key DESC LIMIT :limit;

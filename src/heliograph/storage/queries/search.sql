@@ -1,0 +1,94 @@
+-- What the pages about messages and verifications read. Ids are ordered by time within a channel's prefix.
+
+-- name: insert_seen
+INSERT INTO seen_recipient (span, team, address, message)
+SELECT message >> 12, team, address, message FROM rows(:seen, team bigint, address text, message bigint) AS r
+WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: purge_seen
+DELETE FROM seen_recipient
+WHERE (span, team, address, message) IN (
+    SELECT r.message >> 12, m.team, p.address, r.message FROM rows(:messages, message bigint) AS r
+    JOIN message m ON m.key = r.message
+    JOIN recipient p ON p.message = r.message
+);
+
+-- name: message_floor
+-- The id that a walk of so many messages ends at: read from the index alone.
+SELECT id FROM message WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT 1 OFFSET :walk;
+
+-- name: search_messages
+-- `needle`, the subject as JSON has it, spares reading the JSON of records that do not have it anywhere.
+SELECT key, id, channel, status, template_id, created_at, record FROM message
+WHERE team = :team AND id > :low AND id < :high
+  AND (CAST(:status AS text) IS NULL OR status = :status)
+  AND (CAST(:template_id AS text) IS NULL OR template_id = :template_id)
+  AND (CAST(:subject AS text) IS NULL OR CASE
+       WHEN instr(lower(record), lower(:needle)) = 0 THEN false                         --sqlite
+       ELSE instr(lower(record ->> '$.subject'), lower(:subject)) > 0                   --sqlite
+       WHEN strpos(lower(record), lower(:needle)) = 0 THEN false                        --postgres
+       ELSE strpos(lower(CAST(record AS json) ->> 'subject'), lower(:subject)) > 0      --postgres
+       END)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: seen_spans
+-- Apart: asked for both at once, SQLite would read the whole table.
+SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
+
+-- name: search_seen
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
+FROM rows(:spans, span bigint) AS r
+JOIN seen_recipient s ON s.span = r.span AND s.team = :team AND s.address = :address AND s.message < :before
+JOIN message m ON m.key = s.message
+WHERE m.created_at > :created_after AND m.created_at < :created_before
+  AND (CAST(:channel AS text) IS NULL OR m.channel = :channel)
+  AND (CAST(:status AS text) IS NULL OR m.status = :status)
+  AND (CAST(:template_id AS text) IS NULL OR m.template_id = :template_id)
+ORDER BY m.key DESC LIMIT :limit;
+
+-- name: message_facts
+SELECT key, id, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, created_at,
+       ended_at, has_body, record
+FROM message WHERE team = :team AND id = :id;
+
+-- name: message_content
+SELECT body FROM content WHERE message = :message;
+
+-- name: message_pulse
+-- Changes whenever the timeline does.
+SELECT m.ended_at, (SELECT max(e.key) FROM event e WHERE e.message = m.key) FROM message m
+WHERE m.team = :team AND m.id = :id;
+
+-- name: deliveries_of_events
+SELECT d.key, d.event, d.webhook, d.state, d.attempt FROM rows(:pairs, webhook text, event text) AS r
+JOIN delivery d ON d.webhook = r.webhook AND d.event = r.event
+ORDER BY d.key;
+
+-- name: verification_floor
+SELECT id FROM verification WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT 1 OFFSET :walk;
+
+-- name: search_verifications
+-- A pending one past its time is expired, whether or not housekeeping has written it down.
+SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+FROM verification
+WHERE team = :team AND id > :low AND id < :high
+  AND (CAST(:status AS text) IS NULL
+       OR CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: verification_facts
+SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+FROM verification WHERE team = :team AND id = :id;
+
+-- name: search_phone
+-- Along the index on phones: nobody is verified so often that order would matter to its cost.
+SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+FROM verification
+WHERE team = :team AND phone = :phone AND id > :low AND id < :high
+  AND (CAST(:status AS text) IS NULL
+       OR CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status)
+ORDER BY created_at DESC, id DESC LIMIT :limit;

@@ -1,0 +1,39 @@
+"""The versions of templates: each is kept with the change that makes it, and read only by pages."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.rules.setup import Row
+from heliograph.rules.team import Template
+from heliograph.storage.database import Tx
+
+PAGE = 50
+
+
+class VersionLine(msgspec.Struct, frozen=True):
+    version: int
+    person: str
+    at: int | None  # None: before versions were kept
+
+
+async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int) -> None:
+    """Of the setup's rows that are templates."""
+    kept = [
+        (row.id, msgspec.json.decode(row.body, type=Template).version, row.body, person, now)
+        for row in rows
+        if row.kind == "template" and row.body is not None
+    ]
+    if kept:
+        await tx.run("keep_versions", versions=kept)
+
+
+async def versions_of(tx: Tx, template: str, before: int | None = None) -> list[VersionLine]:
+    """Newest first; one more than a page, when there are more."""
+    rows = await tx.run("list_versions", template=template, before=before or 1 << 62, limit=PAGE + 1)
+    return [VersionLine(*row) for row in rows]
+
+
+async def find_version(tx: Tx, template: str, version: int) -> Template | None:
+    rows = await tx.run("find_version", template=template, version=version)
+    return msgspec.json.decode(rows[0][0], type=Template) if rows else None

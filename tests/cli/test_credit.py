@@ -1,0 +1,34 @@
+import pytest
+
+from .conftest import Run
+
+
+def test_credit_is_added_and_taken(run: Run, example: str) -> None:
+    run("apply", example)
+    added = run("credit", "team_acme", "25.00", "--note", "invoice 1042")
+    before = added.out
+    assert (added.code, added.err) == (0, "")
+    assert before.startswith("team_acme has a credit of ")
+    assert run("credit", "team_acme", "-5.00").code == 0
+    assert run("credit", "team_acme", "5").out == before
+
+
+@pytest.mark.parametrize(
+    ("team", "amount", "said"),
+    [
+        ("team_x", "1.00", "there is no team 'team_x'"),
+        ("team_acme", "much", "'much' is not an amount"),
+        ("team_acme", "--5", "is not an amount"),
+        ("team_acme", "0", "an amount of nothing cannot be booked"),
+        ("team_acme", "-1000000", "the credit is only "),
+    ],
+)
+def test_what_cannot_be_booked(run: Run, example: str, team: str, amount: str, said: str) -> None:
+    run("apply", example)
+    ended = run("credit", team, amount)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+
+
+def test_the_help_has_an_example(run: Run) -> None:
+    assert "heliograph credit team_acme 25.00" in run("credit", "--help").out

@@ -1,0 +1,99 @@
+"""A real service, and real browsers that are signed in to it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Service
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(scope="module")  # it leaves an event loop running, which async tests of other files could not bear
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine (apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+class Site:
+    """The service with people in it; `open` gives a page of a browser in which one of them is signed in."""
+
+    def __init__(self, service: Service, browser: Any) -> None:
+        self.service = service
+        self._browser = browser
+        self._contexts: list[Any] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.service.ports[-1]}"
+
+    def add(self, email: str, *options: str) -> str:
+        """Somebody new; answers the link to begin with. Options as of `heliograph user add`."""
+        done = self.service.run("user", "add", email, "--listen", self.url.removeprefix("http://"), *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def page(self, **options: Any) -> Any:
+        """A page of a new browser that nobody is signed in to."""
+        context = self._browser.new_context(base_url=self.url, **options)
+        context.set_default_timeout(10_000)
+        self._contexts.append(context)
+        made = context.new_page()
+        made.on("pageerror", lambda error: pytest.fail(f"a script broke: {error}"))
+        return made
+
+    def open(self, email: str, *options: str, path: str = "/dashboard", **browser: Any) -> Any:
+        """Add a person, sign in, and go to a page."""
+        page = self.page(**browser)
+        page.goto(self.add(email, *options))
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Go on").click()
+        page.wait_for_url("**/dashboard**")
+        page.goto(path)
+        return page
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+        self._contexts.clear()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Service]:
+    folder: Path = tmp_path_factory.mktemp("site")
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as service:
+        service.apply()
+        service.start()
+        yield service
+
+
+@pytest.fixture
+def site(running: Service, browser: Any) -> Iterator[Site]:
+    made = Site(running, browser)
+    yield made
+    made.close()
+
+
+Shoot = Callable[[Any, str], None]
+
+
+@pytest.fixture
+def shoot() -> Shoot:
+    """Keep a picture of a page where SCREENSHOTS names a folder; else do nothing."""
+    folder = os.environ.get("SCREENSHOTS")
+
+    def take(page: Any, name: str) -> None:
+        if folder:
+            page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+    return take

@@ -1,0 +1,61 @@
+"""What the overview calls attention to, without a browser."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.dashboard.attention import Concern, of_instance, of_team
+from heliograph.rules.circuit import Circuit
+from heliograph.rules.pricing import Account
+from heliograph.rules.setup import Setup
+from heliograph.rules.team import Domain, Platform, Reputation, Team, TeamRecord, Webhook
+
+NOW = 1_800_000_000_000  # January 2027
+DOMAIN = Domain(id="dom_1", team="team_1", name="a.test", brand="A", verified=True, approved=True)
+HOOK = Webhook(id="wh_1", team="team_1", url="https://a.test/hook", secret="")
+
+
+def concerns(operator: bool = False, account: dict[str, Any] | None = None, **changed: Any) -> list[Concern]:
+    """Of a team that is well but for these changes; its webhook wh_2 fails."""
+    record = {name: changed.pop(name) for name in list(changed) if name in TeamRecord.__struct_fields__}
+    own = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
+    team = Team(**{"record": TeamRecord(**own), "domains": {"a.test": DOMAIN}} | changed)
+    money = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999} | (account or {})
+    return list(of_team(team, Account(**money), {"wh_2": 5}, NOW, operator))
+
+
+def test_all_is_well() -> None:
+    assert concerns(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # switched off by somebody
+    assert concerns(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
+    assert list(of_instance(Setup())) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "word", "to"),
+    [
+        ({"suspended": True}, "suspended", "/team"),
+        ({"suspended": True, "operator": True}, "suspended", "/dashboard/operator/teams/team_1"),
+        ({"mode": "sandbox", "domains": {}}, "sandbox", "/settings"),
+        ({"domains": {}}, "pending", "/senders"),
+        ({"domains": {"a.test": replace(DOMAIN, verified=False)}}, "pending", "/senders/domains/dom_1"),
+        ({"domains": {"a.test": replace(DOMAIN, approved=False)}}, "pending", "/senders/domains/dom_1"),
+        ({"webhooks": (replace(HOOK, enabled=False, disabled_reason="410"),)}, "failed", "/webhooks/wh_1"),
+        ({"webhooks": (replace(HOOK, id="wh_2"),)}, "failed", "/webhooks/wh_2"),
+        ({"account": {"available": 4_999_999}}, "warn", "/money"),
+        ({"account": {"used": 10_000}}, "warn", "/money"),
+        ({"reputation": Reputation(team="team_1", state="warn", since=0)}, "warn", "/messages?status=bounced"),
+        ({"reputation": Reputation(team="team_1", state="paused", since=0)}, "paused", "/messages?status=bounced"),
+    ],
+)
+def test_one_concern_and_its_mend(given: dict[str, Any], word: str, to: str) -> None:
+    (found,) = concerns(**given)
+    assert (found.word, found.to) == (word, to)
+
+
+def test_what_operators_see() -> None:
+    circuit = Circuit(id="sim-sms", since=0, until=5, reason="no answer in time")
+    paused, open_ = of_instance(Setup(platform=Platform(paused=True), circuits={"sim-sms": circuit}))
+    assert paused.to == "/dashboard/operator/queues"
+    assert open_.to == "/dashboard/operator/carriers"
+    assert "no answer in time" in open_.text

@@ -1,0 +1,71 @@
+"""Charts as SVG: where bars stand, what they say, and the table behind them."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from heliograph.dashboard.charts import FLOOR, TOP, Bucket, Series, bars, buckets, ceiling, count, percent
+
+NOW = int(datetime(2026, 3, 1, 9, 30, tzinfo=UTC).timestamp()) * 1000
+TIMES = [Bucket(start=n, finish=n + 1, label="", name=f"hour {n}") for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("span", "many", "first", "last"),
+    [
+        ("day", 24, "28 Feb, 10:00", "1 Mar, 09:00"),
+        ("month", 30, "31 Jan", "1 Mar"),
+        ("year", 12, "April 2025", "March 2026"),
+    ],
+)
+def test_buckets_end_with_the_present_one(span: str, many: int, first: str, last: str) -> None:
+    made = buckets(span, NOW)
+    assert (len(made), made[0].name, made[-1].name) == (many, first, last)
+    assert made[-1].start <= NOW < made[-1].finish
+    assert all(before.finish == after.start for before, after in pairwise(made))
+    assert made[0].label
+    assert any(not bucket.label for bucket in made)
+
+
+@pytest.mark.parametrize(
+    ("highest", "least", "expected"),
+    [(0, 2, 2), (2, 2, 2), (3, 2, 4), (5, 2, 10), (99, 2, 100), (0.3, 0.1, 0.4), (7, 1, 10), (1e6, 2, 1e6)],
+)
+def test_the_upper_line_is_round(highest: float, least: float, expected: float) -> None:
+    assert ceiling(highest, least) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0, "0 %"), (0.05, "0.05 %"), (0.5, "0.5 %"), (66.666, "66.7 %"), (100, "100 %")]
+)
+def test_percent(value: float, expected: str) -> None:
+    assert percent(value) == expected
+
+
+def test_bars_are_stacked_from_the_floor() -> None:
+    chart = bars("Sent", TIMES, [Series("A", "a", [1, 0, 4]), Series("B", "b", [1, 0, 0])], text=count, least=2)
+    svg = ElementTree.fromstring(chart.svg)
+    first, last = svg.findall("g")  # the bar in between has nothing to say
+    assert first.findtext("title") == "hour 0: 1 A, 1 B"
+    assert first.get("tabindex") == "0"
+    _, a, b = first.findall("rect")
+    assert float(a.get("y", "")) + float(a.get("height", "")) == FLOOR
+    assert float(b.get("y", "")) + float(b.get("height", "")) == float(a.get("y", ""))
+    assert float(last.findall("rect")[1].get("y", "")) == TOP  # 4 of 4
+    assert chart.rows == [("hour 2", ["4", "0"]), ("hour 1", ["0", "0"]), ("hour 0", ["1", "1"])]
+
+
+def test_no_rate_is_not_a_rate_of_zero() -> None:
+    chart = bars("Rate", TIMES, [Series("Rate", "a", [None, 0.0, 50.0])], text=percent, least=100)
+    said = [g.findtext("title") for g in ElementTree.fromstring(chart.svg).findall("g")]
+    assert said == ["hour 1: 0 %", "hour 2: 50 %"]
+    assert [values for _, values in chart.rows] == [["50 %"], ["0 %"], ["–"]]
+
+
+def test_names_are_escaped() -> None:
+    chart = bars('"><script>', TIMES, [Series("<b>", "a", [1, 1, 1]), Series("&", "b", [1, 1, 1])], text=count, least=2)
+    svg = ElementTree.fromstring(chart.svg)
+    assert svg.get("aria-label") == '"><script>'
+    assert svg.find("g").findtext("title") == "hour 0: 1 <b>, 1 &"  # type: ignore[union-attr]

@@ -1,0 +1,69 @@
+"""The people of a team: invited by a link, given a role, taken out; and who may do that."""
+
+from typing import Any
+
+from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
+
+expect = sync_api.expect
+TEAM = "/dashboard/teams/team_acme/team"
+
+
+def choose_password(page: Any, link: str) -> None:
+    page.goto(link)
+    page.get_by_label("New password").fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    page.wait_for_url("**/dashboard**")
+
+
+def test_invite_change_and_remove(site: Site, shoot: Shoot) -> None:
+    owner = site.open("owner@example.com", "--team", "team_acme", "--role", "owner", path=TEAM)
+    owner.get_by_label("Email address").fill("new@example.com")
+    owner.get_by_label("Name").fill("Newcomer")
+    owner.get_by_label("Role", exact=True).select_option("viewer")
+    owner.get_by_role("button", name="Invite").click()
+    link = owner.locator(".copyable code").inner_text()
+    shoot(owner, "team-link")
+    owner.goto(TEAM)
+    assert link not in owner.content()
+    shoot(owner, "team")
+
+    guest = site.page(viewport={"width": 390, "height": 844})
+    choose_password(guest, link)
+    guest.goto(TEAM)
+    expect(guest.get_by_role("cell", name="Newcomer")).to_be_visible()
+    expect(guest.get_by_role("button", name="Invite")).to_have_count(0)
+    shoot(guest, "team-viewer-phone")
+
+    line = owner.get_by_role("row").filter(has_text="new@example.com")
+    line.get_by_role("combobox").select_option("owner")
+    line.get_by_role("button", name="Change").click()
+    expect(owner.get_by_role("status")).to_have_text("new@example.com is now owner.")
+    owner.on("dialog", lambda dialog: dialog.accept())
+    line.get_by_role("button", name="Remove").click()
+    expect(owner.get_by_role("status")).to_have_text("new@example.com is no longer here.")
+    assert guest.goto(TEAM).status == 404
+
+    owner.get_by_role("button", name="Remove").click()
+    expect(owner.get_by_role("alert")).to_have_text("A team keeps an owner. Make somebody else one first.")
+    shoot(owner, "team-last-owner")
+
+
+def test_who_may_change_members(site: Site) -> None:
+    for role, status in (("viewer", 403), ("developer", 403)):
+        page = site.open(f"{role}@example.com", "--team", "team_acme", "--role", role, path=TEAM)
+        csrf = page.locator("input[name=csrf]").first.get_attribute("value")
+        form = {"csrf": csrf, "email": "x@example.com", "role": "owner"}
+        assert page.request.post(f"{site.url}{TEAM}", form=form).status == status
+        assert page.goto(TEAM.replace("team_acme", "team_sandbox")).status == 404
+
+
+def test_an_owner_gets_no_link_to_accounts_of_other_teams(site: Site) -> None:
+    """A link is the whole account: by inviting an operator nobody becomes one."""
+    site.add("boss@example.com", "--operator")
+    page = site.open("climber@example.com", "--team", "team_acme", "--role", "owner", path=TEAM)
+    page.get_by_label("Email address").fill("boss@example.com")
+    page.get_by_role("button", name="Invite").click()
+    expect(page.get_by_role("status")).to_have_text("boss@example.com is now developer here, and signs in as before.")
+    page.get_by_role("row").filter(has_text="boss@example.com").get_by_role("button", name="New link").click()
+    expect(page.get_by_role("status")).to_contain_text("ask an operator for the link")
+    expect(page.locator(".copyable")).to_have_count(0)

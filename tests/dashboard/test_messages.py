@@ -1,0 +1,166 @@
+"""Messages and verifications in a browser: search, timeline, live, preview, source, resend, and who may do what."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.service import until
+
+expect = sync_api.expect
+TEAM = "/dashboard/teams/team_acme"
+SENDER = "hello@acme.test"
+HTML = """<h1 style="color:#9a3412">Hello Ada</h1><p>Your parcel is on its way.</p>
+<script>parent.document.title = "broken"</script><img src="http://127.0.0.1:1/pixel.png" alt="pixel">"""
+
+
+def send(site: Site, path: str, body: Any, ends_as: str | None = "delivered") -> str:
+    answer = site.service.post(path, body)
+    assert answer.status == 202, answer.raw
+    id_: str = answer.json["id"]
+    if ends_as:
+        until(lambda: site.service.get(f"{path}/{id_}").json["status"] == ends_as)
+    return id_
+
+
+def email(to: Any, subject: str, **more: Any) -> Any:
+    return {"from": SENDER, "to": to, "subject": subject, **({"text": "Hello"} | more)}
+
+
+@pytest.fixture(scope="module")
+def sent(running: Any) -> dict[str, str]:
+    site = Site(running, None)
+    files = [{"filename": "bill.txt", "content_type": "text/plain", "content": "aGVsbG8="}]
+    whole = email(["delivered@simulator.test"], "Your parcel", html=HTML, attachments=files)
+    sms = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "42"}}
+    whatsapp = {"to": "+15005550006", "template_id": "tpl_whatsapp", "variables": {"parcel": "42"}}
+    return {
+        "email": send(site, "/v1/emails", whole),
+        "failed": send(site, "/v1/emails", email("failed@simulator.test", "Never arrives"), "failed"),
+        "bounced": send(site, "/v1/emails", email("bounced@simulator.test", "Nobody there"), "bounced"),
+        "failed_sms": send(site, "/v1/sms", sms | {"to": "+15005550001"}, "failed"),
+        "failed_whatsapp": send(site, "/v1/whatsapp", whatsapp | {"to": "+15005550001"}, "failed"),
+        "sms": send(site, "/v1/sms", sms),
+        "whatsapp": send(site, "/v1/whatsapp", whatsapp, "read"),
+    }
+
+
+def owner(site: Site, name: str, path: str, role: str = "owner", **more: Any) -> Any:
+    return site.open(f"{name}@example.com", "--team", "team_acme", "--role", role, path=path, **more)
+
+
+def test_the_list_and_its_search(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
+    page = owner(site, "list", f"{TEAM}/messages")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(7)
+    expect(rows.first).to_contain_text("WhatsApp")  # the newest
+    shoot(page, "messages")
+    search = page.get_by_label("Recipient, id or subject")
+    for text, count in (("delivered@simulator.test", 1), ("+1 500 555 0006", 2), ("PARCEL", 1), ("nothing", 0)):
+        search.fill(text)
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_text("No such message") if count == 0 else rows).to_have_count(count or 1)
+        page.get_by_role("link", name="Clear").click()
+    page.get_by_label("Channel").select_option("email")
+    page.get_by_label("Status").select_option("failed")
+    page.get_by_role("button", name="Search").click()
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("Never arrives")
+    page.goto(f"{TEAM}/messages?from=never")
+    expect(page.get_by_role("alert")).to_contain_text("2026-11-15")
+    search.fill(sent["sms"])
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url(f"**/messages/{sent['sms']}")
+
+
+def test_an_email_with_its_timeline_and_preview(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
+    page = owner(site, "email", f"{TEAM}/messages/{sent['email']}")
+    expect(page.get_by_role("heading", name="Your parcel")).to_be_visible()
+    expect(page.locator("#moving tbody")).to_contain_text("delivered")
+    expect(page.locator("#moving tbody")).to_contain_text("250")
+    expect(page.locator("#content")).to_contain_text("bill.txt")
+    expect(page.frame_locator("iframe").get_by_role("heading", name="Hello Ada")).to_be_visible()
+    assert page.title() == "Your parcel · Heliograph"
+    shoot(page, "message-email")
+    plain = page.request.get(f"{TEAM}/messages/{sent['email']}/preview").headers["content-security-policy"]
+    assert "img-src data:;" in plain
+    assert "; sandbox;" in plain
+    assert "script-src" not in plain
+    with page.expect_request("**/pixel.png"):
+        page.get_by_role("link", name="Load remote images").click()
+    assert page.title() == "Your parcel · Heliograph"
+    page.get_by_role("link", name="Raw source").click()
+    expect(page.locator("body")).to_contain_text("Subject: Your parcel")
+    saved = page.request.get(f"{TEAM}/messages/{sent['email']}/source?download")
+    assert saved.headers["content-disposition"] == f"attachment; filename={sent['email']}.eml"
+
+
+def test_phone_messages(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
+    page = owner(site, "phone", f"{TEAM}/messages/{sent['sms']}")
+    expect(page.locator(".bubble")).to_contain_text("Acme: parcel 42 is on its way.")
+    expect(page.locator("#content")).to_contain_text("GSM-7")
+    shoot(page, "message-sms")
+    page.goto(f"{TEAM}/messages/{sent['whatsapp']}")
+    expect(page.locator(".bubble")).to_contain_text("parcel 42")
+    shoot(page, "message-whatsapp")
+
+
+def test_failed_ones_are_sent_again(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
+    page = owner(site, "again", f"{TEAM}/messages/{sent['failed']}", "developer")
+    page.on("dialog", lambda dialog: dialog.accept())
+    shoot(page, "message-failed")
+    for name in ("failed", "failed_sms", "failed_whatsapp"):
+        page.goto(f"{TEAM}/messages/{sent[name]}")
+        said = page.locator("#content pre, #content .bubble").inner_text()
+        page.get_by_role("button", name="Send again").click()
+        expect(page.get_by_role("status")).to_contain_text(f"The old one is {sent[name]}")
+        expect(page.locator("#content pre, #content .bubble")).to_have_text(said)
+    page.goto(f"{TEAM}/messages/{sent['email']}")  # nobody is left to send it to
+    expect(page.get_by_role("heading", name="Your parcel")).to_be_visible()
+    expect(page.get_by_role("button", name="Send again")).to_have_count(0)
+
+
+def test_who_may_what(site: Site, sent: dict[str, str]) -> None:
+    page = owner(site, "viewer", f"{TEAM}/messages/{sent['failed']}", "viewer")
+    expect(page.get_by_role("heading", name="Never arrives")).to_be_visible()
+    expect(page.get_by_role("button", name="Send again")).to_have_count(0)
+    assert page.request.post(f"{TEAM}/messages/{sent['failed']}/resend").status == 403
+    page = site.open("else@example.com", "--team", "team_other", "--role", "owner", path="/dashboard")
+    for path in (f"{TEAM}/messages", f"/dashboard/teams/team_other/messages/{sent['email']}"):
+        assert page.goto(path).status == 404
+    assert page.goto(f"/dashboard/teams/team_other/messages/{sent['email']}/preview").status == 404
+
+
+def test_it_is_live_while_it_moves(site: Site) -> None:
+    done = site.service.run("pause")
+    assert done.returncode == 0, done.stderr
+    try:
+        until(
+            lambda: site.service.post("/v1/emails", email("delivered@simulator.test", "x")).json["status"] == "queued"
+        )
+        id_ = send(site, "/v1/emails", email("delivered@simulator.test", "Moving"), None)
+        page = owner(site, "live", f"{TEAM}/messages/{id_}")
+        expect(page.locator("dl.facts .badge").first).to_have_text("queued")
+    finally:
+        site.service.run("resume")
+    expect(page.locator("dl.facts .badge").first).to_have_text("delivered", timeout=15_000)
+    expect(page.locator("#moving tbody tr")).not_to_have_count(1)
+
+
+def test_verifications_show_their_outcome_and_no_code(site: Site, shoot: Shoot) -> None:
+    begun = site.service.post("/v1/verify", {"to": "+15005551042"}).json["id"]
+    page = owner(site, "verify", f"{TEAM}/verifications")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_contain_text("pending")
+    site.service.post(f"/v1/verify/{begun}/check", {"code": "999999"})
+    site.service.post(f"/v1/verify/{begun}/check", {"code": "551042"})
+    page.get_by_label("Phone number or id").fill("+15005551042")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="+15005551042").click()
+    expect(page.locator("main")).to_contain_text("verified")
+    expect(page.locator("main")).to_contain_text(re.compile("1 of [0-9]"))
+    assert "551042" not in page.locator("main").inner_text().replace("+15005551042", "")
+    shoot(page, "verification")
+    page.get_by_role("link", name="Verifications").first.click()
+    shoot(page, "verifications")

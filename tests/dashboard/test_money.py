@@ -1,0 +1,64 @@
+"""Money as a team sees it: credit, the ledger with the credit after each entry, its export, prices."""
+
+import csv
+import io
+import itertools
+
+import pytest
+
+from tests.api.sends import SMS
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.service import until
+
+MONEY = "/dashboard/teams/team_acme/money"
+expect = sync_api.expect
+
+
+def _send(site: Site, count: int) -> None:
+    for _ in range(count):
+        assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).status == 202
+    until(lambda: site.service.get("/v1/me").json["held"] == "0.0000")
+
+
+def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None:
+    _send(site, 30)  # each one held and charged
+    page = site.open("vera@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
+    expect(page.locator(".figure").first).to_contain_text("23.6500")
+    expect(page.get_by_role("link", name="Change plan and credit")).to_have_count(0)
+    rows = page.locator("section", has_text="Ledger").locator("tbody tr")
+    expect(rows).to_have_count(50)
+    expect(rows.first).to_contain_text("23.6500")
+    shoot(page, "money")
+    page.get_by_role("link", name="Older").click()
+    expect(rows).to_have_count(11)
+    expect(rows.last).to_contain_text("Top-up")
+    expect(rows.last.locator("td.number").last).to_have_text("25.0000")
+    for cursor in ("x", "1", "1.2.3", "-1.5", "9" * 30 + ".1", "1.%00", "٣.٣"):  # no cursors: they begin anew
+        assert page.goto(f"{MONEY}?before={cursor}").status == 200
+
+    answer = page.request.get(f"{site.url}{MONEY}/ledger.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    lines = list(csv.DictReader(io.StringIO(answer.text())))
+    assert len(lines) == 61
+    assert (lines[0]["credit"], lines[-1]["credit"], lines[-1]["kind"]) == ("23.6500", "25.0000", "topup")
+    for newer, older in itertools.pairwise(lines):
+        assert float(newer["credit"]) - float(newer["credit_change"]) == pytest.approx(float(older["credit"]))
+
+
+def test_prices_and_an_empty_ledger(site: Site, shoot: Shoot) -> None:
+    page = site.open("pia@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
+    row = page.locator("tr", has_text="Parcel").filter(has_text="sms")
+    expect(row).to_contain_text("0.0450")
+    expect(row).to_contain_text("DE 0.0000, GB 0.0350")
+    expect(page.get_by_text("A verification costs 0.0500")).to_be_visible()
+    page = site.open(
+        "sam@example.com", "--team", "team_sandbox", path="/dashboard/teams/team_sandbox/money", color_scheme="dark"
+    )
+    expect(page.get_by_text("Nothing was booked yet")).to_be_visible()
+    shoot(page, "money-empty-dark")
+
+
+def test_a_team_of_others_is_not_there(site: Site) -> None:
+    page = site.open("oda@example.com", "--team", "team_sandbox", "--role", "owner")
+    for path in (MONEY, f"{MONEY}/ledger.csv", "/dashboard/teams/team_acme/settings"):
+        assert page.goto(path).status == 404

@@ -1,0 +1,117 @@
+"""The overview: what was sent and became of it, what needs attention, and a test message from the page."""
+
+import re
+from typing import Any
+
+from tests.dashboard.conftest import Shoot, Site
+from tests.service import until
+
+PHONE = "+15005550006"
+
+
+def send_some(site: Site) -> None:
+    """Two delivered emails, a bounced one, one SMS; counted when this returns."""
+    hello = {"from": "hello@acme.test", "subject": "Hello", "text": "Hello"}
+    ids = [
+        site.service.post("/v1/emails", hello | {"to": f"{name}@simulator.test"}).json["id"]
+        for name in ("delivered", "delivered+2", "bounced")
+    ]
+    sms = {"to": PHONE, "template_id": "tpl_short"}
+    paths = [f"/v1/emails/{id_}" for id_ in ids] + [f"/v1/sms/{site.service.post('/v1/sms', sms).json['id']}"]
+    until(lambda: all(site.service.get(path).json["status"] in ("delivered", "bounced") for path in paths))
+
+
+def table_of(page: Any, title: str) -> list[str]:
+    """The newest row of the table behind a chart."""
+    card = page.locator("section.card", has=page.get_by_role("heading", name=title))
+    card.get_by_text("As a table").click()
+    return [text.strip() for text in card.locator("tbody tr").first.locator("td").all_inner_texts()]
+
+
+def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
+    send_some(site)
+    path = "/dashboard/teams/team_acme?span=month"
+    page = site.open("ada@acme.test", "--team", "team_acme", "--role", "viewer", path=path)
+    row = page.get_by_role("row", name=re.compile("^Email"))
+    assert row.locator("td").all_inner_texts() == ["Email", "3", "2", "0", "1", "0", "0", "66.7 %"]
+    bar = page.get_by_role("group", name="Sent").get_by_role("img")
+    bar.focus()
+    assert bar.locator(".said").text_content().endswith("3 Email, 1 SMS")
+    assert bar.locator(".said").is_visible()
+    shoot(page, "overview")
+    assert page.get_by_role("group", name="Bounce rate").locator("title").text_content().endswith("33.3 %")
+    assert table_of(page, "Sent, last 30 days")[1:] == ["3", "1", "0"]
+    assert table_of(page, "Delivery rate")[1:] == ["75 %"]
+    for span in ("24 hours", "12 months"):
+        page.get_by_role("link", name=span).click()
+        assert page.get_by_role("heading", name=f"Sent, last {span}").is_visible()
+    page.get_by_role("link", name="SMS", exact=True).click()
+    assert page.locator(".figure").first.inner_text() == "1"
+    assert page.get_by_role("heading", name="Sent, last 12 months").is_visible()
+    assert page.get_by_role("heading", name="Bounce rate").count() == 0
+
+
+def test_what_needs_attention_leads_to_its_mend(site: Site, shoot: Shoot) -> None:
+    page = site.open("eve@acme.test", "--operator", path="/dashboard/teams/team_acme")
+    concerns = page.locator(".concerns li")
+    assert "unapproved.acme.test waits for an operator's approval." in concerns.inner_text()
+    assert (
+        concerns.get_by_role("link").get_attribute("href") == "/dashboard/teams/team_acme/senders/domains/dom_acme_new"
+    )
+    expected = {
+        "team_sandbox": ["in the sandbox"],
+        "team_bare": ["no domain", "credit is low"],
+        "team_suspended": ["is suspended", "no domain", "credit is low"],
+        "team_udh": [],
+    }
+    for team, texts in expected.items():
+        page.goto(f"/dashboard/teams/{team}")
+        assert concerns.count() == len(texts)
+        for place, text in enumerate(texts):
+            assert text in concerns.nth(place).inner_text()
+        shoot(page, f"overview-{team}")
+
+
+def test_a_test_message_from_the_page(site: Site) -> None:
+    site.add("dev@acme.test", "--team", "team_sandbox")
+    page = site.open("dev@acme.test", "--team", "team_acme", "--role", "developer")
+    for team, sender in {"team_acme": "hello@acme.test", "team_sandbox": "hello@sandbox.heliograph.test"}.items():
+        page.goto(f"/dashboard/teams/{team}")
+        page.get_by_role("button", name="Send it").click()
+        page.wait_for_url(re.compile(f"/dashboard/teams/{team}/messages/eml_"))
+        path, key = f"/v1/emails/{page.url.rpartition('/')[2]}", team.removeprefix("team_").upper()
+        until(lambda path=path, key=key: site.service.get(path, key=key).json["status"] == "delivered")
+        sent = site.service.get(path, key=key).json
+        assert (sent["from"], sent["to"]) == (sender, "delivered@simulator.test")
+
+
+def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
+    page = site.open("oda@acme.test", "--operator")
+    for team, to, text in [
+        ("team_acme", "gone@example.com", "delete the suppression"),
+        ("team_sandbox", "stranger@example.com", "sandbox team"),
+        ("team_bare", "delivered@simulator.test", "domain"),
+        ("team_suspended", "delivered@simulator.test", "suspended"),
+    ]:
+        page.goto(f"/dashboard/teams/{team}")
+        page.get_by_label("To", exact=True).fill(to)
+        page.get_by_role("button", name="Send it").click()
+        assert text in page.get_by_role("alert").inner_text()
+        assert page.get_by_label("To", exact=True).input_value() == to
+        shoot(page, f"overview-refused-{team}")
+
+
+def test_a_viewer_looks_and_a_stranger_does_not(site: Site) -> None:
+    page = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
+    assert page.get_by_role("button", name="Send it").count() == 0
+    token = page.locator("input[name=csrf]").first.get_attribute("value")
+    assert page.request.post(f"{site.url}/dashboard/teams/team_acme/test", form={"csrf": token}).status == 403
+    assert page.goto("/dashboard/teams/team_other").status == 404
+
+
+def test_on_a_phone_and_in_the_dark(site: Site, shoot: Shoot) -> None:
+    small = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
+    send_some(site)
+    page = site.open("phone@acme.test", "--operator", path="/dashboard/teams/team_acme?span=month", **small)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shoot(page, "overview-phone-dark")

@@ -1,0 +1,224 @@
+"""Domains, names, sender ids and sandbox recipients, from being asked for to being good for sending."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.channels.dns_peer import DnsPeer, Zone
+from tests.dashboard.conftest import Shoot, Site
+from tests.journeys.phones import carrier
+from tests.journeys.smtp_sink import Sink
+from tests.service import Service
+
+ACME = "/dashboard/teams/team_acme/senders"
+SANDBOX = "/dashboard/teams/team_sandbox/senders"
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[DnsPeer]:
+    """A name server in a thread of its own: the browser's calls hold the test's."""
+    made = DnsPeer(Zone())
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(5)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, browser: Any, peer: DnsPeer) -> Iterator[Service]:
+    folder: Path = tmp_path_factory.mktemp("senders")
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", resolver=peer.at) as service:
+        service.apply()
+        service.start()
+        yield service
+
+
+def publish(peer: DnsPeer, records: list[dict[str, str]]) -> None:
+    for record in records:
+        strings = [record["value"][at : at + 255] for at in range(0, len(record["value"]), 255)]
+        value = f"{record['value']}." if record["type"] == "MX" else " ".join(f'"{part}"' for part in strings)
+        peer.zone[record["name"], record["type"]] = [value]
+
+
+def test_a_domain_from_added_to_approved(site: Site, peer: DnsPeer, shoot: Shoot) -> None:
+    page = site.open("dev@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
+    page.get_by_label("Domain", exact=True).fill("https://shop.acme.test/")
+    page.get_by_role("button", name="Add the domain").click()
+    assert "without https://" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Domain", exact=True).fill("Shop.acme.test")
+    page.get_by_label("Brand name").fill("Acme Shop")
+    page.get_by_role("button", name="Add the domain").click()
+    expect(page.get_by_role("status")).to_contain_text("shop.acme.test is added")
+    shoot(page, "domain-added")
+
+    page.get_by_role("button", name="Check now").click()
+    expect(page.locator(".dns .badge.failed")).to_have_count(6)
+    expect(page.locator(".dns").first).to_contain_text("There is no TXT record")
+    shoot(page, "domain-failed")
+
+    id_ = page.url.removesuffix("/check").rpartition("/")[2]
+    records = site.service.get(f"/v1/domains/{id_}").json["records"]
+    publish(peer, records)
+    peer.zone["_dmarc.shop.acme.test", "TXT"] = ['"v=DMARC1; p=reject; adkim=s"']
+    spf = next(record for record in records if record["purpose"] == "spf")
+    peer.zone[spf["name"], "TXT"] = ['"v=spf1 -all"']
+    page.get_by_role("button", name="Check now").click()
+    expect(page.locator(".dns .badge.ok")).to_have_count(5)
+    expect(page.locator(".dns").nth(4)).to_contain_text("Found")
+    expect(page.locator(".dns").nth(4)).to_contain_text("v=spf1 -all")
+
+    publish(peer, [spf])
+    page.get_by_role("button", name="Check now").click()
+    expect(page.locator("h1 .badge.verified")).to_be_visible()
+    expect(page.get_by_text("Mail from this domain passes DMARC.")).to_be_visible()
+    shoot(page, "domain-verified")
+    assert page.get_by_role("button", name="Approve").count() == 0
+
+    operator = site.open("op@acme.test", "--operator", path=f"{ACME}/domains/{id_}")
+    operator.get_by_role("button", name="Approve").click()
+    expect(operator.get_by_text("Mail can be sent from this domain as Acme Shop.")).to_be_visible()
+    shoot(operator, "domain-approved")
+    sent = site.service.post(
+        "/v1/emails", {"from": "a@shop.acme.test", "to": "b@example.com", "subject": "s", "text": "t"}
+    )
+    assert sent.status == 202, sent.json
+
+
+def test_keys_rotate_and_a_brand_changes(site: Site, peer: DnsPeer) -> None:
+    page = site.open("owner@acme.test", "--team", "team_acme", "--role", "owner", path=f"{ACME}/domains/dom_acme")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Rotate keys").click()
+    expect(page.locator(".dns")).to_have_count(8)
+    publish(peer, site.service.get("/v1/domains/dom_acme").json["records"])
+    page.get_by_role("button", name="Check now").click()
+    expect(page.locator(".dns .badge.ok")).to_have_count(8)
+    page.goto(f"{ACME}/domains/dom_acme")
+    expect(page.locator(".dns")).to_have_count(6)
+    page.get_by_label("Brand name").fill("Acme & Sons")
+    page.get_by_role("button", name="Change it").click()
+    expect(page.get_by_role("status")).to_have_text("Mail from acme.test is sent as Acme & Sons.")
+    assert page.get_by_role("button", name="Remove the domain").count() == 0
+
+
+def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site, shoot: Shoot) -> None:
+    page = site.open("names@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
+    page.get_by_label("Name", exact=True).fill("Acme Billing")
+    page.get_by_role("button", name="Submit the name").click()
+    expect(page.get_by_role("status")).to_contain_text("waits for the operator's approval")
+    page.get_by_label("Country").fill("gb")
+    page.get_by_label("Sender id").fill("far too long a name")
+    page.get_by_role("button", name="Submit the sender id").click()
+    expect(page.get_by_role("alert")).to_contain_text("at most 11")
+    expect(page.get_by_label("Country")).to_have_value("gb")
+    page.get_by_label("Sender id").fill("ACME")
+    page.get_by_role("button", name="Submit the sender id").click()
+
+    operator = site.open("names-op@acme.test", "--operator", path=ACME)
+    for name in ("Acme Billing", "ACME"):
+        row = operator.get_by_role("row").filter(has=operator.get_by_role("cell", name=name, exact=True))
+        row.locator("summary").click()
+        row.get_by_label(f"Reason to refuse {name}").fill("Show us <b>papers</b>.")
+        row.get_by_role("button", name="Refuse").click()
+        expect(row).to_contain_text("Show us <b>papers</b>.")
+    shoot(operator, "senders-operator")
+
+    page.goto(ACME)
+    shoot(page, "senders-refused")
+    for name in ("Acme Billing", "ACME"):
+        row = page.get_by_role("row").filter(has=page.get_by_role("cell", name=name, exact=True))
+        row.get_by_role("button", name="Ask again").click()
+        expect(row.locator(".badge.waiting")).to_be_visible()
+        operator.goto(ACME)
+        row = operator.get_by_role("row").filter(has=operator.get_by_role("cell", name=name, exact=True))
+        row.get_by_role("button", name="Approve").click()
+        expect(row.locator(".badge.approved")).to_be_visible()
+    mail = {"from": "Acme Billing <a@acme.test>", "to": "b@example.com", "subject": "s", "text": "t"}
+    assert site.service.post("/v1/emails", mail).status == 202
+
+
+@pytest.mark.parametrize("address", ["Ada@Example.com", "+447400123499"])
+def test_a_recipient_confirms_with_a_code(site: Site, shoot: Shoot, address: str) -> None:
+    name = "mail" if "@" in address else "phone"
+    page = site.open(f"{name}@sandbox.test", "--team", "team_sandbox", "--role", "developer", path=SANDBOX)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_label("Email address or phone").fill(address)
+    page.get_by_role("button", name="Send a code").click()
+    code = page.locator(".copyable code").inner_text()
+    page.get_by_label("Code").fill("AAAA-AAAA")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the code, or it is too old.")
+    shoot(page, f"recipient-{name}")
+    page.get_by_label("Code").fill(code.lower())
+    page.get_by_role("button", name="Verify").click()
+    row = page.get_by_role("row").filter(has_text=address.lower())
+    expect(row.locator(".badge.verified")).to_be_visible()
+    row.get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("status")).to_contain_text("is removed")
+    expect(row).to_have_count(0)
+
+
+def test_roles(site: Site) -> None:
+    viewer = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path=ACME)
+    assert viewer.get_by_role("heading", name="Senders").is_visible()
+    assert viewer.locator("main button:not(.copyable button)").count() == 0
+    developer = site.open("developer@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
+    csrf = developer.locator("input[name=csrf]").first.input_value()
+    asked = {"csrf": csrf, "kind": "display_name", "id": "dn_pending", "approve": "yes", "brand": "Other"}
+    for path, status in [("/decide", 403), ("/domains/dom_acme/brand", 403), ("/domains/dom_acme/remove", 403)]:
+        assert developer.request.post(f"{site.url}{ACME}{path}", form=asked).status == status, path
+    for path in ("/domains/dom_poor", "/recipients?address=me@example.com"):
+        assert developer.goto(f"{ACME}{path}").status == 404
+    key = {"csrf": csrf, "kind": "key", "id": "any"}
+    assert developer.request.post(f"{site.url}{ACME}/remove", form=key).status == 404
+    assert viewer.goto(SANDBOX).status == 404
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """An SMS provider that keeps what it is given."""
+
+    taken: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.taken.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_codes_that_really_leave_are_shown_nowhere_here(site: Site, tmp_path: Path) -> None:
+    gateway = HTTPServer(("127.0.0.1", 0), Gateway)
+    threading.Thread(target=gateway.serve_forever).start()
+    with Sink() as sink:
+        carriers = carrier(1, "email", "smtp", "*", host="127.0.0.1", port=sink.port, tls="none")
+        url = f"http://127.0.0.1:{gateway.server_port}/"
+        carriers += carrier(1, "sms", "http", "*", url=url, body="{{text}}")
+        (tmp_path / "carriers.toml").write_text(carriers)
+        site.service.apply(tmp_path / "carriers.toml")
+        page = site.open("real@sandbox.test", "--team", "team_sandbox", "--role", "developer", path=SANDBOX)
+        for address in ("Real@example.com", "+447400123477"):
+            page.get_by_label("Email address or phone").fill(address)
+            page.get_by_role("button", name="Send a code").click()
+            expect(page.get_by_text("A code is on its way")).to_be_visible()
+            text = sink.mails[0][2].decode() if "@" in address else Gateway.taken[0]
+            found = re.search("[A-Z2-7]{4}-[A-Z2-7]{4}|[0-9]{6}", text)
+            assert found and found[0] not in page.content()
+            page.get_by_label("Code").fill(found[0])
+            page.get_by_role("button", name="Verify").click()
+            expect(page.get_by_role("row").filter(has_text=address.lower())).to_be_visible()
+    gateway.shutdown()
+    gateway.server_close()
+    assert sink.mails[0][1] == ["real@example.com"]
+    assert site.service.get("/v1/emails", key="SANDBOX").json["data"] == []

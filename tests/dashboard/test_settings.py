@@ -1,0 +1,73 @@
+"""A team's settings, and its way from the sandbox to live."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.service import until
+
+SETTINGS = "/dashboard/teams/team_sandbox/settings"
+DOMAIN = """
+[[teams]]
+id = "team_sandbox"
+  [[teams.domains]]
+  name = "sandbox.test"
+  verified = true
+  approved = {approved}
+"""
+EMAIL = {"to": "stranger@example.com", "subject": "Hello", "text": "Hello"}
+expect = sync_api.expect
+
+
+def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
+    page = site.open("olga@example.com", "--team", "team_sandbox", "--role", "owner", path=SETTINGS)
+    expect(page.locator(".checks .needed")).to_contain_text("A domain to send from")
+    expect(page.get_by_role("button", name="Go live")).to_have_count(0)
+    shoot(page, "settings-sandbox")
+
+    form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value")}
+    for approved in ("false", "true"):
+        refused = page.request.post(f"{site.url}{SETTINGS}/live", form=form)
+        assert (refused.status, "Not yet" in refused.text()) == (400, True)
+        (tmp_path / "more.toml").write_text(DOMAIN.format(approved=approved))
+        site.service.apply(tmp_path / "more.toml")
+    assert site.service.post("/v1/emails", EMAIL, key="SANDBOX").code == "recipient_not_allowed"
+
+    button = page.get_by_role("button", name="Go live")
+    until(lambda: page.reload() and button.count())  # a running service follows within a second
+    page.on("dialog", lambda dialog: dialog.accept())
+    button.click()
+    expect(page.locator(".told")).to_contain_text("The team is live")
+    expect(page.locator("header .badge.live")).to_be_visible()
+    shoot(page, "settings-live")
+    live = EMAIL | {"from": "hello@sandbox.test"}
+    assert site.service.post("/v1/emails", live, key="SANDBOX").json["sandbox"] is False
+
+
+def test_name_and_mark(site: Site) -> None:
+    page = site.open(
+        "nora@example.com", "--team", "team_plain", "--role", "owner", path="/dashboard/teams/team_plain/settings"
+    )
+    page.get_by_label("Name").fill("Plainly")
+    page.get_by_label("Tell us when").fill("much")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("'much' is not an amount")
+    expect(page.get_by_label("Name")).to_have_value("Plainly")
+    page.get_by_label("Tell us when").fill("12.50")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("header .team")).to_have_text("Plainly")
+    expect(page.get_by_label("Tell us when")).to_have_value("12.5000")
+
+
+@pytest.mark.parametrize("role", ["viewer", "developer"])
+def test_only_an_owner_changes_them(site: Site, role: str) -> None:
+    here = "/dashboard/teams/team_narrow/settings"
+    page = site.open(f"{role}@example.com", "--team", "team_narrow", "--role", role, path=here)
+    expect(page.get_by_text("An owner of the team takes it live.")).to_be_visible()
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
+    form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "name": "Mine", "credit_low": "0"}
+    for path in (here, f"{here}/live"):
+        assert page.request.post(f"{site.url}{path}", form=form).status == 403
+    page.reload()
+    expect(page.locator("header .team")).not_to_have_text("Mine")

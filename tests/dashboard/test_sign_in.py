@@ -1,0 +1,238 @@
+"""Signing in and out: by password, by link, with a code; the first start; what guards all this."""
+
+import base64
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from heliograph.dashboard.passwords import TRIES_MAX, TRIES_MS, Throttle
+from heliograph.dashboard.totp import STEP_MS, code_at, step_of
+from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
+from tests.service import COMMAND
+
+expect = sync_api.expect
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def sign_in(page: Any, email: str, password: str = PASSWORD) -> None:
+    page.goto("/dashboard/sign-in")
+    page.get_by_label("Email address").fill(email)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def _step() -> int:
+    return int(time.time() * 1000) // STEP_MS
+
+
+def test_a_link_a_password_out_and_in_again(site: Site, shoot: Shoot) -> None:
+    page = site.open("ada@example.com", "--operator")
+    assert page.get_by_role("heading", name="Teams").is_visible()
+    shoot(page, "teams")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/sign-in")
+    sign_in(page, "ada@example.com", "wrong password")
+    assert page.get_by_role("alert").inner_text() == "This address and password do not belong together."
+    shoot(page, "sign-in")
+    sign_in(page, "ada@example.com")
+    page.wait_for_url(re.compile("/dashboard$"))
+
+
+def test_a_link_is_good_once(site: Site, shoot: Shoot) -> None:
+    link = site.add("once@example.com")
+    page = site.page()
+    assert page.goto(link).status == 200
+    shoot(page, "link")
+    page.get_by_label("New password").fill("too short")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("alert")).to_have_text("A password has 10 to 200 characters.")
+    page.get_by_label("New password").fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    page.wait_for_url("**/dashboard")
+    assert site.page().goto(link).status == 404
+
+
+def test_a_code_at_sign_in(site: Site, shoot: Shoot) -> None:
+    page = site.open("coded@example.com", path="/dashboard/account")
+    page.get_by_role("link", name="Turn it on").click()
+    expect(page.get_by_alt_text("QR code with the secret below")).to_be_visible()
+    page.get_by_text("Or type the secret").click()
+    secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
+    shoot(page, "totp")
+    page.get_by_label("Code").fill("000 00")
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.get_by_role("alert")).to_contain_text("not the code of now")
+    page.get_by_label("Code").fill(used := code_at(secret, step := _step()))
+    page.get_by_role("button", name="Turn it on").click()
+    recovery = page.locator("pre").inner_text().split()
+    assert len(set(recovery)) == 10
+    shoot(page, "recovery")
+
+    for code, is_good in (
+        ("00000", False),
+        (used, False),
+        (recovery[0].upper(), True),
+        (recovery[0], False),
+        ("", True),
+    ):
+        other = site.page()
+        sign_in(other, "coded@example.com")
+        other.get_by_label("Code").fill(code or code_at(secret, max(_step(), step + 1)))
+        other.get_by_role("button", name="Sign in").click()
+        if is_good:
+            expect(other.get_by_text("coded@example.com")).to_be_visible()
+        else:
+            expect(other.get_by_role("alert")).to_contain_text("This code is wrong, or was used before")
+            assert other.goto("/dashboard/account").url.startswith(f"{site.url}/dashboard/sign-in")
+
+    page.goto("/dashboard/account")
+    expect(page.get_by_text("You have 9 recovery codes left")).to_be_visible()
+    shoot(page, "account")
+    page.goto(site.service.run("user", "link", "coded@example.com", "--public-url", site.url).stdout.strip())
+    for code, is_good in (("00000", False), (recovery[1], True)):  # a link is no way around
+        page.get_by_label("New password").fill(PASSWORD * 2)
+        page.get_by_label("Code").fill(code)
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("status" if is_good else "alert")).to_be_visible()
+    page.goto("/dashboard/account")
+    page.get_by_label("Code").fill(recovery[2])
+    page.get_by_role("button", name="Turn it off").click()
+    expect(page.get_by_role("status")).to_have_text("You sign in without a code now.")
+
+
+def test_a_new_password_ends_the_other_sessions(site: Site) -> None:
+    here = site.open("moved@example.com", path="/dashboard/account")
+    there = site.page()
+    sign_in(there, "moved@example.com")
+    there.wait_for_url("**/dashboard")
+    here.get_by_label("Your password now").fill(PASSWORD)
+    here.get_by_label("New password").fill(PASSWORD * 2)
+    here.get_by_role("button", name="Change the password").click()
+    expect(here.get_by_role("status")).to_contain_text("Your password is changed")
+    there.goto("/dashboard/account")
+    assert "/sign-in" in there.url
+    sign_in(there, "moved@example.com", PASSWORD * 2)
+    here.reload()
+    here.get_by_role("button", name="Sign out everywhere else").click()
+    there.goto("/dashboard/account")
+    assert "/sign-in" in there.url
+
+
+def test_too_many_wrong_passwords(site: Site) -> None:
+    site.add("guessed@example.com")
+    form = urlencode({"email": "guessed@example.com", "password": "wrong"}).encode()
+    answers = [site.service.post("/dashboard/sign-in", form, key=None, headers=FORM) for _ in range(TRIES_MAX + 1)]
+    assert [answer.status for answer in answers] == [403] * TRIES_MAX + [429]
+    assert b"Try again in 15 minutes" in answers[-1].raw
+
+
+def test_the_throttle_opens_again() -> None:
+    throttle, names = Throttle(), ("a",)
+    for at in range(TRIES_MAX):
+        assert throttle.wait_ms(names, at) == 0
+        throttle.missed(names, at)
+    assert throttle.wait_ms(names, TRIES_MAX) == TRIES_MS - TRIES_MAX
+    assert throttle.wait_ms(("b",), TRIES_MAX) == 0
+    assert throttle.wait_ms(names, TRIES_MS) == 0
+    throttle.missed(names, TRIES_MS)
+    assert throttle.wait_ms(names, TRIES_MS) == 1
+    throttle.forgive(names)
+    assert throttle.wait_ms(names, TRIES_MS) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code"),  # RFC 6238, appendix B, the last six digits
+    [
+        (59, "287082"),
+        (1111111109, "081804"),
+        (1111111111, "050471"),
+        (1234567890, "005924"),
+        (2000000000, "279037"),
+        (20000000000, "353130"),
+    ],
+)
+def test_codes_of_the_standard(seconds: int, code: str) -> None:
+    secret, now = b"12345678901234567890", seconds * 1000
+    assert code_at(secret, now // STEP_MS) == code
+    assert step_of(secret, code, now + STEP_MS) == now // STEP_MS
+    assert step_of(secret, code, now + 2 * STEP_MS) is None
+
+
+@contextmanager
+def first_start(folder: Path) -> Iterator[str]:
+    """The link that `heliograph serve` prints while there is nobody."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    command = [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--data", "data"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield next(line.split()[-1] for line in process.stdout if line.startswith("First operator: "))
+        finally:
+            process.terminate()
+
+
+def test_the_first_start_makes_the_operator(site: Site, shoot: Shoot, tmp_path: Path) -> None:
+    with first_start(tmp_path):
+        pass  # nobody follows this link
+    with first_start(tmp_path) as link:
+        page = site.page()
+        page.goto(link)
+        shoot(page, "first")
+        page.locator("form").evaluate("form => form.noValidate = true")
+        page.get_by_label("Email address").fill("nobody")
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("alert")).to_have_text("This is not an email address.")
+        page.get_by_label("Email address").fill("Boss@Example.com")
+        page.get_by_label("Your name").fill("The Boss")
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("link", name="boss@example.com").click()
+        expect(page.get_by_label("Your name")).to_have_value("The Boss")
+        expect(page.get_by_role("link", name="Operator")).to_be_visible()
+        assert page.goto(link).status == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/dashboard", "/dashboard/account", "/dashboard/teams/team_acme", "/dashboard/operator"]
+)
+def test_nobody_is_sent_to_the_door(site: Site, path: str) -> None:
+    answer = site.service.get(path, key=None)
+    assert (answer.status, answer.headers["location"]) == (303, f"/dashboard/sign-in?next={path}")
+
+
+def test_where_one_goes_after_the_door(site: Site) -> None:
+    site.open("next@example.com")
+    for next_page, ends_at in (
+        ("/dashboard/account", "/dashboard/account"),
+        ("https://evil.test/", "/dashboard"),
+        ("//evil.test/dashboard", "/dashboard"),
+        ("/dashboard\r\nSet-Cookie: a=b", "/dashboard"),
+    ):
+        form = urlencode({"email": "next@example.com", "password": PASSWORD}).encode()
+        answer = site.service.post(f"/dashboard/sign-in?{urlencode({'next': next_page})}", form, key=None, headers=FORM)
+        assert (answer.status, answer.headers["location"]) == (303, ends_at)
+        assert "a=b" not in answer.headers["set-cookie"]
+
+
+def test_a_form_of_another_site_is_refused(site: Site) -> None:
+    page = site.open("eve@example.com")
+    answer = page.request.post(f"{site.url}/dashboard/account/password", form={"new": PASSWORD * 2, "csrf": "guess"})
+    assert answer.status == 403
+    elsewhere = FORM | {"Origin": "https://evil.test"}
+    assert site.service.post("/dashboard/sign-in", b"email=a", key=None, headers=elsewhere).status == 403
+
+
+def test_headers_that_guard_every_page(site: Site) -> None:
+    policy = site.service.get("/dashboard/sign-in", key=None).headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe-inline" not in policy

@@ -1,0 +1,177 @@
+"""Templates in the browser: edit, preview, approve, send; versions; who may do what."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboard.conftest import Shoot, Site, sync_api
+
+expect = sync_api.expect
+TEAM = ("--team", "team_acme", "--role", "developer")
+HERE = "/dashboard/teams/team_acme/templates"
+
+
+def inside(page: Any) -> Any:
+    return page.frame_locator("iframe.preview:visible").first
+
+
+def make_sms(page: Any, name: str, body: str) -> None:
+    page.goto(f"{HERE}/new?channel=sms")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Text", exact=True).fill(body)
+    page.get_by_role("button", name="Add variables from the text").click()
+
+
+def need_approval(site: Site, folder: Path, needed: bool) -> None:
+    file = folder / "platform.toml"
+    file.write_text(f"[platform]\ntemplates_need_approval = {str(needed).lower()}\n")
+    site.service.apply(file)
+
+
+@pytest.fixture
+def approving(site: Site, tmp_path: Path) -> Any:
+    need_approval(site, tmp_path, True)
+    yield
+    need_approval(site, tmp_path, False)
+
+
+def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
+    dev = site.open("dev@example.com", *TEAM, path=f"{HERE}/tpl_sms/edit")
+    dev.get_by_label("Text", exact=True).fill("{{brand.name}}: {{customer.parcel}} is near. €{{customer.due}}")
+    expect(inside(dev).get_by_text("{{customer.due}} is not in variables")).to_be_visible()  # live, by the script
+    dev.get_by_role("button", name="Add variables from the text").click()
+    expect(dev.get_by_label("Variable 3", exact=True)).to_have_value("due")
+    dev.get_by_label("Example 1", exact=True).fill("P-77")
+    dev.get_by_label("Example 3", exact=True).fill("5")
+    expect(inside(dev).get_by_text("Acme: P-77 is near. €5")).to_be_visible()
+    expect(inside(dev).get_by_text("Declared, but not in the text: note.")).to_be_visible()
+    expect(inside(dev).locator("dl.facts").first).to_contain_text("GSM 7-bit")
+    shoot(dev, "template-edit-sms")
+    dev.get_by_role("button", name="Save").click()
+    expect(dev.get_by_role("status")).to_contain_text("An operator approves it before it is sent")
+    expect(dev.locator(".diff").first).to_contain_text("is near.")
+    expect(dev.get_by_role("button", name="Approve")).to_have_count(0)
+    shoot(dev, "template-draft")
+    sent = site.service.post("/v1/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}})
+    assert sent.status == 202, "the approved version is sent until then"
+
+    operator = site.open("op@example.com", "--operator", path=f"{HERE}/tpl_sms")
+    operator.get_by_role("button", name="Approve").click()
+    expect(operator.get_by_role("status")).to_contain_text("Version 2 is in use")
+
+    dev.goto(f"{HERE}/tpl_sms")
+    expect(dev.get_by_label("parcel", exact=True)).to_have_value("P-77")
+    dev.get_by_role("button", name="Send", exact=True).click()
+    dev.wait_for_url("**/messages/sms_*")
+    message = site.service.get(f"/v1/sms/{dev.url.rpartition('/')[2]}")
+    assert message.json["to"] == "+15005550006"
+
+
+def test_a_new_email_from_the_form_to_the_send(site: Site, shoot: Shoot) -> None:
+    page = site.open("maker@example.com", *TEAM, path=HERE)
+    shoot(page, "templates")
+    page.get_by_role("link", name="New for email").click()
+    page.get_by_label("Name", exact=True).fill("Invoice")
+    page.get_by_label("Subject").fill("Invoice {{customer.number}}")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".wrong").first).to_contain_text("is not in variables")
+    assert page.get_by_label("Subject").input_value() == "Invoice {{customer.number}}"
+    page.get_by_label("HTML").fill(
+        '<p id="p" style="color: rgb(1, 2, 3)">No. {{customer.number}}</p><script>document.body.remove()</script>'
+    )
+    page.get_by_label("Variable 1", exact=True).fill("number")
+    page.get_by_label("Example 1", exact=True).fill("<b>7</b>")
+    mail = inside(page).frame_locator("iframe")
+    expect(mail.locator("#p")).to_have_text("No. <b>7</b>")
+    expect(mail.locator("#p")).to_have_css("color", "rgb(1, 2, 3)")
+    shoot(page, "template-edit-email")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Version 1 is in use")
+    expect(page.locator("pre code")).to_contain_text("Bearer $KEY")
+    shoot(page, "template")
+    page.get_by_label("To", exact=True).fill("nobody")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".wrong .error")).to_be_visible()
+    page.get_by_label("To", exact=True).fill("delivered@simulator.test")
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.wait_for_url("**/messages/eml_*")
+
+
+def test_versions_are_compared_and_restored(site: Site, shoot: Shoot) -> None:
+    page = site.open("writer@example.com", *TEAM, path=f"{HERE}/tpl_welcome/edit")
+    page.get_by_label("Plain text").fill("Hello {{customer.name}}.\nWelcome.")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Version 2").click()
+    expect(page.locator(".diff ins").first).to_have_text("+ Hello {{customer.name}}.")
+    expect(page.locator(".diff del")).to_have_text("- Hi {{customer.name}}, {{brand.name}} here.")
+    shoot(page, "template-version")
+    page.goto(f"{HERE}/tpl_welcome/versions/1")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Restore this version").click()
+    expect(page.get_by_role("status")).to_contain_text("Version 3 is in use")
+    expect(page.get_by_role("link", name="Version 2")).to_be_visible()
+    page.get_by_role("button", name="Archive").click()
+    expect(page.get_by_role("status")).to_contain_text("Archived")
+    page.goto(f"{HERE}?channel=email&status=archived")
+    page.get_by_role("link", name="Welcome").click()
+    page.get_by_role("button", name="Bring back").click()
+    expect(page.get_by_role("status")).to_contain_text("Version 3 is in use")
+
+
+def test_prices_are_the_operators(site: Site) -> None:
+    dev = site.open("thrifty@example.com", *TEAM, path=f"{HERE}/tpl_short/edit")
+    expect(dev.get_by_label("Price of one segment, USD")).to_have_count(0)
+    make_sms(dev, "Cheap", "Cheap {{customer.a}}")
+    csrf = dev.locator("[name=csrf]").first.input_value()
+    form = {"csrf": csrf, "channel": "sms", "name": "Cheap", "body": "Cheap", "price": "0", "prices": "GB 0"}
+    dev.request.post(f"{site.url}{HERE}/new", form=form)
+    dev.goto(HERE)
+    dev.get_by_role("link", name="Cheap").click()
+    expect(dev.locator("dl.facts").first).to_contain_text("0.0450 USD, GB 0.0350")  # of the dearest SMS template
+    operator = site.open("priced@example.com", "--operator", path=dev.url.removeprefix(site.url) + "/edit")
+    operator.get_by_label("Prices by country").fill("GB 0.01\nnowhere 1")
+    operator.get_by_role("button", name="Save").click()
+    expect(operator.locator(".wrong")).to_contain_text("ISO code")
+    operator.get_by_label("Prices by country").fill("GB 0.01")
+    operator.get_by_role("button", name="Save").click()
+    expect(operator.locator("dl.facts").first).to_contain_text("GB 0.0100")
+
+
+def test_positions_and_no_script(site: Site, shoot: Shoot) -> None:
+    page = site.open("plain@example.com", *TEAM, path=f"{HERE}/tpl_whatsapp/edit", color_scheme="dark")
+    shoot(page, "template-whatsapp-dark")
+    bare = page.context.browser.new_context(
+        base_url=site.url, java_script_enabled=False, storage_state=page.context.storage_state()
+    )
+    try:
+        still = bare.new_page()
+        still.goto(f"{HERE}/tpl_whatsapp/edit")
+        still.get_by_label("Example 1", exact=True).fill("P-1")
+        still.get_by_role("button", name="Preview").click()
+        frame = still.frame_locator("iframe[name=preview]")
+        expect(frame.get_by_text("Acme: parcel P-1 is on its way.")).to_be_visible()
+        expect(frame.locator("tbody tr")).to_have_text("1parcelP-1")
+        still.get_by_role("button", name="Save").click()
+        expect(still.get_by_role("status")).to_contain_text("is in use")
+    finally:
+        bare.close()
+
+
+def test_a_viewer_looks_and_changes_nothing(site: Site, shoot: Shoot) -> None:
+    phone = {"width": 390, "height": 844}
+    page = site.open(
+        "eye@example.com", "--team", "team_acme", "--role", "viewer", path=f"{HERE}/tpl_short", viewport=phone
+    )
+    shoot(page, "template-phone")
+    expect(page.get_by_role("link", name="Edit")).to_have_count(0)
+    expect(page.get_by_role("button", name="Send", exact=True)).to_have_count(0)
+    assert page.goto(f"{HERE}/tpl_short/edit").status == 403
+    csrf = page.locator("[name=csrf]").first.input_value()
+    for action in ("edit", "archive", "restore", "send", "approve", "refuse", "discard"):
+        answer = page.request.post(f"{site.url}{HERE}/tpl_short/{action}", form={"csrf": csrf, "version": "1"})
+        assert answer.status == 403, action
+    dev = site.open("dev2@example.com", *TEAM, path=HERE)
+    csrf = dev.locator("[name=csrf]").first.input_value()
+    answer = dev.request.post(f"{site.url}{HERE}/tpl_draft/approve", form={"csrf": csrf})
+    assert answer.status == 403

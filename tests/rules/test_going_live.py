@@ -1,0 +1,32 @@
+import pytest
+
+from heliograph.rules.going_live import checklist, may_go_live
+from heliograph.rules.team import Carrier, Domain, Team, TeamRecord, Template
+
+RECORD = TeamRecord(ref=1, id="team_a", name="A")
+DOMAIN = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
+TEMPLATE = Template(id="tpl_a", team="team_a", channel="sms", name="Code")
+CARRIERS = [Carrier(id=f"own-{channel}", channel=channel, kind="http") for channel in ("email", "sms", "whatsapp")]
+
+
+@pytest.mark.parametrize(("verified", "approved"), [(True, True), (True, False), (False, True), (False, False)])
+def test_only_a_usable_domain_is_needed(verified: bool, approved: bool) -> None:
+    domain = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=verified, approved=approved)
+    checks = checklist(Team(record=RECORD, domains={"a.test": domain}), [], 0)
+    assert may_go_live(checks) is (verified and approved)
+
+
+def test_with_everything_nothing_is_open() -> None:
+    team = Team(record=RECORD, domains={"a.test": DOMAIN}, templates={"tpl_a": TEMPLATE})
+    assert [check.done for check in checklist(team, CARRIERS, 1)] == [True] * 4
+    assert not may_go_live(checklist(Team(record=RECORD), CARRIERS, 1))
+
+
+def test_simulators_are_stated() -> None:
+    carriers = [
+        CARRIERS[0],
+        Carrier(id="sim", channel="sms", kind="simulator"),
+        Carrier(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
+    ]
+    (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
+    assert (said.done, said.text) == (False, "Simulators take sms, whatsapp: nothing of it leaves this instance.")

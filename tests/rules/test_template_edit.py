@@ -1,0 +1,118 @@
+"""Saving templates: what is in use at once, what waits for an operator, whose price it takes."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.rules import approvals
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row, updated
+from heliograph.rules.team import Platform, TeamRecord, Template
+from heliograph.rules.template_edit import differences, read_template, save_rows
+
+SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
+NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")
+
+
+def setup_with(*templates: Template, need: bool = False) -> Setup:
+    rows = [
+        to_row("platform", PLATFORM_ID, Platform(templates_need_approval=need), None),
+        to_row("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        *(to_row("template", one.id, one, one.team) for one in templates),
+    ]
+    return updated(Setup(), rows, 1)
+
+
+def after(setup: Setup, rows: list[Row]) -> Setup:
+    return updated(setup, rows, setup.version + 1)
+
+
+def saved(setup: Setup, new: Template, operator: bool = False) -> Setup:
+    return after(setup, save_rows(setup, new, operator=operator, by="usr_a", at=7))
+
+
+def test_without_approval_a_change_is_the_next_version() -> None:
+    done = saved(setup_with(SMS), replace(SMS, body="other", price=0, prices={}))
+    assert done.teams["team_a"].templates == {"tpl_a": replace(SMS, body="other", version=2)}
+    assert approvals.list_pending(done) == []
+    assert save_rows(done, done.teams["team_a"].templates["tpl_a"], operator=False, by="usr_a", at=7) == []
+
+
+def test_with_approval_the_old_version_stays_in_use() -> None:
+    done = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
+    assert done.teams["team_a"].templates == {"tpl_a": SMS}
+    (draft,) = approvals.list_pending(done)
+    assert (draft.template.body, draft.template.version, draft.current, draft.by) == ("other", 2, SMS, "usr_a")
+    approved = after(done, approvals.approve(done, "tpl_a", draft.mark))
+    assert approved.teams["team_a"].templates["tpl_a"] == replace(SMS, body="other", version=2)
+    assert approvals.find_draft(approved, "tpl_a") is None
+
+
+def test_only_what_was_seen_is_approved() -> None:
+    seen = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
+    changed = saved(seen, replace(SMS, body="worse"))
+    (draft,) = approvals.list_pending(seen)
+    with pytest.raises(InvalidRequest):
+        approvals.approve(changed, "tpl_a", draft.mark)
+
+
+def test_a_refused_draft_waits_for_its_team_until_it_is_saved_again() -> None:
+    done = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
+    (draft,) = approvals.list_pending(done)
+    refused = after(done, approvals.refuse(done, "tpl_a", draft.mark, "too long"))
+    assert approvals.list_pending(refused) == []
+    kept = approvals.find_draft(refused, "tpl_a")
+    assert kept
+    assert kept.template.refused_reason == "too long"
+    assert [one.template.body for one in approvals.list_pending(saved(refused, kept.template))] == ["other"]
+    dropped = after(refused, approvals.discard(refused, "tpl_a"))
+    assert approvals.find_draft(dropped, "tpl_a") is None
+    assert dropped.teams["team_a"].templates == {"tpl_a": SMS}
+
+
+@pytest.mark.parametrize(
+    ("others", "new", "status", "price"),
+    [
+        ([SMS], NEW, "approved", 45),
+        ([SMS, replace(SMS, id="tpl_c", price=90)], replace(NEW, price=1), "approved", 90),
+        ([], NEW, "draft", 0),  # nobody has said what it costs
+        ([replace(SMS, status="draft")], NEW, "draft", 0),
+        ([SMS], replace(NEW, channel="whatsapp", category="UTILITY"), "draft", 0),
+        ([], replace(NEW, channel="email", subject="s", text="t", body=None, price=1), "approved", 0),
+        ([replace(NEW, status="draft")], replace(NEW, status="draft", body="again"), "draft", 0),
+    ],
+)
+def test_a_team_does_not_set_its_prices(others: list[Template], new: Template, status: str, price: int) -> None:
+    made = saved(setup_with(*others), new).teams["team_a"].templates["tpl_b"]
+    assert (made.status, made.price) == (status, price)
+
+
+def test_an_operator_sets_prices_and_approves_by_saving() -> None:
+    done = saved(setup_with(replace(NEW, status="draft"), need=True), replace(NEW, price=5), operator=True)
+    assert done.teams["team_a"].templates["tpl_b"] == replace(NEW, price=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"body": None}, "body"),
+        ({"body": "{{customer.x}}"}, "body"),
+        ({"variables": ["A"]}, "variables"),
+        ({"price": "free"}, "price"),
+        ({"prices": {"Britain": "1"}}, "prices"),
+        ({"language": "?"}, "language"),
+    ],
+)
+def test_mistakes_have_a_field(given: dict[str, Any], field: str) -> None:
+    assert list(read_template(SMS, given)[1]) == [field]
+
+
+def test_differences_by_line() -> None:
+    old = replace(SMS, body="same\nold")
+    found = differences(old, replace(old, body="same\nnew", price=50_000))
+    assert [(one.field, one.lines) for one in found] == [
+        ("body", [(" ", "same"), ("-", "old"), ("+", "new")]),
+        ("price", [("-", "0.000045"), ("+", "0.0500")]),
+    ]

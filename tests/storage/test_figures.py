@@ -1,0 +1,112 @@
+"""The figures of the overview: counted with the outcomes, summed by spans, and the queue beside them."""
+
+from typing import Any
+
+import pytest
+
+from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.storage.figures import Figures, Overview, overview, tally
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import PHONE, message
+from tests.storage.test_reputation import deliver, report
+
+pytestmark = pytest.mark.anyio
+
+COUNTS = "SELECT team, channel, sent, delivered, bounced, complained, failed, read FROM figure ORDER BY team, channel"
+
+
+async def look(store: Store, clock: TestClock, since: int = 0, width: int = DAY_MS) -> Overview:
+    now = clock.now()
+    return await store.database.read(lambda tx: overview(tx, 1, since, width, ["wh_1", "wh_2"], now))
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "expected"),
+    [
+        ("queued", (), Figures()),
+        ("queued", ("sending",), Figures()),
+        ("sending", ("sent",), Figures(sent=1)),
+        ("queued", ("sending", "sent", "delivered"), Figures(sent=1, delivered=1)),
+        ("sending", ("bounced",), Figures(sent=1, bounced=1)),
+        ("sending", ("failed",), Figures(sent=1, failed=1)),
+        ("sent", ("failed",), Figures(failed=1)),
+        ("sent", ("delivered", "read"), Figures(delivered=1, read=1)),
+        ("failed", ("delivered",), Figures(delivered=1)),  # a late receipt
+        ("delivered", ("complained",), Figures(complained=1)),
+    ],
+)
+def test_what_a_way_counts_as(before: str, path: tuple[str, ...], expected: Figures) -> None:
+    assert tally(before, path) == expected
+
+
+async def test_each_outcome_is_counted_once(store: Store, clock: TestClock, sql: Sql) -> None:
+    item = message(clock, "ada@example.com")
+    await store.accept(item)
+    await deliver(store, clock, None)  # put off
+    assert await sql(COUNTS) == []
+    await deliver(store, clock, "sent")
+    await report(store, item.id, "sent", "delivered", "delivered", "complained", "complained")
+    assert await sql(COUNTS) == [(1, "email", 1, 1, 0, 1, 0, 0)]
+
+
+async def test_a_batch_is_one_row_a_team_channel_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
+    await store.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
+    await deliver(store, clock, *["bounced", "delivered"] * 10)
+    await store.accept(message(clock, "delivered@simulator.test", team=2))  # magic recipients count too
+    await deliver(store, clock, "failed")
+    await store.accept(message(clock, PHONE, channel="sms"))
+    await deliver(store, clock, "delivered", lane="phone")
+    assert await sql(COUNTS) == [
+        (1, "email", 20, 10, 10, 0, 0, 0),
+        (1, "sms", 1, 1, 0, 0, 0, 0),
+        (2, "email", 1, 0, 0, 0, 1, 0),
+    ]
+    assert {hour % HOUR_MS for (hour,) in await sql("SELECT hour FROM figure")} == {0}
+
+
+async def counted(store: Store, *rows: Any) -> None:
+    """Each: team, hour, channel, sent, delivered."""
+    whole = [(*row, 0, 0, 0, 0) for row in rows]
+    await store.database.write(lambda tx: tx.run("count_figures", counts=whole))
+
+
+async def test_sums_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
+    await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(48)), (1, 0, "sms", 7, 0))
+    await counted(store, (2, 0, "email", 99, 99), (1, 0, "sms", 1, 1))
+    assert (await look(store, clock)).figures == {
+        (0, "email"): Figures(24, 24),
+        (0, "sms"): Figures(8, 1),
+        (DAY_MS, "email"): Figures(24, 24),
+    }
+    seen = await look(store, clock, 46 * HOUR_MS, HOUR_MS)
+    assert seen.figures == {(hour * HOUR_MS, "email"): Figures(1, 1) for hour in (46, 47)}
+
+
+async def test_the_queue_of_a_team(store: Store, clock: TestClock) -> None:
+    at = clock.now()
+    await store.accept(message(clock, "ada@example.com", created_at=at))
+    await store.accept(message(clock, PHONE, channel="sms"))
+    await store.accept(message(clock, "eve@example.com", team=2, created_at=at - DAY_MS))
+    clock.forward(5000)
+    seen = await look(store, clock)
+    assert (seen.waiting, seen.oldest_due) == (2, at)
+    await store.claim("email", 10)
+    await store.claim("phone", 10)
+    seen = await look(store, clock)
+    assert (seen.waiting, seen.oldest_due) == (0, None)
+
+
+async def test_endpoints_that_fail(store: Store, clock: TestClock) -> None:
+    await store.claim_endpoints(["wh_1", "wh_2", "wh_3"])
+    failing = [("wh_2", 5), ("wh_3", 6)]
+    await store.database.write(lambda tx: tx.run("update_endpoints", endpoints=failing))
+    assert (await look(store, clock)).failing == {"wh_2": 5}
+
+
+async def test_figures_are_kept_for_400_days(store: Store, clock: TestClock, sql: Sql) -> None:
+    old = clock.now() - 400 * DAY_MS
+    await counted(store, (1, old, "email", 1, 0), (1, old + HOUR_MS, "email", 2, 0))
+    await store.purge()
+    assert await sql("SELECT sent FROM figure") == [(2,)]

@@ -1,0 +1,136 @@
+"""The inbox and the searched suppression list, on both databases."""
+
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.storage import inbox, suppressions
+from heliograph.storage.inbox import Span
+from heliograph.storage.people import AuditEntry
+from heliograph.storage.store import Change, NewSuppression, Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import finish, message, start
+
+pytestmark = pytest.mark.anyio
+SIMULATOR, REAL = "simulator-email", "mx"
+MAIL = Span(team=1, low="eml_", high="eml_~", limit=2)
+
+
+async def send(store: Store, clock: TestClock, *to: str, carrier: str = SIMULATOR, status: str = "sent") -> str:
+    item = message(clock, *to, content=f'{{"body":"Hello {to[0]}"}}'.encode())
+    await store.accept(item)
+    for claim in await store.claim("email", 10):
+        change = Change(
+            at=clock.now(),
+            message=claim.message,
+            position=claim.position,
+            claim=(claim.key, claim.epoch),
+            wanted=status,
+            accepted=status == "sent",
+            carrier=carrier,
+        )
+        assert await store.record(change)
+    clock.forward(1000)
+    return item.id
+
+
+async def found(store: Store, span: Span = MAIL) -> tuple[list[str], str | None]:
+    lines, before = await store.database.read(partial(inbox.messages, span=span, carriers=[SIMULATOR]))
+    return [line.id for line in lines], before
+
+
+def span(**more: object) -> Span:
+    return Span(**{"team": 1, "low": "eml_", "high": "eml_~", "limit": 50} | more)  # type: ignore[arg-type]
+
+
+async def test_only_what_a_simulator_delivered_newest_first(store: Store, clock: TestClock) -> None:
+    ids = [await send(store, clock, f"{name}@example.com") for name in "abc"]
+    await send(store, clock, "d@example.com", carrier=REAL)
+    await send(store, clock, "e@example.com", status="bounced")
+    first, before = await found(store)
+    assert (first, before) == (ids[:0:-1], ids[1])
+    assert await found(store, span(high=before)) == ([ids[0]], None)
+    assert await found(store, span(team=2)) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", [1, 0]), ("b@ex", [1]), ("hello a", [0]), ("example", [1, 0]), ("%", [])]
+)
+async def test_search(store: Store, clock: TestClock, text: str, expected: list[int]) -> None:
+    ids = [await send(store, clock, "a@example.com", "c@example.com"), await send(store, clock, "b@example.com")]
+    assert await found(store, span(text=text)) == ([ids[i] for i in expected], None)
+
+
+async def test_a_page_looks_at_so_many_and_says_where_to_go_on(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "SCAN", 2)
+    ids = [await send(store, clock, f"{name}@example.com") for name in "abcd"]
+    assert await found(store, span(text="a@")) == ([], ids[2])
+    assert (await found(store, span(text="a@", high=ids[2])))[0] == [ids[0]]
+
+
+async def test_one_item(store: Store, clock: TestClock) -> None:
+    id_ = await send(store, clock, "a@example.com", "b@example.com")
+    real = await send(store, clock, "c@example.com", carrier=REAL)
+    item = await store.database.read(partial(inbox.item, team=1, id_=id_, carriers=[SIMULATOR]))
+    assert item and [one.given for one in item.recipients] == ["a@example.com", "b@example.com"]
+    for team, other in ((2, id_), (1, real), (1, "eml_never")):
+        assert await store.database.read(partial(inbox.item, team=team, id_=other, carriers=[SIMULATOR])) is None
+
+
+async def test_codes_are_sealed_texts_and_magic_numbers_until_cleared(store: Store, clock: TestClock, sql: Sql) -> None:
+    sealed, magic, plain, failed = (start(clock, magic=n in (1, 3)) for n in range(4))
+    for item, text in ((sealed, "box"), (magic, None), (plain, None), (failed, None)):
+        await store.start_verification(item)
+        done = finish(item, clock, "failed" if item is failed else "pending")
+        await store.finish_verification(done if text is None else replace(done, inbox=text))
+    codes = span(low="vrf_", high="vrf_~")
+    lines, _ = await store.database.read(partial(inbox.codes, span=codes, now=clock.now()))
+    assert {(line.id, line.sealed) for line in lines} == {(sealed.id, "box"), (magic.id, None)}
+    entry = AuditEntry(at=clock.now(), team="team_1", action="inbox.clear", subject="team_1")
+    await store.database.write(partial(inbox.clear, team=1, entry=entry))
+    assert await store.database.read(partial(inbox.cleared_at, team=1)) == entry.at
+    assert await store.database.read(partial(inbox.cleared_at, team=2)) == 0
+    assert await sql("SELECT sealed FROM inbox_code") == []
+    assert await sql("SELECT action FROM audit") == [("inbox.clear",)]
+
+
+async def test_codes_are_purged_with_their_verifications(store: Store, clock: TestClock, sql: Sql) -> None:
+    begun = start(clock)
+    await store.start_verification(begun)
+    done = finish(begun, clock)
+    await store.finish_verification(replace(done, inbox="box"))
+    clock.forward(89 * 86_400_000)
+    await store.purge()
+    assert len(await sql("SELECT sealed FROM inbox_code")) == 1
+    clock.forward(2 * 86_400_000)
+    await store.purge()
+    assert await sql("SELECT sealed FROM inbox_code") == []
+
+
+async def test_suppressions_are_searched_newest_first(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for names in ("ab", "cd"):
+        given = [NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual") for name in names]
+        assert len(await store.suppress_all([*given, NewSuppression(2, "z@example.com", "z@example.com", "bounce")]))
+        clock.forward(1000)
+
+    async def listed(text: str = "", before: suppressions.Place = suppressions.START, limit: int = 50) -> object:
+        search = partial(suppressions.search, team=1, text=text, before=before, limit=limit)
+        lines, place = await store.database.read(search)
+        return "".join(line.address[0] for line in lines), place and place[1]
+
+    ((newest, *_), _) = await store.database.read(partial(suppressions.search, team=1, text=""))
+    at = newest.created_at
+    assert await listed() == ("dcba", None)
+    assert await listed(limit=3) == ("dcb", "b@example.com")
+    assert await listed(before=(at, "d@example.com")) == ("cba", None)
+    assert await listed("b@") == ("b", None)
+    assert await listed("_") == ("", None)
+    monkeypatch.setattr(suppressions, "SCAN", 2)
+    assert await listed("b@") == ("", "c@example.com")
+    assert await listed("b@", (at, "c@example.com")) == ("b", "a@example.com")

@@ -1,0 +1,96 @@
+"""The ledger as people read it: the credit after every entry, page by page, and what an operator books."""
+
+import asyncio
+import itertools
+from functools import partial
+
+import pytest
+
+from heliograph.storage import ledger
+from heliograph.storage.ledger import Entry
+from heliograph.storage.people import AuditEntry
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.conftest import CREDIT, Sql
+from tests.storage.samples import message
+from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+def _audit(clock: TestClock) -> AuditEntry:
+    return AuditEntry(at=clock.now(), team="team_a", action="credit.book", subject="x")
+
+
+async def _book(store: Store, clock: TestClock, amount: int, team: int = 1) -> int:
+    audit = _audit(clock)
+    return (await store.database.write(lambda tx: ledger.book_credit(tx, team, amount, "note", audit))).available
+
+
+async def _all(store: Store, limit: int) -> list[Entry]:
+    found, cursor = await store.database.read(lambda tx: ledger.page(tx, 1, None, limit))
+    while cursor:
+        more, cursor = await store.database.read(partial(ledger.page, team=1, cursor=cursor, limit=limit))
+        assert len(found) % limit == 0
+        found += more
+    return found
+
+
+async def test_the_credit_after_every_entry(store: Store, clock: TestClock) -> None:
+    await asyncio.gather(*(store.accept(message(clock, channel="sms", price=1000 + i)) for i in range(3)))
+    claims = await store.claim("phone", 2)
+    for claim, wanted in zip(claims, ("sent", "failed"), strict=True):
+        await store.record(outcome(claim, clock.now(), wanted))
+    await _book(store, clock, 500)
+    await _book(store, clock, -300)
+    await _book(store, clock, 9_999, team=2)
+
+    entries = await _all(store, 100)
+    assert [e.kind for e in entries[:2]] == ["adjustment", "topup"]
+    assert sorted(e.kind for e in entries) == sorted(
+        ["topup", "hold", "hold", "hold", "capture", "release", "topup", "adjustment"]
+    )
+    assert entries[0].balance == (await store.account(1)).available
+    for newer, older in itertools.pairwise(entries):
+        assert newer.balance - newer.moved == older.balance
+    assert entries[-1].balance == entries[-1].amount == CREDIT
+    for limit in (1, 2, 3, 8):
+        assert await _all(store, limit) == entries
+
+
+async def test_booking_is_in_the_books_and_in_the_audit_log(store: Store, clock: TestClock, sql: Sql) -> None:
+    assert await _book(store, clock, 250) == CREDIT + 250
+    assert await _book(store, clock, -CREDIT) == 250
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    assert await sql("SELECT kind, amount, subject FROM ledger WHERE team = 1 ORDER BY key DESC LIMIT 2") == [
+        ("adjustment", -CREDIT, "note"),
+        ("topup", 250, "note"),
+    ]
+    assert await sql("SELECT action FROM audit") == [("credit.book",)] * 2
+
+
+@pytest.mark.parametrize(
+    ("amount", "why"), [(0, "of nothing"), (-CREDIT - 1, "the credit is only 1.0000"), (10**18, "cannot be kept")]
+)
+async def test_what_cannot_be_booked_changes_nothing(
+    store: Store, clock: TestClock, sql: Sql, amount: int, why: str
+) -> None:
+    before = await sql(LEDGER), await sql(ACCOUNTS)
+    with pytest.raises(ValueError, match=why):
+        await _book(store, clock, amount)
+    assert (await sql(LEDGER), await sql(ACCOUNTS)) == before
+    assert await sql("SELECT action FROM audit") == []
+
+
+async def test_bookings_beside_sends_lose_nothing(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    sends = [(store, other)[i % 2].accept(message(clock, channel="sms", price=10)) for i in range(20)]
+    await asyncio.gather(*sends, *(_book((store, other)[i % 2], clock, 7) for i in range(20)))
+    assert (await store.account(1)).available == CREDIT - 200 + 140
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    entries = await _all(store, 7)
+    assert (len(entries), entries[-1].balance) == (41, CREDIT)
+
+
+async def test_accounts_of_several_teams(store: Store) -> None:
+    found = await store.database.read(lambda tx: ledger.accounts(tx, [1, 2, 77]))
+    assert {team: account.available for team, account in found.items()} == {1: CREDIT, 2: CREDIT}

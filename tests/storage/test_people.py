@@ -1,0 +1,121 @@
+"""People in the store: what happens in one transaction, and who cannot be taken away."""
+
+import pytest
+
+from heliograph.rules.limits import DAY_MS
+from heliograph.storage.people import AuditEntry, People
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def people(store: Store, clock: TestClock) -> People:
+    return People(store.database, clock)
+
+
+def entry(action: str, team: str | None = None) -> AuditEntry:
+    return AuditEntry(at=1, team=team, action=action, subject="x")
+
+
+async def actions(people: People, team: str | None = None) -> list[str]:
+    return [line.action for line in await people.audit(team)]
+
+
+async def test_the_first_operator_is_one(people: People) -> None:
+    tokens = [await people.make_link("", "first") for _ in range(2)]
+    made = await people.add_first(tokens[0], "ada@example.com", "Ada")
+    assert made
+    assert (made.email, made.name, made.operator) == ("ada@example.com", "Ada", 1)
+    for token in tokens:
+        assert await people.add_first(token, "eve@example.com", "Eve") is None
+    assert await people.count() == 1
+
+
+async def test_a_link_is_good_once_and_for_its_time(people: People, clock: TestClock) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    used, old = await people.make_link(ada.id, "welcome"), await people.make_link(ada.id, "welcome")
+    assert await people.find_link(used) == (ada.id, "welcome")
+    assert await people.use_link(used) == (ada.id, "welcome")
+    assert await people.use_link(used) is None
+    clock.forward(7 * DAY_MS)
+    assert await people.find_link(old) is None
+    assert await people.use_link(old) is None
+
+
+async def test_a_new_password_ends_sessions_and_links(people: People) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    tokens = [await people.sign_in(ada.id, "127.0.0.1", "test") for _ in range(2)]
+    kept = await people.session(tokens[0])
+    link = await people.make_link(ada.id, "reset")
+    assert kept
+    await people.set_password(ada.id, "argon2id…", entry("account.password"), kept.session)
+    assert await people.session(tokens[0])
+    assert await people.session(tokens[1]) is None
+    assert await people.find_link(link) is None
+    assert await actions(people) == ["account.password"]
+
+
+async def test_a_session_lasts_while_it_is_used(people: People, clock: TestClock) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    used, left = await people.sign_in(ada.id, "", ""), await people.sign_in(ada.id, "", "")
+    for _ in range(2):
+        clock.forward(10 * DAY_MS)
+        assert await people.session(used)
+    assert await people.session(left) is None
+    await people.sign_in(ada.id, "", "")
+    assert len(await people.sessions(ada.id)) == 2
+
+
+async def test_a_team_keeps_an_owner(people: People) -> None:
+    ada, bob = await people.add("ada@example.com", "Ada"), await people.add("bob@example.com", "Bob")
+    assert await people.set_role(ada.id, "team_1", "owner", entry("add", "team_1"))
+    assert await people.set_role(bob.id, "team_1", "viewer")
+    for role in ("viewer", None):
+        assert not await people.set_role(ada.id, "team_1", role, entry("refused", "team_1"))
+    assert await people.set_role(bob.id, "team_1", "owner")
+    assert await people.set_role(ada.id, "team_1", None, entry("remove", "team_1"))
+    assert [(member.email, member.role) for member in await people.members("team_1")] == [("bob@example.com", "owner")]
+    assert await actions(people, "team_1") == ["remove", "add"]
+    assert await actions(people, "team_2") == []
+
+
+async def test_the_instance_keeps_an_operator(people: People) -> None:
+    ada, bob = await people.add("ada@example.com", "Ada", operator=True), await people.add("bob@example.com", "Bob")
+    await people.set_role(ada.id, "team_1", "owner")
+    token = await people.sign_in(ada.id, "", "")
+    assert not await people.set_operator(ada.id, False, entry("refused"))
+    assert not await people.remove(ada.id, entry("refused"))
+    assert await people.set_operator(bob.id, True, entry("operator"))
+    assert await people.remove(ada.id, entry("remove"))
+    assert (await people.find("ada@example.com"), await people.session(token)) == (None, None)
+    assert await people.members("team_1") == []
+    assert await actions(people) == ["remove", "operator"]
+
+
+async def test_codes_are_used_once(people: People) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    await people.set_totp(ada.id, "sealed", ["aaaa", "bbbb"], entry("on"))
+    assert [await people.use_totp_step(ada.id, step) for step in (7, 7, 6, 8)] == [True, False, False, True]
+    assert [await people.use_recovery(ada.id, code) for code in ("aaaa", "aaaa", "cccc")] == [True, False, False]
+    assert await people.count_recovery(ada.id) == 1
+    await people.set_totp(ada.id, None, [], entry("off"))
+    assert await people.count_recovery(ada.id) == 0
+
+
+async def test_everybody_by_pages_and_by_search(people: People) -> None:
+    for name in ("ada", "bob", "c_1", "cx1"):
+        await people.add(f"{name}@example.com", name)
+    first = await people.lines(limit=2)
+    assert [line.name for line in first] == ["ada", "bob", "c_1"]
+    assert [line.name for line in await people.lines(after=first[1].email, limit=2)] == ["c_1", "cx1"]
+    assert [line.name for line in await people.lines("C_1@")] == ["c_1"]
+
+
+async def test_the_audit_log_by_pages(people: People) -> None:
+    await people.note([entry(str(number), "team_1" if number % 2 else None) for number in range(10)])
+    first = await people.audit("team_1", limit=2)
+    assert [line.action for line in first] == ["9", "7", "5"]
+    assert [line.action for line in await people.audit("team_1", first[1].key, 2)] == ["5", "3", "1"]
+    assert len(await people.audit(None)) == 10

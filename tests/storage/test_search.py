@@ -1,0 +1,193 @@
+"""Search over all channels: filters, pages, recipients, and how far a bounded walk comes."""
+
+from typing import Any
+
+import pytest
+
+from heliograph.rules.acceptance import Accepted
+from heliograph.rules.limits import DAY_MS
+from heliograph.storage import search
+from heliograph.storage.search import Found, Wanted
+from heliograph.storage.store import Change, Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import PHONE, finish, message, start
+
+pytestmark = pytest.mark.anyio
+
+CHANNEL = {"eml_": "email", "sms_": "sms", "wam_": "whatsapp"}
+
+
+async def send(store: Store, clock: TestClock, prefix: str, address: str, team: int = 1, **more: Any) -> str:
+    """One message, a second after the one before."""
+    clock.forward(1000)
+    item = message(clock, address, team=team, channel=CHANNEL[prefix], **more)
+    item.id = prefix + item.id[4:]
+    await store.accept(item)
+    return item.id
+
+
+async def hand_over(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
+    for lane in ("email", "phone"):
+        for claim in await store.claim(lane, 100):
+            place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
+            await store.record(Change(at=clock.now(), wanted=status, carrier="sim", **place))
+
+
+@pytest.fixture
+async def sent(store: Store, clock: TestClock) -> list[str]:
+    """Oldest first: the two first are delivered, the third waits; the last belongs to team 2."""
+    made = [
+        await send(store, clock, "eml_", "ada@example.com", template_id="tpl_x", decide=None),
+        await send(store, clock, "sms_", PHONE),
+    ]
+    await hand_over(store, clock)
+    made.append(await send(store, clock, "wam_", PHONE))
+    await send(store, clock, "eml_", "ada@example.com", team=2)
+    return made
+
+
+async def find(store: Store, team: int = 1, **more: Any) -> Found:
+    wanted = Wanted(**{"limit": 100} | more)
+    return await store.database.read(lambda tx: search.messages(tx, team, wanted))
+
+
+def ids(found: Found) -> list[str]:
+    return [line.id for line in found.lines]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, [2, 1, 0]),
+        ({"channel": "sms"}, [1]),
+        ({"status": "delivered"}, [1, 0]),
+        ({"status": "failed"}, []),
+        ({"template_id": "tpl_x"}, [0]),
+        ({"address": PHONE}, [1]),  # the third was not handed over yet
+        ({"address": "ada@example.com"}, [0]),
+        ({"address": "ada@example.com", "channel": "sms"}, []),
+        ({"address": "ada@example.com", "status": "delivered", "template_id": "tpl_x"}, [0]),
+        ({"address": "nobody@example.com"}, []),
+        ({"subject": "anything"}, []),
+    ],
+)
+async def test_filters(store: Store, sent: list[str], more: dict[str, Any], expected: list[int]) -> None:
+    found = await find(store, **more)
+    assert ids(found) == [sent[i] for i in expected]
+    assert found.after is None
+
+
+@pytest.mark.parametrize("more", [{}, {"address": "ada@example.com"}])
+async def test_times_leave_out_their_ends(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
+    made, at = [], []
+    for _ in range(3):
+        made.append(await send(store, clock, "eml_", "ada@example.com"))
+        at.append(clock.now())
+        clock.forward(1000)
+    await hand_over(store, clock)
+    first, _, last = [line.created_at for line in (await find(store)).lines][::-1]
+    assert ids(await find(store, created_after=first, created_before=last, **more)) == [made[1]]
+
+
+@pytest.mark.parametrize("more", [{}, {"address": "ada@example.com"}, {"status": "delivered"}])
+async def test_pages_show_everything_once(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
+    made = [await send(store, clock, prefix, "ada@example.com") for prefix in [*CHANNEL] * 3]
+    await hand_over(store, clock)
+    seen: list[str] = []
+    after = None
+    for _ in range(5):
+        found = await find(store, limit=2, before=after, **more)
+        seen += ids(found)
+        after = found.after
+    assert seen == made[::-1]
+    assert after is None
+
+
+async def test_a_walk_is_bounded_and_goes_on(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = await send(store, clock, "eml_", "ada@example.com", template_id="tpl_old")
+    for _ in range(5):
+        await send(store, clock, "sms_", PHONE)
+        await send(store, clock, "eml_", "ada@example.com")
+    monkeypatch.setattr(search, "WALK", 2)
+    steps, seen, after = 0, [], None
+    while True:
+        found = await find(store, template_id="tpl_old", before=after)
+        seen += ids(found)
+        after, steps = found.after, steps + 1
+        if after is None:
+            break
+        assert found.is_cut
+    assert seen == [old]
+    assert steps == 3
+
+
+async def test_the_subject_is_searched_without_case(store: Store, clock: TestClock) -> None:
+    record = '{"from":"shop@example.com","subject":"Your \\"new\\" Parcel ü"}'.encode()
+    await send(
+        store,
+        clock,
+        "eml_",
+        "ada@example.com",
+        decide=lambda found: Accepted(response=record, recipients=[("ada@example.com", "ada@example.com", "to")]),
+    )
+    for text in ("parcel", 'YOUR "new"', "ü"):
+        assert len((await find(store, subject=text)).lines) == 1
+    for text in ("%", "shop", '\\"'):
+        assert (await find(store, subject=text)).lines == []
+
+
+async def test_one_message_with_all_that_became_of_it(store: Store, clock: TestClock, sent: list[str]) -> None:
+    ((event, *_), *_) = (await store.message(1, sent[0])).events  # type: ignore[union-attr]
+    told = [("whk_x", 1, event, sent[0], clock.now())]
+    await store.database.write(lambda tx: tx.run("insert_deliveries", deliveries=told))
+    found = await store.database.read(lambda tx: search.whole(tx, 1, sent[0], ["whk_x"]))
+    assert found is not None
+    assert found.content == b'{"text":"hello"}'
+    assert [event.status for event in found.events] == ["sent", "delivered"]
+    assert found.recipients[0].carrier == "sim"
+    ((delivery, attempts),) = found.deliveries[event]
+    assert (delivery.webhook, delivery.state, attempts) == ("whk_x", "waiting", [])
+    assert await store.database.read(lambda tx: search.whole(tx, 2, sent[0], [])) is None
+
+
+async def test_the_pulse_changes_with_the_timeline(store: Store, clock: TestClock) -> None:
+    id_ = await send(store, clock, "eml_", "ada@example.com")
+
+    async def pulse() -> Any:
+        return await store.database.read(lambda tx: search.pulse(tx, 1, id_))
+
+    before = await pulse()
+    await hand_over(store, clock)
+    after = await pulse()
+    assert before[0] != after[0]
+    assert (before[1], after[1]) == (False, True)
+
+
+async def test_what_was_seen_goes_with_its_message(store: Store, clock: TestClock, sent: list[str], sql: Sql) -> None:
+    assert await sql("SELECT count(*) FROM seen_recipient") == [(2,)]
+    clock.forward(91 * DAY_MS)
+    await store.purge()
+    assert await sql("SELECT count(*) FROM seen_recipient") == [(0,)]
+
+
+async def test_verifications(store: Store, clock: TestClock) -> None:
+    begun = [start(clock), start(clock, phone="+14155550101"), start(clock, team=2)]
+    for item in begun:
+        await store.start_verification(item)
+        await store.finish_verification(finish(item, clock))
+        clock.forward(1000)
+
+    async def listed(**more: Any) -> list[str]:
+        wanted, now = Wanted(limit=10, **more), clock.now()
+        found = await store.database.read(lambda tx: search.verifications(tx, 1, wanted, now))
+        return ids(found)
+
+    assert await listed() == [begun[1].id, begun[0].id]
+    assert await listed(address=PHONE) == [begun[0].id]
+    assert await listed(status="verified") == []
+    assert await listed(status="pending", before=begun[1].id) == [begun[0].id]
+    clock.forward(DAY_MS)
+    assert await listed(status="expired", address=PHONE) == [begun[0].id]
+    now = clock.now()
+    assert await store.database.read(lambda tx: search.verification(tx, 2, begun[0].id, now)) is None

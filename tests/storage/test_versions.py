@@ -1,0 +1,86 @@
+"""Versions of templates: kept with the change that makes them, by whoever makes it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from heliograph.app import sqlite_path
+from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.team import Template
+from heliograph.settings import Settings
+from heliograph.storage.migrate import schema_files
+from heliograph.storage.people import COMMAND_LINE, AuditEntry
+from heliograph.storage.query import for_dialect
+from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.versions import PAGE, find_version, versions_of
+from tests.storage.conftest import Sql
+
+pytestmark = pytest.mark.anyio
+
+
+def template(version: int, body: str, name: str = "Parcel") -> Template:
+    return Template(id="tpl_x", team="team_a", channel="sms", name=name, version=version, body=body)
+
+
+async def put(store: Store, *templates: Template, audit: Sequence[AuditEntry] = ()) -> None:
+    for one in templates:
+        rows = [to_row("template", one.id, one, one.team)]
+        await store.change_setup(lambda _, __, rows=rows: SetupChange(rows=rows, audit=audit))  # type: ignore[misc]
+
+
+async def test_each_version_stays_readable(store: Store) -> None:
+    await put(store, template(1, "first"), template(2, "second"))
+    listed = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    assert [(line.version, line.person) for line in listed] == [(2, COMMAND_LINE), (1, COMMAND_LINE)]
+    assert all(line.at for line in listed)
+    old = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
+    assert old == template(1, "first")
+    assert await store.database.read(lambda tx: find_version(tx, "tpl_x", 3)) is None
+
+
+async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> None:
+    await put(store, template(1, "first"))
+    await put(
+        store, template(1, "first", name="Other"), audit=[AuditEntry(at=1, person="usr_a", action="a", subject="b")]
+    )
+    (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    assert line.person == COMMAND_LINE
+    found = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
+    assert found and found.name == "Other"
+
+
+async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:
+    await put(store, template(1, "first"), audit=[AuditEntry(at=1, person="usr_a", action="a", subject="b")])
+    (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    assert line.person == "usr_a"
+
+
+async def test_a_change_that_raises_keeps_no_version(store: Store) -> None:
+    def decide(_: Setup, __: int) -> SetupChange:
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        await store.change_setup(decide)
+    assert await store.database.read(lambda tx: versions_of(tx, "tpl_x")) == []
+
+
+async def test_templates_of_before_get_their_version(store: Store, settings: Settings, sql: Sql) -> None:
+    await put(store, template(1, "first"), template(2, "second"))
+    await sql("DELETE FROM template_version")
+    schema = dict(schema_files())[10]
+    await sql(for_dialect(schema[schema.index("INSERT") :], "sqlite" if sqlite_path(settings) else "postgres"))
+    listed = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    assert [(line.version, line.at) for line in listed] == [(2, None)]
+    assert await store.database.read(lambda tx: find_version(tx, "tpl_x", 2)) == template(2, "second")
+
+
+async def test_pages_of_versions(store: Store) -> None:
+    many = [template(n, f"body {n}") for n in range(1, PAGE + 3)]
+    await store.change_setup(
+        lambda _, __: SetupChange(rows=[to_row("template", one.id, one, one.team) for one in many[-1:]])
+    )
+    await put(store, *many[:-1])
+    first = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    assert [line.version for line in first] == list(range(PAGE + 2, 1, -1))
+    rest = await store.database.read(lambda tx: versions_of(tx, "tpl_x", first[-2].version))
+    assert [line.version for line in rest] == [2, 1]
