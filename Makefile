@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 RULES := tests/rules
 JOBS ?= 2
 
-.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-setup screenshots fmt lock clean
+.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-setup screenshots fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -53,6 +53,9 @@ bench-sms: bench-setup ## Measure SMS over SMPP end to end beside Jasmin and Kan
 
 bench-webhooks: bench-setup ## Measure webhooks, and what they cost the accept path; writes docs/benchmarks.md
 	@$(BIN)/python bench/webhooks.py
+
+bench-pages: bench-setup ## Measure every page of the dashboard with a million messages; writes docs/benchmarks.md
+	@$(BIN)/python bench/pages.py
 
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py

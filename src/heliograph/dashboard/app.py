@@ -65,7 +65,11 @@ class Dashboard:
         if isinstance(answer, Stream):
             await _stream(answer, request, send)
             return
-        response = self._response(answer, visit)
+        try:
+            response = self._response(answer, visit)
+        except Exception:  # a template that breaks on what it is given
+            log.exception("page failed", request_id=request.id)
+            response = self._response(_broken(request), visit)
         headers = [
             (b"content-type", response.content_type),
             (b"content-length", b"%d" % len(response.body)),
@@ -93,7 +97,7 @@ class Dashboard:
             raise
         except Exception:
             log.exception("page failed", request_id=request.id)
-            return _error(500, f"Something went wrong here. The log has it as {request.id}."), visit
+            return _broken(request), visit
 
     async def _read(self, route: PageRoute, request: Request, params: dict[str, str], address: str) -> Visit:
         who = await self._signed_in(request)
@@ -179,6 +183,10 @@ def cookies(request: Request) -> dict[str, str]:
 
 def _error(status: int, text: str) -> Page:
     return Page("error.html", {"text": text, "status": status}, status)
+
+
+def _broken(request: Request) -> Page:
+    return _error(500, f"Something went wrong here. The log has it as {request.id}.")
 
 
 async def _stream(answer: Stream, request: Request, send: Send) -> None:

@@ -1,0 +1,40 @@
+"""A team that has nothing yet: every page has something calm to say, and none breaks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.dashboard.pages import PAGES
+from tests.dashboard.conftest import Site
+
+NEW = """
+[[teams]]
+id = "team_new"
+name = "New"
+mode = "{mode}"
+"""
+ABOUT_AN_ADDRESS = ("/suppressions/remove", "/senders/recipients")
+PATHS = [
+    route.path.format(team="team_new")
+    for route in PAGES
+    if route.method == "GET"
+    and route.need != "anyone"
+    and route.path.count("{") == route.path.count("{team}")
+    and not route.path.endswith(ABOUT_AN_ADDRESS)
+]
+
+
+@pytest.mark.parametrize("mode", ["sandbox", "live"])
+def test_every_page_of_a_new_team(site: Site, tmp_path: Path, mode: str) -> None:
+    file = tmp_path / "new.toml"
+    file.write_text(NEW.format(mode=mode))
+    site.service.apply(file)
+    page = site.open(f"{mode}@example.com", "--operator")
+    assert len(PATHS) > 25
+    assert {path: status(page, site, path) for path in PATHS} == dict.fromkeys(PATHS, 200)
+
+
+def status(page: Any, site: Site, path: str) -> int:
+    answer: int = page.request.get(site.url + path).status
+    return answer

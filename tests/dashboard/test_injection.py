@@ -1,0 +1,112 @@
+"""A hundred script-injection payloads in what teams can write: shown, and run on no page (reliability, threats)."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.dashboard.pages import PAGES
+from tests.dashboard.conftest import Site
+from tests.service import until
+
+HIT = "window.hit=1"
+OPENINGS = ("", '"', "'", '">', "'>", "</title>", "</textarea>", "-->", "]]>", "</script>")
+BODIES = (
+    f"<script>{HIT}</script>",
+    f"<img src=x onerror={HIT}>",
+    f"<svg onload={HIT}>",
+    f"<iframe srcdoc='<script>parent.{HIT}</script>'></iframe>",
+    f"<a href='javascript:{HIT}'>go</a>",
+    f"<details open ontoggle={HIT}>",
+    f" onfocus={HIT} autofocus ",
+    f"<style onload={HIT}></style>",
+    f"{{{{ {HIT} }}}}",
+    f"<math><mtext></form><form><mglyph><style></math><img src onerror={HIT}>",
+)
+PAYLOADS = [opening + body for opening, body in itertools.product(OPENINGS, BODIES)]
+TEAM = "team_acme"
+LISTS = [
+    route.path.format(team=TEAM)
+    for route in PAGES
+    if route.method == "GET"
+    and route.need != "anyone"
+    and route.path.count("{") == route.path.count("{team}")
+    and not route.path.endswith((".csv", "/export"))
+]
+# What a payload would have become, had it not been escaped; the policy would still keep it from running.
+MADE = "[onerror], [onload], [ontoggle], [onfocus], script:not([src]), a[href^='javascript:']"
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def setup() -> str:
+    """Names of all kinds, each a payload; single fields hold several at once."""
+    several = "".join(PAYLOADS[::11])[:200]
+    lines = [f"[platform]\nbrand = {quoted(several)}\n[[teams]]\nid = {quoted(TEAM)}\nname = {quoted(several)}"]
+    for number, payload in enumerate(PAYLOADS):
+        body = quoted(payload.replace("{{", "{").replace("}}", "}"))
+        lines += [
+            f"[[teams.templates]]\nid = 'tpl_x{number}'\nchannel = 'email'\nname = {quoted(payload)}",
+            f"subject = {body}\nhtml = {body}\ntext = {body}",
+            f"[[teams.keys]]\nname = {quoted(payload)}",
+        ]
+    lines.append(f"[[teams.domains]]\nid = 'dom_acme'\nname = 'acme.test'\nbrand = {quoted(several)}")
+    for number, payload in enumerate(PAYLOADS):
+        lines.append(f"[[teams.domains.display_names]]\nid = 'dn_x{number}'\nname = {quoted(payload)}")
+    return "\n".join(lines)
+
+
+def fill(site: Site, folder: Path) -> dict[str, str]:
+    """Put every payload wherever it can be written; answers ids to look at."""
+    file = folder / "payloads.toml"
+    file.write_text(setup())
+    site.service.apply(file)
+    sent = ""
+    for payload in PAYLOADS:
+        mail = {"to": "failed@simulator.test", "from": "hello@acme.test", "subject": payload, "html": payload}
+        answer = site.service.post("/v1/emails", mail)
+        assert answer.status == 202, answer.raw
+        sent = answer.json["id"]
+        sms = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": payload}}
+        assert site.service.post("/v1/sms", sms).status == 202
+    hook = ""
+    for payload in PAYLOADS[::4]:
+        wanted = {"url": "http://127.0.0.1:9/" + "x", "events": ["*"], "description": payload}
+        hook = site.service.post("/v1/webhooks", wanted).json["id"]
+    until(lambda: site.service.get(f"/v1/emails/{sent}").json["status"] == "failed")
+    return {"message": sent, "webhook": hook}
+
+
+@pytest.fixture
+def visited(site: Site, tmp_path: Path) -> tuple[Any, list[str]]:
+    ids = fill(site, tmp_path)
+    page = site.open("op@example.com", "--operator", "--team", TEAM, "--role", "owner")
+    base = f"/dashboard/teams/{TEAM}"
+    single = [
+        f"{base}/messages/{ids['message']}",
+        f"{base}/inbox/{ids['message']}",
+        f"{base}/webhooks/{ids['webhook']}",
+        f"{base}/senders/domains/dom_acme",
+        *(f"{base}/templates/tpl_x{number}" for number in range(0, len(PAYLOADS), 9)),
+        *(f"{base}/templates/tpl_x{number}/edit" for number in range(0, len(PAYLOADS), 19)),
+    ]
+    return page, [*LISTS, *single]
+
+
+def test_no_payload_runs_anywhere(visited: tuple[Any, list[str]]) -> None:
+    page, paths = visited
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    shown = 0
+    for path in paths:
+        answer = page.goto(path)
+        assert answer.status in (200, 404), (path, answer.status)
+        assert page.evaluate("window.hit") is None, path
+        assert page.locator(MADE).count() == 0, path
+        for frame in page.frames:
+            assert frame.evaluate("window.hit") is None, path
+        shown += "window.hit" in page.inner_text("body")
+    assert shown >= 10, "the payloads were hardly on any page: this test looks at the wrong ones"
