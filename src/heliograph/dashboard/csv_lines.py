@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-_NUMBER = re.compile(r"[-+]?[0-9.]+")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run what begins like this
 
 
