@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 RULES := tests/rules
 JOBS ?= 2
 
-.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-setup screenshots fmt lock clean
+.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -28,13 +28,13 @@ run: setup ## Start everything on the embedded database, with two teams and line
 demo: run ## The same as `make run`
 
 test: setup ## Run all tests; brings its own PostgreSQL
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
 	@env -u PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest --noconftest $(RULES)
 
-proof: setup ## Run the long forms of the proofs that have one (P7, pumping; minutes)
-	@PROOF=1 $(BIN)/python -m pytest tests/proof/test_pumping.py tests/journeys/test_webhooks.py -k "pump or killed"
+proof: setup ## Run the proofs in full (hours), or some of them: PROOFS="P1 P4"; writes docs/proof
+	@$(BIN)/python -m tests.proof $(PROOFS)
 
 check: setup ## Lint, format, types, layers, docs
 	@$(BIN)/ruff check .
@@ -53,6 +53,9 @@ bench-sms: bench-setup ## Measure SMS over SMPP end to end beside Jasmin and Kan
 
 bench-webhooks: bench-setup ## Measure webhooks, and what they cost the accept path; writes docs/benchmarks.md
 	@$(BIN)/python bench/webhooks.py
+
+bench-live: bench-setup ## Measure what ten dashboards open live cost the accept path; writes docs/benchmarks.md
+	@$(BIN)/python bench/live.py
 
 bench-pages: bench-setup ## Measure every page of the dashboard with a million messages; writes docs/benchmarks.md
 	@$(BIN)/python bench/pages.py

@@ -12,7 +12,6 @@ import signal
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,13 +22,13 @@ from mail_peers import Haraka, Postfix
 from mail_report import Cell, Results, print_report, write_docs
 from mail_servers import Ours, OursRsa, Server
 from mail_sink import Sink, read_dump
+from settle import settle
 
 from heliograph.rules.keys import ENTROPY_BYTES, make_token
 
 WARM = 200  # mails before each measure
 CHECKED = 5  # mails of each server whose signatures are verified
-ARRIVE_S, QUIET_S, SETTLE_S = 120.0, 0.3, 10.0
-IDLE_SHARE = 0.1  # of a core: a server that uses less has nothing to do
+ARRIVE_S = 120.0
 
 
 class Bench:
@@ -90,17 +89,6 @@ def send(server: Server, sink: Sink, mails: int, warm: Callable[[], None] = lamb
     started = server.send(mails)
     ended = sink.wait_for(WARM + mails, ARRIVE_S)
     return started, ended, settle(server) - before
-
-
-def settle(server: Server) -> float:
-    """Wait until it has nothing to do: recording and removing go on after the last mail. Answers its CPU time."""
-    used, deadline = server.cpu_s(), time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
-        time.sleep(QUIET_S)
-        before, used = used, server.cpu_s()
-        if used - before < IDLE_SHARE * QUIET_S:
-            break
-    return used
 
 
 def verified(mail: bytes, zone: dict[str, str]) -> int:

@@ -8,12 +8,12 @@ import secrets
 import shutil
 import signal
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from accept import HERE, free_port, look_at_machine
 from mail_install import Missing
+from settle import settle
 from sms_install import install_jasmin, install_kannel
 from sms_jasmin import Jasmin
 from sms_report import Cell, Results, print_report, write_docs
@@ -24,9 +24,8 @@ from heliograph.rules.keys import ENTROPY_BYTES, make_token
 
 WARM = 300  # messages before all measures
 BARE = 50_000  # submits that the SMSC's own limit is measured with
-ARRIVE_S, QUIET_S, SETTLE_S = 60.0, 0.3, 10.0
+ARRIVE_S = 60.0
 WHOLE_S = 330  # for the bench with all that it installs
-IDLE_SHARE = 0.1  # of a core: a server that uses less has nothing to do
 
 
 class Bench:
@@ -56,17 +55,6 @@ class Bench:
         )
         self.cells.append(cell)
         print(f"round {round_}  {name:25} {cell.rate:6.0f} messages/s  {cell.cpu_ms:5.2f} CPU ms each", flush=True)
-
-
-def settle(server: Server) -> float:
-    """Wait until it has nothing to do: recording goes on after the last submit. Answers its CPU time."""
-    used, deadline = server.cpu_s(), time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
-        time.sleep(QUIET_S)
-        before, used = used, server.cpu_s()
-        if used - before < IDLE_SHARE * QUIET_S:
-            break
-    return used
 
 
 def start_servers(folder: Path, smsc: int, stack: ExitStack) -> tuple[list[Server], dict[str, str]]:

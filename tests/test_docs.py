@@ -119,7 +119,7 @@ def test_settings_table() -> None:
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
 SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = {
-    "`[platform]`": (team.Platform, {"paused"}, set()),
+    "`[platform]`": (team.Platform, {"paused", "paused_reason"}, set()),
     "`[[carriers]]`": (team.Carrier, {"options"}, set()),
     "`[[teams]]`": (team.TeamRecord, {"ref"}, {"credit"}),
     "`verify = { … }` of a team": (team.VerifyLimits, set(), set()),

@@ -1,15 +1,16 @@
 """Builds everything by hand: settings → store → carriers → api | worker. Only this page knows which exist."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.channels.carrier import Carrier
+from heliograph.channels.carrier import Carrier, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
 from heliograph.channels.email.mx import Mx, MxOptions
 from heliograph.channels.email.outgoing import Outgoing
@@ -28,12 +29,12 @@ from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.domains import Domains
-from heliograph.keeping import derive, master_secret
+from heliograph.keeping import derive, keep_number, master_secret, seen_numbers
 from heliograph.rules import team
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import Report
 from heliograph.rules.secrets import opened
-from heliograph.sealing import Sealer
+from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database
@@ -44,6 +45,12 @@ from heliograph.storage.store import Store
 from heliograph.webhooks import RefusalOf, Webhooks
 
 SQLITE = "sqlite:///"
+# What is told of secrets that were sealed before the service's secret was changed, and what to do about each.
+LOST = "cannot be opened: the service's secret was changed"
+LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
+LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
+LOST_DKIM = f"the domain's DKIM keys {LOST}. Rotate them, and publish the new records"
+
 ENVELOPE = "envelope"  # purpose of the key that signs envelope senders
 
 
@@ -114,7 +121,13 @@ def make_database(settings: Settings) -> Database:
 async def open_store(settings: Settings, clock: Clock | None = None, owner: str = "") -> AsyncIterator[Store]:
     """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
     await migrate(settings)
-    store = Store(make_database(settings), Blobs(settings.data / "blobs"), clock or Clock(), owner)
+    store = Store(
+        make_database(settings),
+        Blobs(settings.data / "blobs"),
+        clock or Clock(),
+        owner,
+        cache(lambda: derive(master_secret(settings.data, settings.secret), "erasure")),
+    )
     try:
         await store.refresh_setup()
         yield store
@@ -122,8 +135,19 @@ async def open_store(settings: Settings, clock: Clock | None = None, owner: str 
         await store.close()
 
 
+async def attest(store: Store, data: Path) -> bool:
+    """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
+    seen = await asyncio.to_thread(seen_numbers, data)
+    database, number, turned_back = await store.attest(seen)
+    await asyncio.to_thread(keep_number, data, database, number)
+    return turned_back
+
+
 def make_carrier(record: team.Carrier, tools: Tools) -> Carrier:
-    options = opened(record.options, lambda sealed, field: tools.sealer.open(sealed, f"carrier/{record.id}/{field}"))
+    try:
+        options = opened(record.options, lambda text, field: tools.sealer.open(text, f"carrier/{record.id}/{field}"))
+    except CannotOpen:
+        return Unusable(LOST_CARRIER)
     return CARRIERS[record.channel, record.kind](msgspec.structs.replace(record, options=options), tools)
 
 
@@ -197,16 +221,27 @@ def make_poster(settings: Settings) -> Poster:
 
 
 def webhook_secrets(sealer: Sealer, hook: team.Webhook, now: int) -> list[str]:
-    """What signs for a webhook now: during a rotation the secret before as well."""
-    secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
+    """What signs for a webhook now: during a rotation the secret before as well. ValueError says why nothing can."""
+    try:
+        secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
+    except CannotOpen:
+        raise ValueError(LOST_WEBHOOK) from None
     if hook.old_secret and hook.old_until > now:
-        secrets.append(sealer.open(hook.old_secret, f"webhook/{hook.id}/old").decode())
+        with suppress(CannotOpen):
+            secrets.append(sealer.open(hook.old_secret, f"webhook/{hook.id}/old").decode())
     return secrets
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key, ...]]:
-    """The keys that sign for a domain now; none when no team has it, or it has none yet."""
+    """The keys that sign for a domain now; none when no team has it, or it has none yet. NotReady: they do not open."""
     seen, opened = store.setup, dict[str, tuple[dkim.Key, ...]]()
+
+    def open_key(key: team.DkimKey) -> dkim.Key:
+        try:
+            private = sealer.open(key.sealed, f"dkim/{key.id}")
+        except CannotOpen:
+            raise NotReady(LOST_DKIM) from None
+        return dkim.Key(selector=key.selector, algorithm=key.algorithm, private=private)
 
     def keys_of(name: str) -> tuple[dkim.Key, ...]:
         # Remembered until the setup changes: opening two keys takes 75 µs, for every mail.
@@ -216,9 +251,7 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key
             opened.clear()
         if name not in opened:
             opened[name] = tuple(
-                dkim.Key(
-                    selector=key.selector, algorithm=key.algorithm, private=sealer.open(key.sealed, f"dkim/{key.id}")
-                )
+                open_key(key)
                 for owner in seen.teams.values()
                 if (domain := owner.domains.get(name))
                 for key in owner.dkim_keys

@@ -5,7 +5,7 @@ from collections import Counter
 
 import structlog
 
-from heliograph.channels.carrier import Carriers, Parcel
+from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules import team
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
@@ -47,6 +47,8 @@ class Circuits:
             async with asyncio.timeout(HAND_OVER_S):
                 outcome = await (await self.carriers.get(record)).hand_over(parcel)
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
+        except NotReady as reason:
+            return Deferred(detail={"text": str(reason)})
         except asyncio.CancelledError:  # the caller could not wait any longer
             changing = asyncio.create_task(self._miss(record.id, circuit, "no answer in time"))
             self._tasks.add(changing)

@@ -1,4 +1,4 @@
-"""What a process keeps in its data folder: the master secret and its seat."""
+"""What a process keeps in its data folder: the master secret, its seat, and how far it has seen its databases."""
 
 import base64
 import fcntl
@@ -44,6 +44,24 @@ def master_secret(data: Path, given: bytes | None) -> bytes:
     if given is not None:
         return given
     return base64.b64decode(_keep(data / "secret", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+
+
+def seen_numbers(data: Path) -> dict[int, int]:
+    """By the name of a database, the greatest number of it that this folder was told."""
+    return {
+        int(file.name): int(text)
+        for file in data.glob("witness/*")
+        if file.name.isdecimal() and (text := file.read_text()).isdecimal()
+    }
+
+
+def keep_number(data: Path, database: int, number: int) -> None:
+    """Not synced: a number that a power cut takes is missed by nobody, and one that was only begun is not read."""
+    folder = data / "witness"
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{database}.{number}.new"  # no two have the same number
+    temporary.write_text(str(number))
+    temporary.replace(folder / str(database))
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

@@ -8,6 +8,7 @@ import base64
 import binascii
 import secrets
 
+import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -15,14 +16,18 @@ VERSION = "v1."
 NONCE_BYTES = 12  # random: safe for 2^32 secrets under one key, far beyond what a setup holds
 
 
-class CannotOpen(Exception):
-    """A sealed text is damaged, belongs elsewhere, or was sealed with another key."""
+log = structlog.get_logger()
+
+
+class CannotOpen(ValueError):
+    """A sealed text is damaged, belongs elsewhere, or was sealed with another key: the service's secret was changed."""
 
 
 class Sealer:
     def __init__(self, key: bytes) -> None:
         """`key`: 32 bytes for this purpose alone, `derive(master, "sealing")`."""
         self._cipher = ChaCha20Poly1305(key)
+        self._told: set[str] = set()  # places that the log has: some are asked for with every message
 
     def seal(self, plain: bytes, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -33,6 +38,9 @@ class Sealer:
         try:
             return self._cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
         except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is there
+            if context not in self._told:
+                self._told.add(context)
+                log.error("a sealed secret cannot be opened: was the service's secret changed?", place=context)
             raise CannotOpen(f"{context}: damaged, moved from another place, or sealed with another key") from None
 
 

@@ -5,7 +5,7 @@ import contextlib
 import gc
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -17,9 +17,11 @@ from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.connection import Connection, close_slow
+from heliograph.api.rate import RateLimits, share_rates
 from heliograph.api.request import Receive, Scope, Send
 from heliograph.app import (
     ENVELOPE,
+    attest,
     make_carrier,
     make_domains,
     make_poster,
@@ -33,6 +35,7 @@ from heliograph.channels.email.bounce_server import Place, Returns, protocol
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import Office
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.webhooks import Teller
@@ -42,13 +45,12 @@ from heliograph.rules.outcome import Report
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
 from heliograph.storage.people import People
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, StoreUnavailable
 
 log = structlog.get_logger()
 
 BACKLOG = 2048
 DRAIN_S = 30  # for requests under way when the stop comes
-KEEP_ALIVE_S = 75  # idle connections; longer than most clients' pools keep them
 
 
 class CannotListen(Exception):
@@ -71,8 +73,8 @@ class Front:
         self._pages = pages
         self.refused = api.refused
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)
 
 
 def _is_page(scope: Scope) -> bool:
@@ -105,8 +107,14 @@ async def serve(settings: Settings, role: str, ready: Callable[[Settings], None]
     clock, seat = Clock(), Seat(settings.data)
     try:
         async with open_store(settings, clock, seat.name) as store:
+            await attest(store, settings.data)
+            if store.setup.platform.paused:
+                why = store.setup.platform.paused_reason or "by an operator"
+                log.warning("delivery is paused", why=why, mend="heliograph resume")
             await store.take_back()
             await _run(Parts(settings, role, store, clock, stop, ready), listener)
+            with contextlib.suppress(StoreUnavailable, OSError):
+                await attest(store, settings.data)
     finally:
         seat.leave()
     log.info("stopped")
@@ -141,14 +149,20 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
             eml=tools.outgoing.plain,
         )
     )
-    server = Server(uvicorn_config(Front(Api(desk), pages)))
+    rates = RateLimits()
+    server = Server(uvicorn_config(Front(Api(desk, rates), pages)))
     loops = [
         store.follow_setup(),
         close_slow(server.server_state.connections),
         keep_key_uses(store.database, desk.state.used),
+        desk.state.refused.keep(store.database),
+        keep_importing(store),
     ]
+    if listener:
+        loops.append(share_rates(rates, store, clock.now))
     if worker:
-        loops += [worker.run(), teller.run(), Housekeeping(store, domains, carriers).run()]
+        housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
+        loops += [worker.run(), teller.run(), housekeeping.run()]
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(loop) for loop in loops]
     answering = asyncio.create_task(server.serve([listener])) if listener else None
@@ -227,6 +241,7 @@ def listen(settings: Settings) -> socket.socket:
 def uvicorn_config(app: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        interface="asgi3",
         http=Connection,
         ws="none",
         lifespan="off",
@@ -235,7 +250,6 @@ def uvicorn_config(app: Front) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
     )
 

@@ -2,6 +2,9 @@
 
 import time
 
+import pytest
+
+from heliograph.api.rate import RateLimits
 from tests.api.sends import assert_refused
 from tests.service import Answer, Service, until
 
@@ -76,3 +79,53 @@ def test_a_suspended_team_and_a_missing_scope_show_the_bucket_too(shared_service
         answer = shared_service.get("/v1/emails", key=key)
         assert answer.status == 403
         assert all(name in answer.headers for name in HEADERS)
+
+
+# -- over several processes ---------------------------------------------------------------------------------
+
+RATE = 10  # a second, so 20 at once
+
+
+def left(rates: RateLimits, now: int) -> int:
+    """How many requests are let through at this moment."""
+    count = 0
+    while rates.take("key", RATE, now).allowed:
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    ("hearings", "expected"),
+    [
+        ([], 20),
+        ([[("other", "key", 7)]], 20),  # from before the first hearing: past
+        ([[], [("other", "key", 7)]], 13),
+        ([[("other", "key", 100)], [("other", "key", 107)]], 13),
+        ([[], [("other", "key", 7)], [("other", "key", 7)]], 13),
+        ([[], [("one", "key", 3), ("two", "key", 4)]], 13),
+        ([[("other", "key", 100)], [("other", "key", 2)]], 18),  # started anew
+        ([[], [("other", "another key", 7), ("other", "", 0)]], 20),
+        ([[], [("other", "key", 500)]], 0),
+    ],
+)
+def test_what_others_let_through_counts_here(hearings: list[list[tuple[str, str, int]]], expected: int) -> None:
+    rates = RateLimits()
+    for told in hearings:
+        rates.hear(told, lambda _: RATE, 0)
+    assert left(rates, 0) == expected
+    assert rates.spent["key"] == expected
+
+
+def test_what_others_took_comes_back_with_time() -> None:
+    rates = RateLimits()
+    rates.hear([], lambda _: RATE, 0)
+    rates.hear([("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
+    assert left(rates, 2000) == 0
+    assert left(rates, 3000) == 10
+
+
+def test_a_key_without_a_limit_is_let_alone() -> None:
+    rates = RateLimits()
+    rates.hear([], lambda _: 0, 0)
+    rates.hear([("other", "key", 10)], lambda _: 0, 0)
+    assert left(rates, 0) == 20

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +19,7 @@ from heliograph.channels.email.dkim import SIGNED, Key, Signer, make_key, public
 from heliograph.channels.email.mime import build
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.limits import KIB, MIB
+from tests.npm import install
 
 DOMAIN = "acme.test"
 TIME_MS = 1_794_735_000_999
@@ -148,29 +148,9 @@ const resolver = async (name, type) => type === 'TXT' && records[name] ? [[recor
 """
 
 
-def miss(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}: in CI nothing is skipped")
-    pytest.skip(f"DKIM is not judged by mailauth: {why}")
-
-
 @pytest.fixture(scope="module")
 def mailauth(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the npm package, installed by name."""
-    folder = tmp_path_factory.mktemp("mailauth")
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        miss("node and npm are not installed")
-    try:
-        subprocess.run(
-            [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), "mailauth"],
-            check=True,
-            capture_output=True,
-            timeout=180,
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        miss(f"npm install mailauth failed ({error})")
-    return folder
+    return install("mailauth", tmp_path_factory.mktemp("mailauth"), "DKIM is not judged by mailauth")
 
 
 def test_mailauth_agrees(mailauth: Path) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,34 +11,16 @@ import pytest
 
 from heliograph.rules.outcome import Accepted, Deferred
 from tests.channels.test_smpp_carrier import Reports, carrier_of, parcel, until
+from tests.npm import install
 
 pytestmark = pytest.mark.anyio
 
 PROGRAM = Path(__file__).parent / "smsc.js"
 
 
-def miss(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}: in CI nothing is skipped")
-    pytest.skip(f"SMPP is not judged by the npm package smpp: {why}")
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the npm package, installed by name."""
-    folder = tmp_path_factory.mktemp("smpp")
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        miss("node and npm are not installed")
-    try:
-        subprocess.run(
-            [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), "smpp"],
-            check=True,
-            capture_output=True,
-            timeout=180,
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        miss(f"npm install smpp failed ({error})")
+    folder = install("smpp", tmp_path_factory.mktemp("smpp"), "SMPP is not judged by the npm package smpp")
     shutil.copy(PROGRAM, folder)
     return folder
 

@@ -4,8 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +13,7 @@ import standardwebhooks
 import svix
 
 from heliograph.channels.webhook.signature import headers, make_secret
+from tests.npm import install
 
 OLD, NEW, OTHER = (make_secret(bytes(range(start, start + 24))) for start in (0, 100, 200))
 ID = "evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
@@ -83,29 +82,13 @@ console.log(JSON.stringify(said));
 """
 
 
-def miss(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}: in CI nothing is skipped")
-    pytest.skip(f"webhooks are not judged by npm's standardwebhooks: {why}")
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the npm package, installed by name."""
-    folder = tmp_path_factory.mktemp("standardwebhooks")
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        miss("node and npm are not installed")
-    try:
-        subprocess.run(
-            [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), "standardwebhooks"],
-            check=True,
-            capture_output=True,
-            timeout=180,
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        miss(f"npm install standardwebhooks failed ({error})")
-    return folder
+    return install(
+        "standardwebhooks",
+        tmp_path_factory.mktemp("standardwebhooks"),
+        "webhooks are not judged by npm's standardwebhooks",
+    )
 
 
 def test_npm_agrees(package: Path) -> None:

@@ -1,26 +1,34 @@
 """Every page judged by axe-core: nothing serious may stand between a person and the page (WCAG 2.1 AA)."""
 
+import base64
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heliograph.dashboard.pages import PAGES
+from heliograph.dashboard.totp import STEP_MS, code_at
 from tests.dashboard.conftest import Site
 from tests.service import until
 
 TEAM, OPERATOR = "/dashboard/teams/team_acme", "/dashboard/operator"
+OWNER = ("--operator", "--team", "team_acme", "--role", "owner")
+OPEN: dict[str, Any] = {"bypass_csp": True}  # so that the script can be added
 MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi", "html": "<p>Hi</p>", "text": "Hi"}
 HOOK = {"url": "http://127.0.0.1:9/" + "long/" * 30, "events": ["*"]}
 SMS = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "42"}}
 # Redirects, files, and pages that need a query or another team.
-NOT_PAGES = ("/", ".csv", "/export", "/sign-in", "/suppressions/remove", "/senders/recipients")
+NOT_PAGES = ("/", ".csv", "/export", "/live", "/sign-in", "/suppressions/remove", "/senders/recipients")
 LISTS = [route.path.format(team="team_acme") for route in PAGES if route.method == "GET"
          and route.path.count("{") == route.path.count("{team}") and not route.path.endswith(NOT_PAGES)]  # fmt: skip
-MAIN = [TEAM + place for place in ("", "/messages", "/inbox", "/senders", "/keys", "/webhooks", "/money")]
+LOOKS: dict[str, tuple[Any, Any]] = {
+    "light": ("light", {"width": 1280, "height": 720}),
+    "dark, on a phone": ("dark", {"width": 390, "height": 844}),
+}
 JUDGE = """async () => {
   const tags = ["wcag2a", "wcag2aa", "wcag21aa"];
   const said = await axe.run(document, { runOnly: tags, resultTypes: ["violations"], iframes: false });
@@ -63,6 +71,7 @@ def made(running: Any) -> dict[str, str]:
         "mail": mail,
         "hook": hook,
         "sms": running.post("/v1/sms", SMS).json["id"],
+        "whatsapp": running.post("/v1/whatsapp", SMS | {"template_id": "tpl_whatsapp"}).json["id"],
         "verification": running.post("/v1/verify", {"to": "+15005551042"}).json["id"],
     }
 
@@ -76,11 +85,12 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         return str(links.first.get_attribute("href"))
 
     return [
-        f"{TEAM}/messages/{made['sms']}",
+        *(f"{TEAM}/messages/{made[one]}" for one in ("mail", "sms", "whatsapp")),
         f"{TEAM}/verifications/{made['verification']}",
-        f"{TEAM}/inbox/{made['mail']}",
+        *(f"{TEAM}/inbox/{made[one]}" for one in ("mail", "sms", "whatsapp")),
         f"{TEAM}/templates/tpl_welcome",
         f"{TEAM}/templates/tpl_welcome/edit",
+        f"{TEAM}/templates/tpl_sms/edit",
         f"{TEAM}/templates/tpl_sms/preview",
         f"{TEAM}/templates/tpl_sms/versions/1",
         f"{TEAM}/senders/domains/dom_acme",
@@ -90,36 +100,81 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         linked(f"{TEAM}/keys"),
         linked(f"{TEAM}/webhooks/{made['hook']}/deliveries"),
         linked(f"{OPERATOR}/people"),
+        f"{OPERATOR}/teams/team_acme",
     ]
 
 
-def judged(page: Any, axe: Path, path: str, *looks: str) -> list[str]:
-    """What axe finds, as lines of page, look, rule and element."""
-    found = []
-    assert page.goto(path).status == 200, path
+def judge(page: Any, axe: Path) -> list[str]:
+    """What axe finds on the page as it is, as lines of page, look, rule and element."""
     page.add_script_tag(path=str(axe))
-    for look in looks:
-        page.emulate_media(color_scheme="dark" if look == "dark" else "light")
-        page.set_viewport_size({"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 720})
-        found += [f"{path} {look} {line}" for line in page.evaluate(JUDGE)]
+    found = []
+    for look, (scheme, size) in LOOKS.items():
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size(size)
+        found += [f"{page.url} {look} {line}" for line in page.evaluate(JUDGE)]
     return found
 
 
+def judged(page: Any, axe: Path, path: str, status: int = 200) -> list[str]:
+    assert page.goto(path).status == status, path
+    return judge(page, axe)
+
+
 def test_every_page(site: Site, axe: Path, made: dict[str, str]) -> None:
-    role = ("--operator", "--team", "team_acme", "--role", "owner")
-    page = site.open("ada@example.com", *role, bypass_csp=True)  # so that the script can be added
-    main = [*MAIN, OPERATOR, f"{TEAM}/messages/{made['mail']}", f"{TEAM}/templates/tpl_sms/edit"]
-    others = [path for path in LISTS + singles(page, made) if path not in main]
-    found = [line for path in main for line in judged(page, axe, path, "light", "dark", "phone")]
-    found += [line for path in others for line in judged(page, axe, path, "light")]
+    page = site.open("ada@example.com", *OWNER, **OPEN)
+    found = [line for path in LISTS + singles(page, made) for line in judged(page, axe, path)]
     assert not found, "\n".join(found)
 
 
-def test_before_the_sign_in(site: Site, axe: Path) -> None:
-    page = site.page(bypass_csp=True)
-    found = [
-        line
-        for path in ("/dashboard/sign-in", site.add("new@example.com"))
-        for line in judged(page, axe, path, "light", "dark")
-    ]
+def test_what_only_a_form_leads_to(site: Site, axe: Path, tmp_path: Path) -> None:
+    page = site.open("eve@example.com", *OWNER, **OPEN)
+    found = []
+
+    def fill(path: str, fields: dict[str, str], button: str, answer: str = ".error") -> None:
+        page.goto(path)
+        for label, value in fields.items():
+            page.get_by_label(label, exact=True).fill(value)
+        page.get_by_role("button", name=button, exact=True).click()
+        page.locator(answer).first.wait_for()
+        found.extend(judge(page, axe))
+
+    fill(f"{TEAM}/team", {"Email address": "guest@example.com"}, "Invite", "text=A link for guest@example.com")
+    fill(f"{TEAM}/team", {"Email address": "guest@localhost"}, "Invite")
+    fill(f"{TEAM}/keys", {"Name": "A key"}, "Make the key", ".once")
+    fill(f"{TEAM}/webhooks", {"URL": "http://127.0.0.1:9/", "Events": "*"}, "Add it", ".once")
+    fill(f"{TEAM}/senders", {"Domain": "no domain"}, "Add the domain")
+    fill(OPERATOR, {"Name": "Team", "Id": "zebra"}, "Make the team")
+    page.goto(f"{TEAM}/suppressions")
+    page.get_by_text("Import a CSV file").click()
+    file = tmp_path / "list.csv"
+    file.write_text("a@example.com\nnot an address\n")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Import").click()
+    page.wait_for_url("**/imports/*")
+    until(lambda: page.reload() and page.get_by_role("heading", name="Import done").is_visible())
+    found += judge(page, axe)
+
+    page.goto("/dashboard/account/totp")
+    page.get_by_text("Or type the secret").click()
+    secret = page.locator("details code").inner_text().replace(" ", "")
+    now = time.time_ns() // 1_000_000
+    page.get_by_label("Code").fill(code_at(base64.b32decode(secret), now // STEP_MS))
+    page.get_by_role("button", name="Turn it on").click()
+    page.get_by_role("heading", name="Keep these codes").wait_for()
+    found += judge(page, axe)
+    found += judged(page, axe, "/dashboard/account")
+    assert not found, "\n".join(found)
+
+
+def test_those_who_are_not_let_in(site: Site, axe: Path) -> None:
+    guest = site.page(**OPEN)
+    found = judged(guest, axe, "/dashboard/sign-in")
+    found += judged(guest, axe, site.add("new@example.com"))
+    found += judged(guest, axe, "/dashboard/link/nothing", 404)
+    viewer = site.open("vi@example.com", "--team", "team_acme", "--role", "viewer", **OPEN)
+    found += judged(viewer, axe, TEAM)
+    found += judged(viewer, axe, f"{TEAM}/keys", 403)
+    found += judged(viewer, axe, f"{TEAM}/messages/eml_nothing", 404)
+    found += judged(viewer, axe, "/dashboard/teams/team_poor", 404)
+    assert "past its quota" not in viewer.content(), "a team's name is for its people"
     assert not found, "\n".join(found)

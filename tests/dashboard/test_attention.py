@@ -28,7 +28,7 @@ def concerns(operator: bool = False, account: dict[str, Any] | None = None, **ch
 def test_all_is_well() -> None:
     assert concerns(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # switched off by somebody
     assert concerns(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
-    assert list(of_instance(Setup())) == []
+    assert list(of_instance(Setup(), operator=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,12 @@ def test_one_concern_and_its_mend(given: dict[str, Any], word: str, to: str) -> 
 
 def test_what_operators_see() -> None:
     circuit = Circuit(id="sim-sms", since=0, until=5, reason="no answer in time")
-    paused, open_ = of_instance(Setup(platform=Platform(paused=True), circuits={"sim-sms": circuit}))
+    setup = Setup(platform=Platform(paused=True, paused_reason="restored"), circuits={"sim-sms": circuit})
+    paused, open_ = of_instance(setup, operator=True)
     assert paused.to == "/dashboard/operator/queues"
     assert open_.to == "/dashboard/operator/carriers"
     assert "no answer in time" in open_.text
+    assert "restored" in paused.text
+    (told,) = of_instance(setup, operator=False)
+    assert (told.word, told.to) == ("paused", "/messages?status=queued")
+    assert "restored" not in told.text

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from heliograph.dashboard.charts import FLOOR, TOP, Bucket, Series, bars, buckets, ceiling, count, percent
+from heliograph.dashboard.charts import FLOOR, TOP, Bucket, Series, bars, buckets, ceiling, count, last_hour, percent
 
 NOW = int(datetime(2026, 3, 1, 9, 30, tzinfo=UTC).timestamp()) * 1000
 TIMES = [Bucket(start=n, finish=n + 1, label="", name=f"hour {n}") for n in range(3)]
@@ -27,6 +27,14 @@ def test_buckets_end_with_the_present_one(span: str, many: int, first: str, last
     assert all(before.finish == after.start for before, after in pairwise(made))
     assert made[0].label
     assert any(not bucket.label for bucket in made)
+
+
+def test_the_last_hour_by_minute() -> None:
+    made = last_hour(NOW + 59_999)
+    assert (len(made), made[0].name, made[-1].name) == (60, "08:31", "09:30")
+    assert made[-1].start == NOW
+    assert all(before.finish == after.start for before, after in pairwise(made))
+    assert [bucket.label for bucket in made if bucket.label] == ["08:31", "08:46", "09:01", "09:16"]
 
 
 @pytest.mark.parametrize(

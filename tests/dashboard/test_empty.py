@@ -14,14 +14,14 @@ id = "team_new"
 name = "New"
 mode = "{mode}"
 """
-ABOUT_AN_ADDRESS = ("/suppressions/remove", "/senders/recipients")
+NOT_PAGES = ("/live", "/suppressions/remove", "/senders/recipients")  # streams, and pages about an address
 PATHS = [
     route.path.format(team="team_new")
     for route in PAGES
     if route.method == "GET"
     and route.need != "anyone"
     and route.path.count("{") == route.path.count("{team}")
-    and not route.path.endswith(ABOUT_AN_ADDRESS)
+    and not route.path.endswith(NOT_PAGES)
 ]
 
 

@@ -1,6 +1,8 @@
 """The operator's pages: teams with plan and credit, carriers, queues; and nobody else on them."""
 
+import re
 import sqlite3
+from typing import Any
 
 from tests.api.sends import EMAIL, SMS
 from tests.dashboard.conftest import Shoot, Site, sync_api
@@ -99,7 +101,19 @@ def test_carriers_are_tried_put_in_order_and_switched(site: Site, shoot: Shoot) 
     assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).code == "no_carrier_available"
     page.get_by_role("button", name="Enable").click()
     expect(page.locator("main .badge.ok")).to_be_visible()
-    assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).status == 202
+    sent = site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).json["id"]
+    until(lambda: site.service.get(f"/v1/sms/{sent}").json["status"] == "delivered")
+    page.goto(f"{OPERATOR}/carriers")
+    card = page.locator("section", has=page.get_by_role("heading", name="sim-sms"))
+    rows = card.get_by_label("Throughput of sim-sms").locator("tbody tr")
+    for row in ("Last hour", "Last 24 hours"):
+        expect(rows.filter(has_text=row).locator("td.number").first).to_have_text("1")
+        expect(rows.filter(has_text=row)).to_contain_text("0 %")
+    expect(card.locator("svg g")).to_have_attribute("aria-label", re.compile("[0-9]{2}:[0-9]{2}: 1 Taken"))
+    card.get_by_text("As a table").click()
+    expect(card.locator("details tbody tr")).to_have_count(60)
+    shoot(page, "carriers-used")
+    assert "last hour: 1 taken, 0 refused, 0 put off" in site.service.run("carriers").stdout
 
 
 def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Shoot) -> None:
@@ -107,16 +121,21 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.locator("main .badge.paused")).to_be_visible()
+    page.goto(OPERATOR)
+    page.locator(".notice", has_text="Delivery is paused").get_by_role("link", name="Queues").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    viewer = site.open("vera@example.com", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
+    expect(viewer.get_by_text("Delivery is paused: messages wait in the queue. See what waits")).to_be_visible()
+    shoot(viewer, "overview-paused")
+    viewer.goto("/dashboard/teams/team_acme/keys")  # not even allowed there, and still told
+    expect(viewer.get_by_text("Delivery is paused: messages are accepted and wait")).to_be_visible()
+    expect(viewer.get_by_role("link", name="Queues")).to_have_count(0)
     sent = [site.service.post("/v1/emails", EMAIL | {"to": f"dead{i}@example.com"}).json["id"] for i in range(2)]
     page.reload()
     row = page.locator("tr", has_text="Acme").filter(has_text="email")
     expect(row.locator("td.number").first).to_have_text("2")
 
-    file = sqlite3.connect(site.service.database.removeprefix("sqlite:///"), timeout=10)
-    with file:
-        file.execute("UPDATE outbox SET claims = 3")  # as if three workers had died with them
-    file.close()
-    until(lambda: site.service.get(f"/v1/emails/{sent[1]}").json["status"] == "failed", 30)
+    kill(site, f"/v1/emails/{sent[1]}")
     page.reload()
     expect(page.get_by_text("Three times a worker ended")).to_be_visible()
     shoot(page, "queues")
@@ -129,15 +148,89 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     expect(page.get_by_text("No dead letters")).to_be_visible()
     page.get_by_role("button", name="Resume delivery").click()
     expect(page.locator(".told")).to_contain_text("Delivery goes on")
+    viewer.reload()
+    expect(viewer.get_by_text("Delivery is paused")).to_have_count(0)
     until(lambda: site.service.get(f"/v1/emails/{sent[1]}").json["status"] == "delivered")
     assert site.service.get(f"/v1/emails/{sent[0]}").json["status"] == "failed"
+
+
+def kill(site: Site, last: str, key: str = "ACME") -> None:
+    """As if three workers had died with all that waits; `last` is where the last of them is read."""
+    file = sqlite3.connect(site.service.database.removeprefix("sqlite:///"), timeout=10)
+    with file:
+        file.execute("UPDATE outbox SET claims = 3")
+    file.close()
+    until(lambda: site.service.get(last, key=key).json["status"] == "failed", 30)
+
+
+def paused(site: Site, email: str) -> Any:
+    page = site.open(email, "--operator", path=f"{OPERATOR}/queues")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Pause delivery").click()
+    expect(page.locator("main .badge.paused")).to_be_visible()
+    return page
+
+
+def book(page: Any, amount: str) -> None:
+    page.goto(f"{OPERATOR}/teams/team_poor")
+    page.get_by_label("Amount").fill(amount)
+    page.get_by_role("button", name="Book").click()
+    expect(page.locator(".told")).to_contain_text("Booked")
+
+
+def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoot) -> None:
+    page = paused(site, "iris@example.com")
+    sent = site.service.post("/v1/sms", {"to": "+14155550123", "template_id": "tpl_poor_sms"}, key="POOR").json["id"]
+    kill(site, f"/v1/sms/{sent}", "POOR")
+    book(page, "-0.4500")
+    page.goto(f"{OPERATOR}/queues")
+    page.get_by_role("link", name=sent).click()
+    expect(page.get_by_text("Trying it again holds 0.0450 anew")).to_be_visible()
+    expect(page.get_by_label("What happened").locator("tbody tr").last).to_contain_text("3 hand-overs ended")
+    shoot(page, "dead-letter")
+    letter = page.url
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("alert")).to_contain_text("This send costs 0.0450 and the credit is 0.0000")
+    book(page, "0.0500")
+    page.goto(letter)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".told")).to_contain_text("in the queue again")
+    assert page.goto(letter).status == 404
+    me = site.service.get("/v1/me", key="POOR").json
+    assert (me["credit"], me["held"]) == ("0.0050", "0.0450")
+    page.goto(f"{OPERATOR}/queues")
+    page.get_by_role("button", name="Resume delivery").click()
+    until(lambda: site.service.get(f"/v1/sms/{sent}", key="POOR").json["status"] == "delivered")
+    me = site.service.get("/v1/me", key="POOR").json
+    assert (me["credit"], me["held"]) == ("0.0050", "0.0000")
+    page.goto(f"{OPERATOR}/audit")
+    expect(page.locator("tr", has_text="deadletter.retry").first).to_contain_text(sent)
+
+
+def test_all_dead_letters_at_once(site: Site, shoot: Shoot) -> None:
+    page = paused(site, "alma@example.com")
+    sent = [site.service.post("/v1/emails", EMAIL | {"to": f"all{i}@example.com"}).json["id"] for i in range(3)]
+    letters = page.locator("section", has_text="Dead letters").locator("tbody tr")
+    for button, told in (("Try all again", "put into the queue again"), ("Drop all", "dropped: they stay failed")):
+        kill(site, f"/v1/emails/{sent[2]}")
+        until(lambda: page.reload() and letters.count() == 3)
+        form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "until": "9" * 15}
+        for place in ("retry-all", "drop-all"):  # without the tick nothing happens
+            assert "Nothing was done" in page.request.post(f"{site.url}{OPERATOR}/queues/{place}", form=form).text()
+        page.get_by_label("I mean all 3 of them").check()
+        shoot(page, "queues-all")
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(".told")).to_have_text(re.compile(f"3 dead letters {told}"))
+        expect(page.get_by_text("No dead letters")).to_be_visible()
+    page.get_by_role("button", name="Resume delivery").click()
+    assert {site.service.get(f"/v1/emails/{id_}").json["status"] for id_ in sent} == {"failed"}
 
 
 def test_the_instance_is_the_operators(site: Site) -> None:
     page = site.open("owner@example.com", "--team", "team_acme", "--role", "owner")
     expect(page.get_by_role("link", name="Operator")).to_have_count(0)
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value")}
-    for place in ("", "/approvals", "/carriers", "/queues", "/teams/team_acme"):
+    for place in ("", "/approvals", "/carriers", "/queues", "/queues/dead/1-0", "/teams/team_acme"):
         assert page.goto(OPERATOR + place).status == 403
     assert page.goto(f"{OPERATOR}/teams/team_poor").status == 404
     for place, more in {
@@ -146,6 +239,8 @@ def test_the_instance_is_the_operators(site: Site) -> None:
         "/teams/team_acme/plan": {"rate_limit": "0"},
         "/carriers/sim-sms": {"enabled": "no"},
         "/queues/pause": {"paused": "yes"},
+        "/queues/drop-all": {"sure": "yes", "until": "9" * 15},
+        "/queues/retry-all": {"sure": "yes", "until": "9" * 15},
         "/approvals/team_acme": {"approve": "yes"},
     }.items():
         assert page.request.post(f"{site.url}{OPERATOR}{place}", form=form | more).status == 403

@@ -45,6 +45,36 @@ def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     assert site.service.post("/v1/emails", live, key="SANDBOX").json["sandbox"] is False
 
 
+def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
+    """What was accepted live is delivered and charged as such; what comes after it is the sandbox's."""
+    here = "/dashboard/teams/team_udh/settings"
+    page = site.open("uma@example.com", "--team", "team_udh", "--role", "owner", path=here)
+    assert site.service.run("pause").returncode == 0
+    sms = {"to": "+14155550123", "template_id": "tpl_udh_sms", "variables": {"text": "Hi"}}
+    until(lambda: site.service.post("/v1/sms", sms, key="UDH").json["status"] == "queued")
+    before = site.service.post("/v1/sms", sms, key="UDH").json
+    assert before["sandbox"] is False
+    held = site.service.get("/v1/me", key="UDH").json
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Back to the sandbox").click()
+    expect(page.locator(".told")).to_contain_text("The team is in the sandbox")
+    expect(page.locator("header .badge.sandbox")).to_be_visible()
+    shoot(page, "settings-back")
+    assert site.service.post("/v1/sms", sms, key="UDH").code == "recipient_not_allowed"
+
+    assert site.service.run("resume").returncode == 0
+    until(lambda: site.service.get(f"/v1/sms/{before['id']}", key="UDH").json["status"] == "delivered")
+    found = site.service.get(f"/v1/sms/{before['id']}", key="UDH").json
+    assert (found["sandbox"], found["to"]) == (False, "+14155550123")
+    me = until(lambda: (me := site.service.get("/v1/me", key="UDH").json)["held"] == "0.0000" and me)
+    assert (me["credit"], me["mode"]) == (held["credit"], "sandbox")  # the holds were captured
+    page.goto("/dashboard/teams/team_udh/audit")
+    expect(page.locator("tr", has_text="team.sandbox")).to_contain_text("uma@example.com")
+    page.goto(here)
+    page.get_by_role("button", name="Go live").click()
+    expect(page.locator("header .badge.live")).to_be_visible()
+
+
 def test_name_and_mark(site: Site) -> None:
     page = site.open(
         "nora@example.com", "--team", "team_plain", "--role", "owner", path="/dashboard/teams/team_plain/settings"
@@ -67,7 +97,7 @@ def test_only_an_owner_changes_them(site: Site, role: str) -> None:
     expect(page.get_by_text("An owner of the team takes it live.")).to_be_visible()
     expect(page.get_by_role("button", name="Save")).to_have_count(0)
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "name": "Mine", "credit_low": "0"}
-    for path in (here, f"{here}/live"):
+    for path in (here, f"{here}/live", f"{here}/sandbox"):
         assert page.request.post(f"{site.url}{path}", form=form).status == 403
     page.reload()
     expect(page.locator("header .team")).not_to_have_text("Mine")

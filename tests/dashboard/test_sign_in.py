@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from heliograph.dashboard.passwords import TRIES_MAX, TRIES_MS, Throttle
+from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.totp import STEP_MS, code_at, step_of
 from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
 from tests.service import COMMAND
@@ -132,20 +132,6 @@ def test_too_many_wrong_passwords(site: Site) -> None:
     answers = [site.service.post("/dashboard/sign-in", form, key=None, headers=FORM) for _ in range(TRIES_MAX + 1)]
     assert [answer.status for answer in answers] == [403] * TRIES_MAX + [429]
     assert b"Try again in 15 minutes" in answers[-1].raw
-
-
-def test_the_throttle_opens_again() -> None:
-    throttle, names = Throttle(), ("a",)
-    for at in range(TRIES_MAX):
-        assert throttle.wait_ms(names, at) == 0
-        throttle.missed(names, at)
-    assert throttle.wait_ms(names, TRIES_MAX) == TRIES_MS - TRIES_MAX
-    assert throttle.wait_ms(("b",), TRIES_MAX) == 0
-    assert throttle.wait_ms(names, TRIES_MS) == 0
-    throttle.missed(names, TRIES_MS)
-    assert throttle.wait_ms(names, TRIES_MS) == 1
-    throttle.forgive(names)
-    assert throttle.wait_ms(names, TRIES_MS) == 0
 
 
 @pytest.mark.parametrize(

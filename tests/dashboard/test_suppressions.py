@@ -65,6 +65,8 @@ def test_import_of_ten_thousand_lines(site: Site, tmp_path: Path, shoot: Shoot) 
     found = site.service.get("/v1/suppressions/person9993@example.net").json
     assert found["reason"] == "bounce"
     page.goto(HERE)
+    sync_api.expect(page.locator(".concerns")).to_contain_text("9\u202f995 added, 4 left out")
+    shoot(page, "suppressions-imports")
     page.get_by_role("link", name="Older").click()
     assert page.locator("tbody tr").count() == 50
     with page.expect_download() as download:

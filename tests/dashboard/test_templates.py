@@ -68,6 +68,44 @@ def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) ->
     assert message.json["to"] == "+15005550006"
 
 
+def test_a_draft_is_tested_with_verified_recipients_only(site: Site, shoot: Shoot, approving: None) -> None:
+    team, here = "team_sandbox", "/dashboard/teams/team_sandbox/templates"
+    page = site.open("try@example.com", "--team", team, "--role", "developer", path=f"{here}/tpl_sandbox_email/edit")
+    page.get_by_label("Plain text").fill("Draft words")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_label("What", exact=True).select_option("draft")
+    page.get_by_label("To", exact=True).fill("stranger@example.com")
+    shoot(page, "template-draft-test")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".wrong .error")).to_contain_text("only to the simulator and to recipients")
+    expect(page.get_by_label("What", exact=True)).to_have_value("draft")
+    for to in ("me@example.com", "delivered@simulator.test"):
+        page.goto(f"{here}/tpl_sandbox_email")
+        page.get_by_label("What", exact=True).select_option("draft")
+        page.get_by_label("To", exact=True).fill(to)
+        page.get_by_role("button", name="Send", exact=True).click()
+        page.wait_for_url("**/messages/eml_*")
+        expect(page.locator("main")).to_contain_text("[Test] Hello")
+
+
+def test_a_live_team_tests_a_draft_as_a_sandbox_does(site: Site) -> None:
+    dev = site.open("live@example.com", *TEAM, path=f"{HERE}/tpl_draft")
+    csrf = dev.locator("[name=csrf]").first.input_value()
+    for to in ("anybody@example.com", "gone@example.com"):
+        form = {"csrf": csrf, "to": to, "from": "hello@acme.test", "what": ""}
+        answer = dev.request.post(f"{site.url}{HERE}/tpl_draft/send", form=form)
+        assert answer.status == 400
+        assert "only to the simulator" in answer.text()
+    dev.get_by_role("button", name="Send", exact=True).click()
+    dev.wait_for_url("**/messages/eml_*")
+    message = site.service.get(f"/v1/emails/{dev.url.rpartition('/')[2]}").json
+    assert (message["sandbox"], message["subject"]) == (True, "[Test] Draft")
+    sent = site.service.post(
+        "/v1/emails", {"to": "delivered@simulator.test", "template_id": "tpl_draft", "from": "a@acme.test"}
+    )
+    assert sent.code == "template_not_found", "the API sends no draft"
+
+
 def test_a_new_email_from_the_form_to_the_send(site: Site, shoot: Shoot) -> None:
     page = site.open("maker@example.com", *TEAM, path=HERE)
     shoot(page, "templates")
@@ -88,7 +126,7 @@ def test_a_new_email_from_the_form_to_the_send(site: Site, shoot: Shoot) -> None
     shoot(page, "template-edit-email")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Version 1 is in use")
-    expect(page.locator("pre code")).to_contain_text("Bearer $KEY")
+    expect(page.locator("pre code")).to_contain_text("Bearer $HELIOGRAPH_KEY")
     shoot(page, "template")
     page.get_by_label("To", exact=True).fill("nobody")
     page.get_by_role("button", name="Send", exact=True).click()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.dashboard.views.webhooks import told_again
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
@@ -52,6 +53,7 @@ def test_a_webhook_fails_and_is_replayed(site: Site, receiver: str, shoot: Shoot
     assert add(page, f"{receiver}/late").startswith("whsec_")
     shoot(page, "webhook-new")
     page.get_by_role("button", name="Send a test event").click()
+    page.wait_for_url("**/deliveries/evt_*")
     wait_for(page, "429")
     expect(page.locator("main")).to_contain_text("status 429")
     expect(page.locator("main")).to_contain_text('"type": "webhook.test"')
@@ -64,21 +66,29 @@ def test_a_webhook_fails_and_is_replayed(site: Site, receiver: str, shoot: Shoot
     shoot(page, "webhook-failing")
     page.locator("#deliveries").get_by_role("link").first.click()
     page.get_by_role("button", name="Replay").click()
-    expect(page.get_by_role("status")).to_have_text("1 event is told again.")
+    expect(page.locator(".told")).to_have_text("1 event is told again.")
     wait_for(page, "delivered")
     page.goto(HOOKS)
     expect(page.get_by_role("row").filter(has_text="/late")).to_contain_text("enabled")
 
 
-def test_all_that_failed_and_a_span_of_time(site: Site, receiver: str) -> None:
+def test_all_that_failed_and_a_span_of_time(site: Site, receiver: str, shoot: Shoot) -> None:
     page = site.open("meg@example.com", *DEVELOPER)
     add(page, f"{receiver}/all")
     page.get_by_role("button", name="Send a test event").click()
+    page.wait_for_url("**/deliveries/evt_*")
     wait_for(page, "429")
     page.get_by_role("link", name="/all").click()
+    page.get_by_role("link", name="Failed only").click()
+    expect(page.locator("#deliveries tbody tr")).to_have_count(1)
+    shoot(page, "webhook-failed-only")
     page.get_by_role("button", name="Replay all that failed").click()
-    expect(page.get_by_role("status")).to_have_text("1 event is told again.")
+    expect(page.locator(".told")).to_have_text("1 event is told again.")
     wait_for(page, "delivered")
+    page.get_by_role("link", name="Failed only").click()
+    expect(page.locator("#deliveries")).to_contain_text("None failed")
+    page.get_by_role("link", name="All", exact=True).click()
+    expect(page.locator("#deliveries tbody tr")).to_have_count(1)
     for after, before, told in (
         ("2020-01-01T00:00", "2020-01-02T00:00", "0 events are told again."),
         ("2020-01-01T00:00", "2100-01-01T00:00", "events? (is|are) told again"),
@@ -87,12 +97,17 @@ def test_all_that_failed_and_a_span_of_time(site: Site, receiver: str) -> None:
         page.get_by_label("After (UTC)").fill(after)
         page.get_by_label("Before (UTC)").fill(before)
         page.get_by_role("button", name="Replay", exact=True).click()
-        expect(page.get_by_role("status")).to_have_text(re.compile(told))
+        expect(page.locator(".told")).to_have_text(re.compile(told))
     page.get_by_text("A span of time").click()
     page.get_by_label("After (UTC)").fill("2020-01-02T00:00")
     page.get_by_label("Before (UTC)").fill("2020-01-01T00:00")
     page.get_by_role("button", name="Replay", exact=True).click()
     expect(page.get_by_role("alert")).to_have_text("This is not later than the beginning.")
+
+
+def test_a_replay_that_took_the_most_says_so() -> None:
+    assert told_again(99_999) == "99,999 events are told again."
+    assert told_again(100_000).endswith("That is the most at once: replay again for the rest.")
 
 
 def test_change_rotate_disable_remove(site: Site, receiver: str) -> None:
@@ -112,7 +127,7 @@ def test_change_rotate_disable_remove(site: Site, receiver: str) -> None:
     page.get_by_role("button", name="Enable").click()
     expect(page.get_by_role("button", name="Send a test event")).to_be_visible()
     page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_role("status")).to_have_text("The webhook is removed.")
+    expect(page.locator(".told")).to_have_text("The webhook is removed.")
     expect(page.get_by_text("/change")).to_have_count(0)
 
 

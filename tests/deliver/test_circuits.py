@@ -13,6 +13,7 @@ from heliograph.rules import team
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import to_row
+from heliograph.storage import carrier_use
 from heliograph.storage.store import SetupChange, Store
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +92,8 @@ async def test_the_next_carrier_is_asked_at_once(store: Store, send: Send, story
     assert await story(id_) == ["sent"]
     assert both.asked() == {"a": 1, "b": 1}
     assert "connection refused" in repr(await store.message(1, id_))
+    uses = await store.database.read(lambda tx: carrier_use.recent(tx, both.clock.now()))
+    assert {id_: one.hour[:3] for id_, one in uses.items()} == {"a": (0, 0, 1), "b": (1, 0, 0)}
 
 
 async def test_a_silent_carrier_is_asked_again_and_no_other(store: Store, clock: Any, send: Send, lines: Any) -> None:

@@ -155,6 +155,15 @@ async def test_every_event_arrives_signed_and_in_order(store: Store, clock: Test
     assert [came.headers["webhook-id"] for came in receiver.received] == [event["id"] for event in told]
 
 
+async def test_a_secret_that_does_not_open_any_more(store: Store, clock: TestClock, gate: Gate) -> None:
+    await save(store, replace(webhook(), secret=Sealer(bytes([1] * 32)).seal(SECRET.encode(), f"webhook/{HOOK}")))
+    async with running(store, gate, clock):
+        await tell(store)
+        await until(tried(store, 1))
+    assert (gate.came, (await only(store)).state) == ([], "waiting")
+    assert "the service's secret was changed. Rotate it" in str((await only(store)).attempts[0].error)
+
+
 async def test_during_a_rotation_both_secrets_sign(store: Store, clock: TestClock, gate: Gate) -> None:
     old = SEALER.seal(OLD_SECRET.encode(), f"webhook/{HOOK}/old")
     await save(store, webhook(old_secret=old, old_until=clock.now() + DAY_MS))
@@ -344,7 +353,7 @@ async def test_what_cannot_be_told_holds_nobody_up(store: Store, clock: TestCloc
     async with running(store, gate, clock):
         await until(all_are(store, "delivered", "whk_2"))
         await until(tried(store, 1))
-    assert (await only(store)).attempts[0].error == "it could not be sent: CannotOpen"
+    assert "its signing secret cannot be opened" in str((await only(store)).attempts[0].error)
 
 
 # -- disabling -----------------------------------------------------------------------------------------------------

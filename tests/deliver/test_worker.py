@@ -4,11 +4,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from heliograph.app import make_domains
+from heliograph.app import attest, make_domains
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.deliver import worker as loops
@@ -322,7 +323,9 @@ async def test_housekeeping_goes_on_after_a_failure(
 
     monkeypatch.setattr(store, "reclaim", reclaim_at_last)
     monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
-    task = asyncio.create_task(Housekeeping(store, make_domains(settings, store, clock), carriers).run())
+    domains = make_domains(settings, store, clock)
+    housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
+    task = asyncio.create_task(housekeeping.run())
 
     await until(lambda: store.claim("email", 1))
     task.cancel()

@@ -15,6 +15,7 @@ from heliograph.app import open_store
 from heliograph.settings import Settings
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_sent_once, email, finished
+from tests.proof.size import report, rounds, size
 from tests.service import TOKENS, Answer, Service, until
 
 WORKERS = (2, 3)  # processes and seats, in the order they were started
@@ -67,12 +68,16 @@ def test_one_message_for_one_key(cluster: Service) -> None:
 
 
 def test_sixty_four_race_for_credit_for_ten(cluster: Service) -> None:
-    body = {"to": "+14155550100", "template_id": "tpl_poor_sms"}
-    answers = at_once(cluster, "/v1/sms", [body] * 64, key="POOR")
-    assert Counter((a.status, a.code) for a in answers) == {(202, None): 10, (400, "insufficient_credit"): 54}
-    finished(cluster.database)
-    me = cluster.get("/v1/me", key="POOR").json
-    assert (me["credit"], me["held"]) == ("0.0000", "0.0000")
+    body, races = {"to": "+14155550100", "template_id": "tpl_poor_sms"}, size("P4 races")
+    for race in rounds("P4", races):
+        if race:
+            assert cluster.run("credit", "team_poor", "0.4500").returncode == 0
+        answers = at_once(cluster, "/v1/sms", [body] * 64, key="POOR")
+        assert Counter((a.status, a.code) for a in answers) == {(202, None): 10, (400, "insufficient_credit"): 54}
+        finished(cluster.database)
+        me = cluster.get("/v1/me", key="POOR").json
+        assert (me["credit"], me["held"]) == ("0.0000", "0.0000")
+    report("P4", f"PostgreSQL, two API processes: 64 race for credit for 10, {races} times: exactly 10 each time")
 
 
 def test_five_wrong_codes_over_both(cluster: Service) -> None:
@@ -168,3 +173,13 @@ def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
             cluster.kill(cluster.processes[WORKERS[1]])
             cluster.processes[WORKERS[1]] = cluster.start("worker")
     check_arrived(cluster, load)
+
+
+def test_a_rate_limit_holds_over_both(cluster: Service) -> None:
+    """Two requests a second and a burst of four; two processes that did not share would let through twice of that."""
+    began, passed = time.monotonic(), 0
+    while (took := time.monotonic() - began) < 6:
+        passed += sum(cluster.get("/v1/me", key="SLOW", port=port).status == 200 for port in cluster.ports[:2])
+        time.sleep(0.05)
+    alone = 4 + 2 * took
+    assert alone - 3 <= passed <= 1.5 * alone

@@ -1,4 +1,4 @@
-"""P6 in short: a code has five guesses and works once, however many ask at the same time."""
+"""P6: a code has five guesses and works once, however many ask at the same time."""
 
 import asyncio
 from collections import Counter
@@ -7,11 +7,12 @@ import pytest
 
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.proof.size import report, rounds, size
 from tests.storage.conftest import other as other
 from tests.storage.conftest import store as store
 from tests.storage.samples import RIGHT, WRONG, check, finish, start
 
-ROUNDS = 20
+ROUNDS = size("P6 rounds")
 
 
 @pytest.mark.anyio
@@ -26,7 +27,7 @@ ROUNDS = 20
 async def test_parallel_codes(
     store: Store, other: Store, clock: TestClock, codes: list[str], expected: dict[tuple[bool, str], int]
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds("P6", ROUNDS):
         begun = start(clock)
         await store.start_verification(begun)
         await store.finish_verification(finish(begun, clock))
@@ -34,3 +35,5 @@ async def test_parallel_codes(
             *((store, other)[i % 2].check_verification(check(begun, code, clock.now())) for i, code in enumerate(codes))
         )
         assert Counter((r.verified, r.status) for r in results) == expected
+    name = type(store.database).__name__.removesuffix("Database")
+    report("P6", f"{name}: {ROUNDS} × {len(codes)} {codes[0]} at once: as promised every time")

@@ -1,11 +1,10 @@
 """SMS pumping: 50,000 numbers that never verify among 1,000 real users, through the real rules and a real store.
 
 The users come over a day and a half, the attack over the last day, by a clock that the test moves. `make test` runs one
-shape of attack with 30,000 numbers and 600 users; with PROOF=1 in the environment all shapes run in full.
+shape of attack with 30,000 numbers and 600 users; `make proof` runs all shapes in full.
 """
 
 import asyncio
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.team import VerifyLimits
 from heliograph.settings import Settings
 from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.proof.size import FULL, report, size
 
-FULL = 50_000, 1_000  # pumped numbers, users
-SHORT = 30_000, 600
+PUMPED, USERS = size("pumped"), size("users")
 DAY = DAY_MS // MINUTE_MS  # minutes: the clock's step
 WARM = DAY // 2  # users before the attack begins
 SPENT_MAX = 0.01  # of what the attack would cost without limits
@@ -178,14 +177,10 @@ async def simulate(folder: Path, shape: str, limits: VerifyLimits, pumped: int, 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("shape", "size"), [(shape, FULL) for shape in SHAPES] if os.environ.get("PROOF") else [(AMONG_USERS, SHORT)]
-)
-async def test_pumping_does_not_pay_and_users_get_their_codes(
-    tmp_path: Path, shape: str, size: tuple[int, int]
-) -> None:
-    spent, blocked = await simulate(tmp_path, shape, VerifyLimits(), *size)
-    print(f"{shape}: {spent:.2%} of the attack was paid for, {blocked:.2%} of the users were refused")
+@pytest.mark.parametrize("shape", SHAPES if FULL else [AMONG_USERS])
+async def test_pumping_does_not_pay_and_users_get_their_codes(tmp_path: Path, shape: str) -> None:
+    spent, blocked = await simulate(tmp_path, shape, VerifyLimits(), PUMPED, USERS)
+    report("pumping", f"{shape}: {spent:.2%} of the attack was paid for, {blocked:.2%} of the users were refused")
     assert spent <= SPENT_MAX
     assert blocked <= BLOCKED_MAX
 

@@ -9,7 +9,8 @@ from heliograph.rules import approvals
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row, updated
 from heliograph.rules.team import Platform, TeamRecord, Template
-from heliograph.rules.template_edit import differences, read_template, save_rows
+from heliograph.rules.template import find_template
+from heliograph.rules.template_edit import DRAFT, differences, read_template, save_rows, trial
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
 NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")
@@ -99,7 +100,10 @@ def test_an_operator_sets_prices_and_approves_by_saving() -> None:
         ({"name": ""}, "name"),
         ({"body": None}, "body"),
         ({"body": "{{customer.x}}"}, "body"),
+        ({"body": "x" * 4097}, "body"),
         ({"variables": ["A"]}, "variables"),
+        ({"variables": [f"v{i}" for i in range(101)]}, "variables"),
+        ({"examples": {"a": "x" * 4097}}, "examples"),
         ({"price": "free"}, "price"),
         ({"prices": {"Britain": "1"}}, "prices"),
         ({"language": "?"}, "language"),
@@ -107,6 +111,18 @@ def test_an_operator_sets_prices_and_approves_by_saving() -> None:
 )
 def test_mistakes_have_a_field(given: dict[str, Any], field: str) -> None:
     assert list(read_template(SMS, given)[1]) == [field]
+
+
+def test_a_draft_is_tried_in_a_sandbox() -> None:
+    mail = Template(id="tpl_m", team="team_a", channel="email", name="M", subject="Hi", text="old", price=7)
+    setup = saved(setup_with(mail, SMS, need=True), replace(mail, text="new"))
+    draft = approvals.find_draft(setup, "tpl_m")
+    assert draft
+    tried = trial(replace(draft, team=replace(draft.team, record=replace(draft.team.record, mode="live"))))
+    new = find_template(tried, "tpl_m", "email")
+    assert (new.subject, new.text, new.version) == ("[Test] Hi", "new", DRAFT)
+    assert (tried.sandbox, tried.templates["tpl_a"]) == (True, SMS)
+    assert setup.teams["team_a"].templates["tpl_m"] == mail, "what is in use stays as it is"
 
 
 def test_differences_by_line() -> None:

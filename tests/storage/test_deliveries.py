@@ -1,8 +1,11 @@
 """Deliveries: one owner for an endpoint, tries recorded once, replays, retention."""
 
 import asyncio
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +13,7 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.team import Webhook
 from heliograph.storage import deliveries
+from heliograph.storage.query import for_dialect, load_queries
 from heliograph.storage.store import Change, Due, Lease, NewSuppression, NoSuchEvents, NotOurs, Store, Try
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -262,6 +266,43 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
     assert await store.replay(2, HOOK, heard=lambda _: True) == 0  # another team's events are not its
+
+
+async def test_what_failed_is_listed_and_replayed_alone(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PORTION", 1)  # so that there are several
+    events = [await tell(store, f"s{n}") for n in range(5)]
+    lease, last = await own(store), ["delivered", "waiting", "exhausted", "waiting"]
+    for work, state in zip(await due(store), last, strict=False):  # the fifth is not tried
+        await store.record_try(tried(lease, work, clock, state, wait_ms=MINUTE_MS))
+    failed = [events[3], events[2], events[1]]
+
+    async def listed(before: str | None = None, limit: int = 10) -> list[str]:
+        return [one.event for one in await store.deliveries(HOOK, before, limit, failed_only=True)]
+
+    assert await listed() == failed
+    assert await listed(before=failed[0], limit=1) == failed[1:]
+    assert await store.replay(2, HOOK, failed_only=True, heard=heard) == 0  # another team's
+    assert await replay(store, clock, failed_only=True, created_before=1) == 0
+    assert await replay(store, clock, failed_only=True) == 3
+    assert await listed() == []
+    assert {work.event for work in await due(store)} == set(events[1:])
+    assert await replay(store, clock, failed_only=True) == 0
+
+
+@pytest.mark.parametrize("query", ["list_failed", "replayable_failed"])
+def test_what_failed_is_found_without_the_rest(query: str, tmp_path: Path) -> None:
+    """SQLite says which index it takes even for an empty table."""
+    file = apsw.Connection(str(tmp_path / "plan.db"))
+    for schema in ("0001_start.sql", "0005_webhooks.sql", "0016_deliveries.sql"):
+        source = resources.files("heliograph.storage").joinpath("schema", schema).read_text("utf-8")
+        file.execute(for_dialect(source, "sqlite"))
+    wanted = load_queries("sqlite")[query]
+    given = dict.fromkeys(wanted.params, "x")
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {wanted.sql}", given)]
+    file.close()
+    assert "delivery_failed (webhook=? AND event" in plan[0]
 
 
 async def test_unknown_events_are_named_and_none_is_told(store: Store, clock: TestClock) -> None:

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.storage import inbox, suppressions
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.inbox import Span
-from heliograph.storage.people import AuditEntry
 from heliograph.storage.store import Change, NewSuppression, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql

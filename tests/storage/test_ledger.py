@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from heliograph.storage import ledger
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.ledger import Entry
-from heliograph.storage.people import AuditEntry
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql

@@ -11,9 +11,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from heliograph.rules.limits import CLAIMS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
+from heliograph.storage import queues
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.migrate import migrate_sqlite
 from heliograph.storage.sqlite import SqliteDatabase
@@ -22,7 +25,7 @@ from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, start
 
-LEDGER = "SELECT team, kind, amount, subject FROM ledger ORDER BY key"
+LEDGER = "SELECT team, kind, amount, subject || '/' || turn FROM ledger ORDER BY key"
 ACCOUNTS = "SELECT team, available, held FROM account"
 WHICH = st.integers(0, 100)
 OUTCOMES = st.sampled_from(["sent", "sent", "failed", None])
@@ -174,6 +177,22 @@ class Money(RuleBasedStateMachine):
         self.run(self.store.take_back())
         self.run(self.store.reclaim())
 
+    @rule(most=st.integers(1, 4))
+    def poison(self, most: int) -> None:
+        """Three workers die with the same messages."""
+        for _ in range(CLAIMS_MAX):
+            self.claim(most)
+            while claims := self.run(self.store.claim_suspect()):
+                self.claims += claims
+            self.run(self.store.take_back())
+        self.run(self.store.reclaim())
+
+    @rule()
+    def try_the_dead_again(self) -> None:
+        letters = self.run(self.store.database.read(queues.dead_letters))
+        audit = AuditEntry(at=self.clock.now(), action="retry", subject="")
+        self.run(self.store.retry_dead_letters([(one.message, one.position) for one in letters], audit))
+
     @rule(price=st.integers(0, 200))
     def start_verification(self, price: int) -> None:
         begun = start(self.clock, price=price)
@@ -201,7 +220,10 @@ class Money(RuleBasedStateMachine):
         for charge, status, price in rows:
             assert (charge == "none") == (price == 0)
             if charge == "held":
-                assert status == "sending"  # nobody took it, and not all have refused
+                assert status in (
+                    "sending",
+                    "failed",
+                )  # nobody took it, and not all have refused, or one is tried again
             if charge == "released":
                 assert status == "failed"
 

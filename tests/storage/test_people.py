@@ -3,7 +3,8 @@
 import pytest
 
 from heliograph.rules.limits import DAY_MS
-from heliograph.storage.people import AuditEntry, People
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import People
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 

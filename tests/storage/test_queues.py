@@ -1,14 +1,17 @@
 """What operators see of the queues, and what becomes of dead letters."""
 
 import pytest
+from msgspec.structs import replace
 
-from heliograph.rules.limits import CLAIMS_MAX
+from heliograph.rules.limits import CLAIMS_MAX, DAY_MS
+from heliograph.rules.setup import to_row
+from heliograph.rules.team import TeamRecord
 from heliograph.storage import queues
-from heliograph.storage.people import AuditEntry
-from heliograph.storage.queues import DeadLetter, Queue
-from heliograph.storage.store import Claim, Store
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.queues import DeadLetter, Queue, Retried
+from heliograph.storage.store import Claim, SetupChange, Store
 from tests.clocks import TestClock
-from tests.storage.conftest import Sql
+from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import message
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
 
@@ -53,46 +56,138 @@ async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:
     assert isinstance(early[0], Queue)
 
 
-async def test_a_dead_letter_is_tried_again_for_free(store: Store, clock: TestClock, sql: Sql) -> None:
+async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> Retried:
+    return await store.retry_dead_letters([(one.message, one.position) for one in letters], _audit(clock))
+
+
+async def _record(store: Store, clock: TestClock, wanted: str | None) -> None:
+    for claim in await store.claim("email", 10):
+        assert isinstance(claim, Claim)
+        change = outcome(claim, clock.now(), wanted)
+        assert [await store.record(change) for _ in (1, 2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "charge", "kinds"),
+    [
+        ("sent", "captured", ["hold", "release", "hold", "capture"]),
+        ("failed", "released", ["hold", "release", "hold", "release"]),
+    ],
+)
+async def test_a_retry_is_charged_once(
+    store: Store, clock: TestClock, sql: Sql, wanted: str, charge: str, kinds: list[str]
+) -> None:
     (dead,) = await _dead(store, clock, price=500)
     assert (dead.channel, dead.address, dead.has_body) == ("email", "ada@example.com", 1)
-    audit = _audit(clock)
-    results = [
-        await store.database.write(lambda tx: queues.retry(tx, dead.message, dead.position, audit)) for _ in (1, 2)
-    ]
-    assert results == [True, False]
+    assert [(await _retry(store, clock, dead)).done for _ in (1, 2)] == [1, 0]
     assert await store.database.read(queues.dead_letters) == []
-    assert await sql("SELECT status, ended_at FROM message") == [("failed", None)]
-    (claim,) = await store.claim("email", 10)
-    assert isinstance(claim, Claim)
-    await store.record(outcome(claim, clock.now(), "sent"))
-    assert await sql("SELECT m.status, r.status FROM message m JOIN recipient r ON r.message = m.key") == [
-        ("failed", "sent")
-    ]
-    await store.record(outcome(claim, clock.now(), "sent"))
+    assert await sql("SELECT status, ended_at, charge FROM message") == [("failed", None, "held")]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
-    assert await sql("SELECT charge FROM message") == [("released",)]
-    assert await sql("SELECT action FROM audit") == [("deadletter",)]
+    await _record(store, clock, wanted)
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    assert await sql("SELECT m.status, r.status, m.charge FROM message m JOIN recipient r ON r.message = m.key") == [
+        ("failed", wanted, charge)
+    ]
+    assert [kind for (kind,) in await sql("SELECT kind FROM ledger WHERE kind <> 'topup' ORDER BY key")] == kinds
+    assert await sql("SELECT action, subject FROM audit") == [("deadletter", dead.id)]
+
+
+async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql) -> None:
+    (dead,) = await _dead(store, clock, price=500)
+    for _ in range(2):
+        assert (await _retry(store, clock, dead)).done == 1
+        while not await store.database.read(queues.dead_letters):
+            await _die(store)
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    assert await sql("SELECT charge, turn FROM message") == [("released", 2)]
+
+
+async def test_no_retry_without_credit(store: Store, clock: TestClock, sql: Sql) -> None:
+    (dead,) = await _dead(store, clock, price=500)
+    await store.accept(message(clock, "bob@example.com", price=CREDIT - 499))
+    done = await _retry(store, clock, dead)
+    assert (done.done, [refusal.details for refusal in done.unpaid]) == (0, [{"price": "0.0005", "credit": "0.000499"}])
+    assert await store.database.read(queues.dead_letters) == [dead]
+    assert await sql("SELECT count(*) FROM audit") == [(0,)]
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+    await _record(store, clock, "failed")  # bob's price comes back
+    assert (await _retry(store, clock, dead)).done == 1
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+
+
+@pytest.mark.parametrize(
+    ("first", "before", "then"),
+    [("sent", "captured", "captured"), (None, "held", "captured"), ("failed", "released", "captured")],
+)
+async def test_one_of_two_recipients_died(
+    store: Store, clock: TestClock, sql: Sql, first: str | None, before: str, then: str
+) -> None:
+    """The price is the message's: what the other recipient holds or has paid is not held again."""
+    await store.accept(message(clock, "a@example.com", "b@example.com", price=500))
+    (claim,) = await store.claim("email", 1)
+    change = outcome(claim, clock.now(), first)
+    await store.record(replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS)))
+    while not (dead := await store.database.read(queues.dead_letters)):
+        await _die(store)
+    assert await sql("SELECT charge FROM message") == [(before,)]
+    assert (await _retry(store, clock, *dead)).done == 1
+    await _record(store, clock, "sent")
+    assert await sql("SELECT charge FROM message") == [(then,)]
+    assert await sql("SELECT sum(amount) FROM ledger WHERE kind = 'capture'") == [(500,)]
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+
+
+async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock, sql: Sql) -> None:
+    await _dead(store, clock, "a@example.com", "b@example.com", price=500)
+    while len(dead := await store.database.read(queues.dead_letters)) < 2:
+        await _die(store)
+    assert (await _retry(store, clock, *dead)).done == 2
+    assert await sql("SELECT count(*), max(turn) FROM ledger WHERE kind = 'hold'") == [(2, 1)]
+    await _record(store, clock, "sent")
+    assert await sql("SELECT charge FROM message") == [("captured",)]
+    check_books(await sql(LEDGER), await sql(ACCOUNTS))
+
+
+async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: Sql) -> None:
+    (dead,) = await _dead(store, clock, price=500)
+    record = TeamRecord(ref=1, id="team_1", name="T", credit_low=CREDIT)
+    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("team", "team_1", record, "team_1")]))
+    await _retry(store, clock, dead)
+    assert await sql("SELECT count(*) FROM event WHERE type = 'credit.low'") == [(1,)]
 
 
 async def test_a_dropped_one_stays_failed(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock)
-    audit = _audit(clock)
-    for expected in (True, False):
-        done = await store.database.write(lambda tx: queues.drop(tx, dead.message, dead.position, audit))
-        assert done is expected
+    audit, place = _audit(clock), (dead.message, dead.position)
+    for expected in (1, 0):
+        assert await store.database.write(lambda tx: queues.drop(tx, [place], audit)) == expected
     assert await store.database.read(queues.dead_letters) == []
-    assert not await store.database.write(lambda tx: queues.retry(tx, dead.message, dead.position, audit))
+    assert (await _retry(store, clock, dead)).gone == 1
     assert await sql("SELECT status FROM recipient") == [("failed",)]
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
+    assert await sql("SELECT subject FROM audit") == [(dead.id,)]
 
 
 async def test_no_retry_without_its_content(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock)
     await store.database.write(lambda tx: tx.run("purge_contents", messages=[(dead.message,)]))
-    audit = _audit(clock)
-    assert not await store.database.write(lambda tx: queues.retry(tx, dead.message, dead.position, audit))
+    assert (await _retry(store, clock, dead)).gone == 1
     assert len(await store.database.read(queues.dead_letters)) == 1
+
+
+async def test_what_is_known_of_one(store: Store, clock: TestClock) -> None:
+    await store.accept(message(clock, "a@example.com", "b@example.com", price=500))
+    for claim in await store.claim("email", 10):
+        await store.record(outcome(claim, clock.now(), None if claim.position else "sent"))
+    while not (dead := await store.database.read(queues.dead_letters)):
+        await _die(store)
+    found = await store.database.read(lambda tx: queues.inspect(tx, (dead[0].message, dead[0].position)))
+    assert found
+    assert (found.letter, found.price, found.charge, found.carrier) == (dead[0], 500, "captured", "sim")
+    assert [event.type.rpartition(".")[2] for event in found.events][-1] == "failed"
+    assert {event.recipient for event in found.events} == {"b@example.com"}
+    assert await store.database.read(lambda tx: queues.inspect(tx, (dead[0].message, 0))) is None
+    assert await store.database.read(queues.count_dead) == 1
 
 
 async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
@@ -106,6 +201,8 @@ async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
     last = everything[0]
     rest = await store.database.read(lambda tx: queues.dead_letters(tx, (last.message, last.position), 1))
     assert rest == everything[1:]
+    earlier = min(letter.at for letter in everything) - 1
+    assert await store.database.read(lambda tx: queues.dead_letters(tx, until=earlier)) == []
 
 
 async def test_webhooks_with_something_to_be_told(store: Store) -> None:

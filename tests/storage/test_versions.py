@@ -8,8 +8,8 @@ from heliograph.app import sqlite_path
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.team import Template
 from heliograph.settings import Settings
+from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.migrate import schema_files
-from heliograph.storage.people import COMMAND_LINE, AuditEntry
 from heliograph.storage.query import for_dialect
 from heliograph.storage.store import SetupChange, Store
 from heliograph.storage.versions import PAGE, find_version, versions_of

@@ -1,6 +1,6 @@
 """What every accepting endpoint works with."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -8,23 +8,8 @@ import msgspec
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.domains import Domains
-from heliograph.storage.store import Store
+from heliograph.storage.store import RequestLog, Store
 from heliograph.webhooks import Webhooks
-
-REFUSED_MAX = 10_000  # refused requests that a process remembers
-
-
-class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a request that a team's key made and that was refused: no body, no path."""
-
-    id: str
-    at: int
-    team: str
-    key: str  # its public part
-    route: str
-    status: int
-    code: str
-    message: str
 
 
 class State(msgspec.Struct):
@@ -33,7 +18,7 @@ class State(msgspec.Struct):
     draining: bool = False  # shutting down: nothing new is accepted
     answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
     used: dict[str, int] = {}  # API key → its last request, until that is written down
-    refused: deque[RefusedRequest] = msgspec.field(default_factory=lambda: deque(maxlen=REFUSED_MAX))  # oldest first
+    refused: RequestLog = msgspec.field(default_factory=RequestLog)  # until it is written down
 
 
 class Desk(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import check_conversion
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CODE_DIGITS, VERIFICATION_MS
-from heliograph.rules.outcome import Accepted, Outcome, Refused
+from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
 from heliograph.rules.team import Caller, Carrier, Platform
@@ -70,7 +70,8 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
     parcel = Parcel(
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
-    outcome, by = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel)
+    made: list[HandOver] = []
+    outcome, by = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel, made)
     is_inbox = team.sandbox and not start.magic and by is not None and by.kind == "simulator"
     error = None
     if isinstance(outcome, Refused):
@@ -98,6 +99,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
             owner=start.owner,
             once=once,
             inbox=desk.seal(content.body.encode(), inbox_context(start.id)) if is_inbox and desk.seal else None,
+            made=made,
         )
     )
     return Answer(202, response)
@@ -181,23 +183,29 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
     return verify_text(platform.verify_text, chosen.language, brand, code, chosen.webotp)
 
 
-async def _dispatch(desk: Desk, carriers: list[Carrier], parcel: Parcel) -> tuple[Outcome | None, Carrier | None]:
+async def _dispatch(
+    desk: Desk, carriers: list[Carrier], parcel: Parcel, made: list[HandOver]
+) -> tuple[Outcome | None, Carrier | None]:
     """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
 
-    No outcome: maybe it was sent.
+    No outcome: maybe it was sent. Each that was asked goes into `made`.
     """
     said: Outcome | None = Refused(detail={"text": NO_CARRIER})
     silent = False
-    ends_at = asyncio.get_running_loop().time() + CARRIERS_S
+    time = asyncio.get_running_loop().time
+    ends_at = time() + CARRIERS_S
     for place, carrier in enumerate(carriers[:CARRIERS_MAX]):
-        left = ends_at - asyncio.get_running_loop().time()
+        began = time()
+        left = ends_at - began
         is_last = place + 1 == min(len(carriers), CARRIERS_MAX)
         try:
             async with asyncio.timeout(left if is_last else left * FIRST_SHARE):
                 said = await desk.circuits.hand_over(carrier, parcel)
         except TimeoutError:
+            made.append(to_hand_over(carrier.id, None, time() - began))
             silent = True
             continue
+        made.append(to_hand_over(carrier.id, said, time() - began))
         if isinstance(said, Accepted):
             return said, carrier
         if isinstance(said, Refused):

@@ -4,13 +4,13 @@ import asyncio
 
 import structlog
 
-from heliograph.accept.desk import Desk, RefusedRequest
+from heliograph.accept.desk import Desk
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.bodies import parse_json
 from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
-from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
+from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
 from heliograph.api.route import IN_THREAD, Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
@@ -21,7 +21,7 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
     TeamSuspended,
 )
-from heliograph.storage.store import StoreUnavailable
+from heliograph.storage.store import RefusedRequest, StoreUnavailable
 
 log = structlog.get_logger()
 
@@ -30,10 +30,10 @@ MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, rates: RateLimits) -> None:
         self.desk = desk
         self._router = Router(ROUTES)
-        self._rates = RateLimits()
+        self._rates = rates
         self._budget = ByteBudget()
         self._active = 0
 
@@ -70,14 +70,7 @@ class Api:
             response = self.refused(refusal, request)
             self._remember(refusal, request, name)
         self.desk.state.answers[name, response.status] += 1
-        headers = [
-            (b"content-type", response.content_type),
-            (b"content-length", b"%d" % len(response.body)),
-            *extra,
-            *response.headers,
-        ]
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
+        await respond(scope, send, response, extra + response.headers)
 
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
@@ -117,11 +110,11 @@ class Api:
             caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
         except Refusal:
             return
-        self.desk.state.refused.append(
+        self.desk.state.refused.waiting.append(
             RefusedRequest(
                 id=request.id,
                 at=now,
-                team=caller.team.record.id,
+                team=caller.team.record.ref,
                 key=caller.key.id,
                 route=f"{request.method} (no such route)" if route == "none" else route,
                 status=status_of(type(refusal)),
@@ -136,7 +129,7 @@ class Api:
         problem = request is not None and PROBLEM in request.headers.get(b"accept", b"")
         headers = error_headers(refusal)
         if request is None:
-            headers += [(b"x-request-id", id_.encode()), (b"content-type", JSON)]
+            headers.append((b"x-request-id", id_.encode()))
         if self.desk.state.draining:
             headers.append((b"connection", b"close"))
         body = error_body(refusal, id_, self.desk.base_url, problem=problem)

@@ -1,8 +1,18 @@
-"""Token buckets, one a key: so many requests a second, a burst of twice that (contract 11)."""
+"""Token buckets, one a key: so many requests a second, a burst of twice that (contract 11), over all processes."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from heliograph.storage.store import Store, StoreUnavailable
+
 Headers = list[tuple[bytes, bytes]]
+
+SHARE_S = 0.25  # how late processes hear of each other's requests
+PRESENCE_S = 2.0  # a process that is alone tells no more often
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -17,20 +27,38 @@ FREE = Turn(True, [])
 
 
 class RateLimits:
+    """The buckets of this process. What other processes let through is taken out of them as it is heard of."""
+
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, int]] = {}  # key → tokens, at ms
+        self.spent: Counter[str] = Counter()  # key → requests let through here since the start
+        self._heard: dict[tuple[str, str], int] | None = None  # process, key → what it had let through
 
     def take(self, key_id: str, rate: int, now: int, cost: int = 1) -> Turn:
         """Take a token when there is one; a refusal takes nothing. With cost 0 it only looks."""
         if rate == 0:
             return FREE
-        burst = 2 * rate
-        tokens, at = self._buckets.get(key_id, (float(burst), now))
-        tokens = min(burst, tokens + max(0, now - at) * rate / 1000)
+        burst, tokens = 2 * rate, self._tokens(key_id, rate, now)
         if tokens < cost:
             return Turn(False, _headers(burst, 0, rate), max(1, -int(-(cost - tokens) // rate)))
         self._buckets[key_id] = (tokens - cost, now)
-        return Turn(True, _headers(burst, int(tokens - cost), rate))
+        self.spent[key_id] += cost
+        return Turn(True, _headers(burst, max(0, int(tokens - cost)), rate))
+
+    def hear(self, told: Iterable[tuple[str, str, int]], rate_of: Callable[[str], int], now: int) -> None:
+        """Process, key, and all that it has let through since its start. What was before the first hearing is past."""
+        heard, first = self._heard or {}, self._heard is None
+        for process, key, spent in told:
+            before = heard.get((process, key), spent if first else 0)
+            heard[process, key] = spent
+            since = spent - before if spent >= before else spent  # less than before: it was started anew
+            if since and (rate := rate_of(key)):
+                self._buckets[key] = (max(-2 * rate, self._tokens(key, rate, now) - since), now)
+        self._heard = heard
+
+    def _tokens(self, key: str, rate: int, now: int) -> float:
+        tokens, at = self._buckets.get(key, (2.0 * rate, now))
+        return min(2 * rate, tokens + max(0, now - at) * rate / 1000)
 
 
 def _headers(burst: int, left: int, rate: int) -> Headers:
@@ -39,3 +67,24 @@ def _headers(burst: int, left: int, rate: int) -> Headers:
         (b"ratelimit-remaining", b"%d" % left),
         (b"ratelimit-reset", b"%d" % -(-(burst - left) // rate)),
     ]
+
+
+async def share_rates(rates: RateLimits, store: Store, now: Callable[[], int]) -> None:
+    """Tell the other API processes what was let through here and hear of theirs, until cancelled."""
+    told: dict[str, int] = {}
+    alone, quiet_s = True, PRESENCE_S
+    while True:
+        if not alone or quiet_s >= PRESENCE_S:
+            spent = {key: count for key, count in rates.spent.items() if told.get(key) != count}
+            with contextlib.suppress(StoreUnavailable):  # meanwhile each counts for itself
+                heard = await store.exchange_spent(spent)
+                told |= spent
+                rates.hear(heard, lambda key: _rate_of(store, key), now())
+                alone, quiet_s = not heard, 0.0
+        await asyncio.sleep(SHARE_S)
+        quiet_s += SHARE_S
+
+
+def _rate_of(store: Store, key: str) -> int:
+    caller = store.setup.callers.get(key)
+    return caller.team.record.rate_limit if caller else 0

@@ -68,27 +68,26 @@ class PhoneView(PhoneRecord, frozen=True, kw_only=True):
     events: list[EventView]
 
 
-class EmailList(msgspec.Struct, frozen=True, kw_only=True):
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list, whatever it is of."""
+
     object: str = "list"
     has_more: bool
+
+
+class EmailList(Listed, frozen=True, kw_only=True):
     data: list[EmailRecord]
 
 
-class PhoneList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
+class PhoneList(Listed, frozen=True, kw_only=True):
     data: list[PhoneRecord]
 
 
-class VerificationList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
+class VerificationList(Listed, frozen=True, kw_only=True):
     data: list[VerificationRecord]
 
 
-class SuppressionList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
+class SuppressionList(Listed, frozen=True, kw_only=True):
     data: list[SuppressionRecord]
 
 

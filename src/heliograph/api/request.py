@@ -14,6 +14,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+WRITE = "heliograph.write"  # in a scope's state: writes a whole answer at once, or answers False
 BUDGETED = 64 * 1024  # bodies above this count against the byte budget
 
 
@@ -26,6 +27,20 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
     headers: Headers = []
     content_type: bytes = b"application/json"
+
+
+async def respond(scope: Scope, send: Send, response: Response, headers: Headers) -> None:
+    """In one write where the connection can do that; `headers` are all but those of the body."""
+    write = scope.get("state", {}).get(WRITE)
+    if write and write(response, headers):
+        return
+    headers = [
+        (b"content-type", response.content_type),
+        (b"content-length", b"%d" % len(response.body)),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 class Request:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from heliograph.api.bodies import to_request
-from heliograph.api.reading import page, read_limit, read_time
+from heliograph.api.reading import Listed, page, read_limit, read_time
 from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules.ids import PREFIXES
@@ -27,9 +27,7 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     failed_only: bool | None = None
 
 
-class WebhookList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
+class WebhookList(Listed, frozen=True, kw_only=True):
     data: list[WebhookRecord]
 
 
@@ -50,9 +48,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class DeliveryList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
+class DeliveryList(Listed, frozen=True, kw_only=True):
     data: list[DeliveryRecord]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from heliograph.rules import team
-from heliograph.rules.outcome import Outcome, Report
+from heliograph.rules.outcome import Deferred, Outcome, Report
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +61,20 @@ class Carrier(ABC):
 
     async def close(self) -> None:  # noqa: B027
         """End its connections."""
+
+
+class NotReady(Exception):
+    """A message cannot be handed over now, for a reason that is not the carrier's; its text says which."""
+
+
+class Unusable(Carrier):
+    """Stands where a carrier cannot be made: what it is given is put off, and another one is asked."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        return Deferred(detail={"text": self._why}, unreachable=True)
 
 
 class Carriers:

@@ -1,14 +1,24 @@
-"""`heliograph carriers`: which carriers are set up, and which of them can be reached."""
+"""`heliograph carriers`: which are set up, which of them can be reached, and what they took in the last hour."""
 
 import click
 import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.clock import Clock
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.team import Carrier
 from heliograph.settings import Settings
+from heliograph.storage.carrier_use import Recent, Use, recent
 from heliograph.storage.store import Store
+
+
+class LastHour(msgspec.Struct, frozen=True, kw_only=True):
+    """Hand-overs; put off: to be tried again, or not reached at all."""
+
+    accepted: int
+    refused: int
+    put_off: int
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +32,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     next_probe: str | None = None
     reason: str | None = None
+    last_hour: LastHour
 
 
 @click.command()
@@ -36,7 +47,9 @@ def carriers(settings: Settings, as_json: bool) -> None:
 
     async def story(store: Store) -> list[Line]:
         ordered = sorted(store.setup.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id))
-        return [_line(carrier, store.setup.circuits.get(carrier.id)) for carrier in ordered]
+        now = Clock().now()
+        uses = await store.database.read(lambda tx: recent(tx, now))
+        return [_line(one, store.setup.circuits.get(one.id), uses.get(one.id, Recent()).hour) for one in ordered]
 
     lines = with_store(settings, "Reading", story)
     if as_json:
@@ -46,10 +59,13 @@ def carriers(settings: Settings, as_json: bool) -> None:
         click.echo("No carriers are set up: the built-in simulators take everything. See docs/carriers.md.")
     for line in lines:
         where = ",".join(line.countries)
-        click.echo(f"{line.id:<20} {line.channel:<9} {line.kind:<10} {where:<12} {line.priority:>4}  {_health(line)}")
+        hour = line.last_hour
+        counts = f"last hour: {hour.accepted} taken, {hour.refused} refused, {hour.put_off} put off"
+        head = f"{line.id:<20} {line.channel:<9} {line.kind:<10} {where:<12} {line.priority:>4}"
+        click.echo(f"{head}  {_health(line)}; {counts}")
 
 
-def _line(carrier: Carrier, circuit: Circuit | None) -> Line:
+def _line(carrier: Carrier, circuit: Circuit | None, hour: Use) -> Line:
     line = Line(
         id=carrier.id,
         channel=carrier.channel,
@@ -58,6 +74,7 @@ def _line(carrier: Carrier, circuit: Circuit | None) -> Line:
         priority=carrier.priority,
         enabled=carrier.enabled,
         health="ok" if carrier.enabled else "disabled",
+        last_hour=LastHour(accepted=hour.accepted, refused=hour.refused, put_off=hour.put_off),
     )
     if circuit is None or not carrier.enabled:
         return line

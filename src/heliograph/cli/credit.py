@@ -7,7 +7,7 @@ from heliograph.clock import Clock
 from heliograph.rules.pricing import format_money, parse_booking
 from heliograph.settings import Settings
 from heliograph.storage import ledger
-from heliograph.storage.people import AuditEntry
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.store import Store
 
 

@@ -214,7 +214,8 @@ def carriers(setup: Setup) -> Iterator[Finding]:
                 message = f"{carrier.id}: {carrier.kind!r} is not built into this version"
                 yield Finding("carriers", "FAIL", message, fix)
     if setup.platform.paused:
-        yield Finding("delivery", "warn", "paused by an operator: messages wait as queued", "heliograph resume")
+        why = setup.platform.paused_reason or "by an operator"
+        yield Finding("delivery", "warn", f"paused ({why}): messages wait as queued", "heliograph resume")
 
 
 def _port(settings: Settings) -> Finding:

@@ -9,11 +9,13 @@ from click.exceptions import NoArgsIsHelpError
 
 from heliograph import __version__
 from heliograph.cli.apply import apply
+from heliograph.cli.backup import backup
 from heliograph.cli.carriers import carriers
 from heliograph.cli.credit import credit
 from heliograph.cli.demo import demo
 from heliograph.cli.doctor import doctor
 from heliograph.cli.domain import domain
+from heliograph.cli.erase import erase
 from heliograph.cli.key import key
 from heliograph.cli.listen import listen
 from heliograph.cli.migrate import migrate
@@ -57,10 +59,12 @@ for command in (
     carriers,
     reputation,
     credit,
+    erase,
     send,
     listen,
     pause,
     resume,
+    backup,
     doctor,
     user,
 ):

@@ -1,10 +1,9 @@
 """`heliograph pause` and `heliograph resume`: delivery held back by an operator."""
 
 import click
-import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.rules.setup import PLATFORM_ID, Setup, to_row
+from heliograph.rules.setup import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
 
@@ -32,13 +31,7 @@ def resume(settings: Settings) -> None:
 
 
 def _set_paused(settings: Settings, paused: bool) -> None:
-    def decide(current: Setup, _: int) -> SetupChange:
-        platform = msgspec.structs.replace(current.platform, paused=paused)
-        if platform == current.platform:
-            return SetupChange()
-        return SetupChange(rows=[to_row("platform", PLATFORM_ID, platform, None)])
-
     async def story(store: Store) -> None:
-        await store.change_setup(decide)
+        await store.change_setup(lambda current, _: SetupChange(rows=pause_rows(current, paused)))
 
     with_store(settings, "Pausing" if paused else "Resuming", story)

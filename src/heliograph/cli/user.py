@@ -9,7 +9,8 @@ from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.reading import line
 from heliograph.settings import Settings
-from heliograph.storage.people import AuditEntry, People, Person
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import People, Person
 from heliograph.storage.store import Store
 
 

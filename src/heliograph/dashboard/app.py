@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 import structlog
 
 from heliograph.api.budget import ByteBudget
-from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send
+from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
 from heliograph.api.router import Router
 from heliograph.dashboard.forms import read_form
 from heliograph.dashboard.pages import PAGES, PageRoute
@@ -70,14 +70,7 @@ class Dashboard:
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id)
             response = self._response(_broken(request), visit)
-        headers = [
-            (b"content-type", response.content_type),
-            (b"content-length", b"%d" % len(response.body)),
-            (b"x-request-id", request.id.encode()),
-            *response.headers,
-        ]
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
+        await respond(scope, send, response, [(b"x-request-id", request.id.encode()), *response.headers])
 
     async def _visit(self, request: Request, raw_path: bytes, address: str) -> tuple[Answer, Visit | None]:
         visit: Visit | None = None

@@ -20,11 +20,15 @@ class Concern(msgspec.Struct, frozen=True):
 OPERATOR = "/dashboard/operator"
 
 
-def of_instance(setup: Setup) -> Iterator[Concern]:
-    """For operators."""
+def of_instance(setup: Setup, operator: bool) -> Iterator[Concern]:
+    """`operator`: the reader is one, and can mend it."""
     if setup.platform.paused:
-        yield Concern("paused", "Delivery is paused: messages wait in the queue.", "Resume it", f"{OPERATOR}/queues")
-    for circuit in setup.circuits.values():
+        text, reason = "Delivery is paused: messages wait in the queue.", setup.platform.paused_reason
+        if operator and reason:
+            text = f"Delivery is paused: {reason}. Messages wait in the queue."
+        mend = ("Resume it", f"{OPERATOR}/queues") if operator else ("See what waits", "/messages?status=queued")
+        yield Concern("paused", text, *mend)
+    for circuit in setup.circuits.values() if operator else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
         yield Concern("failed", text, "Look at the carriers", f"{OPERATOR}/carriers")
 

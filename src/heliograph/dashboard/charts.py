@@ -11,6 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from heliograph.dashboard.render import number
+from heliograph.rules.limits import MINUTE_MS
 
 HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
 GAP = 0.2  # of a bar's place
@@ -64,6 +65,21 @@ def buckets(span: str, now: int) -> list[Bucket]:
             name=start.strftime(name),
         )
         for place, (start, finish) in enumerate(pairwise(starts))
+    ]
+
+
+def last_hour(now: int) -> list[Bucket]:
+    """The last 60 minutes in UTC; the last one is not over yet."""
+    first = now - now % MINUTE_MS - 59 * MINUTE_MS
+    names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, UTC).strftime("%H:%M") for n in range(60)]
+    return [
+        Bucket(
+            start=first + n * MINUTE_MS,
+            finish=first + (n + 1) * MINUTE_MS,
+            label=name if n % 15 == 0 else "",
+            name=name,
+        )
+        for n, name in enumerate(names)
     ]
 
 

@@ -10,6 +10,8 @@ from markupsafe import Markup
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
 
+SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
+
 
 @cache
 def environment() -> Environment:
@@ -20,7 +22,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"when": when, "money": format_money, "number": number, "plural": plural}
+    made.filters |= {"when": when, "money": format_money, "number": number, "plural": plural, "lasted": lasted}
     return made
 
 
@@ -43,3 +45,13 @@ def number(value: int) -> str:
 
 def plural(count: int, one: str, many: str = "") -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def lasted(ms: int) -> str:
+    """A span of time in its largest unit that it has at least two of; seconds with a digit behind the point."""
+    if ms < 1000:
+        return f"{max(ms, 0)} ms"
+    if ms < 120_000:
+        return f"{ms / 1000:.1f} s"
+    unit, name = next((unit, name) for unit, name in SPANS if ms >= 2 * unit)
+    return f"{number(ms // unit)} {name}"

@@ -1,15 +1,19 @@
 """One request to a page: who asks, about which team, with which form; and what a view answers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from heliograph.accept.desk import Desk
 from heliograph.api.request import Headers, Request
+from heliograph.dashboard.live import Live
+from heliograph.dashboard.passwords import TRIES_MS
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Key, Team
-from heliograph.storage.people import AuditEntry, People, SignedIn
+from heliograph.storage import throttle
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import People, SignedIn
 from heliograph.storage.store import SetupChange
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
@@ -25,6 +29,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
     eml: Callable[[str, str], bytes]  # id and content of an email → the mail as built, unsigned
+    live: Live = msgspec.field(default_factory=Live)
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +94,17 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     async def note(self, action: str, subject: str, detail: str = "") -> None:
         """Write a change that is not one of the setup into the audit log."""
         await self.people.note([self.entry(action, subject, detail)])
+
+    async def begin_try(self, limits: Mapping[str, int]) -> int:
+        """Count a try of these names (each has so many in 15 minutes) before it is judged, so that many at once gain
+        nothing; or answers how many ms there can be none.
+        """
+        now = self.desk.clock.now()
+        return await self.desk.store.database.write(lambda tx: throttle.begin_try(tx, limits, now, TRIES_MS))
+
+    async def forgive_try(self, names: Iterable[str]) -> None:
+        """The last try was none after all."""
+        await self.desk.store.database.write(lambda tx: throttle.forgive_try(tx, names, TRIES_MS))
 
     async def change_setup(
         self, action: str, subject: str, decide: Callable[[Setup], SetupChange], detail: str = ""

@@ -11,7 +11,7 @@ from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.rules import magic, routing
 from heliograph.rules.lanes import LANE
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Carrier
@@ -37,18 +37,23 @@ class Dispatch:
         """True when the outcome is recorded; False when the claim was no longer ours."""
         if claim.promises:
             return await self._record(claim, keep_promise(claim, self._clock.now()))
-        carrier, outcome = await self._hand_over(claim)
-        return await self._record(claim, to_change(claim, carrier, outcome, self._clock.now(), self._jitter))
+        made: list[HandOver] = []
+        carrier, outcome = await self._hand_over(claim, made)
+        change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
+        return await self._record(claim, replace(change, made=made))
 
-    async def _hand_over(self, claim: Claim) -> tuple[Carrier | None, Outcome]:
-        """Ask one carrier after the other until one can be reached."""
+    async def _hand_over(self, claim: Claim, made: list[HandOver]) -> tuple[Carrier | None, Outcome]:
+        """Ask one carrier after the other until one can be reached; each goes into `made`."""
         missed: dict[str, Outcome] = {}
+        time = asyncio.get_running_loop().time
         while True:
             closed = self._circuits.closed_to()
             carrier = choose_carrier(claim, self._store.setup, {*closed, *missed})
             if carrier is None:
                 return None, _nobody(closed, missed, self._clock.now() + self._clock.below(SPREAD_MS))
+            began = time()
             outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier))
+            made.append(to_hand_over(carrier.id, outcome, time() - began))
             if not (isinstance(outcome, Deferred) and outcome.unreachable):
                 return carrier, _after(missed, outcome)
             missed[carrier.id] = outcome

@@ -26,7 +26,7 @@ IDLE_S = 30.0  # without work, after which another process may serve it
 AWAY_S = 0.5  # after the store could not be reached
 TRY_MS = 20 * SECOND_MS  # longer than a try takes: none begins closer than this to the end of the lease
 
-SecretsOf = Callable[[Webhook, int], Sequence[str]]  # webhook, now → what signs
+SecretsOf = Callable[[Webhook, int], Sequence[str]]  # webhook, now → what signs; ValueError says why nothing can
 
 log = structlog.get_logger()
 
@@ -148,8 +148,12 @@ class Endpoint:
         if told is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
+            secrets = self._shared.secrets_of(hook, at)
+        except ValueError as error:
+            return Posted(error=str(error), duration_ms=0)
+        try:
             body = event_body(told, self._shared.store.setup.teams[hook.team])
-            headers = signature.headers(self._shared.secrets_of(hook, at), due.event, at // SECOND_MS, body)
+            headers = signature.headers(secrets, due.event, at // SECOND_MS, body)
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.

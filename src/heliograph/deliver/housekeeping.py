@@ -17,13 +17,18 @@ PURGE_S = 60.0
 SWEEP_S = 3600.0
 DOMAINS_S = 600.0
 REPUTATION_S = 60.0
+WITNESS_S = 10.0  # a copy that is older than this is known when it is restored
 
 log = structlog.get_logger()
 
 
 class Housekeeping:
-    def __init__(self, store: Store, domains: Domains, carriers: Carriers) -> None:
+    def __init__(
+        self, store: Store, domains: Domains, carriers: Carriers, attest: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """`attest` answers whether the database was turned back."""
         self._store = store
+        self._attest = attest
         self._domains = domains
         self._carriers = carriers
 
@@ -37,6 +42,7 @@ class Housekeeping:
             _every(SWEEP_S, self._store.sweep_blobs),
             _every(DOMAINS_S, self._domains.check_due),
             _every(REPUTATION_S, self._judge_reputations),
+            _every(WITNESS_S, self._look_back),
         )
 
     async def _keep_carriers(self) -> None:
@@ -45,6 +51,10 @@ class Housekeeping:
     async def _reclaim(self) -> None:
         if count := await self._store.reclaim():
             log.error("messages quarantined: their workers died with them", count=count)
+
+    async def _look_back(self) -> None:
+        if await self._attest():
+            log.error("the database was turned back: delivery is paused")
 
     async def _judge_reputations(self) -> None:
         for judged in await self._store.judge_reputations():

@@ -1,7 +1,7 @@
 """What carriers say: an outcome at hand-over, a report later."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,3 +41,21 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Outcome = Accepted | Refused | Deferred
+
+
+class HandOver(msgspec.Struct, frozen=True, kw_only=True):
+    """That a carrier was asked, and how it went: counted, and nothing more."""
+
+    carrier: str
+    result: Literal["accepted", "refused", "put_off"]
+    took_ms: int
+
+
+def to_hand_over(carrier: str, outcome: Outcome | None, took_s: float) -> HandOver:
+    """`None`: it did not answer in time."""
+    match outcome:
+        case Accepted():
+            return HandOver(carrier=carrier, result="accepted", took_ms=int(took_s * 1000))
+        case Refused():
+            return HandOver(carrier=carrier, result="refused", took_ms=int(took_s * 1000))
+    return HandOver(carrier=carrier, result="put_off", took_ms=int(took_s * 1000))

@@ -71,6 +71,7 @@ class Account(msgspec.Struct, kw_only=True):
     held: int
     month: str  # "2026-11", the month that `used` counts
     used: int  # email recipients
+    erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
 
 
 def month_of(ms: int) -> str:

@@ -18,7 +18,8 @@ class Vault(Protocol):
 
     def seal(self, plain: bytes, context: str) -> str: ...
 
-    def open(self, sealed: str, context: str) -> bytes: ...
+    def open(self, sealed: str, context: str) -> bytes:
+        """ValueError when it was sealed with another key, or for another place."""
 
 
 Seal = Callable[[bytes, str], str]  # plain, field → sealed

@@ -71,6 +71,12 @@ def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row
     return Row(kind, id_, team, None if record is None else msgspec.json.encode(record).decode())
 
 
+def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
+    """What is to be written so that delivery is paused or goes on; nothing when it is so."""
+    platform = msgspec.structs.replace(current.platform, paused=paused, paused_reason=reason)
+    return [] if platform == current.platform else [to_row("platform", PLATFORM_ID, platform, None)]
+
+
 def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
     """The setup after these rows; teams that no row names keep their objects."""
     records = dict(setup.records)

@@ -361,6 +361,8 @@ _TEAM: dict[str, Reader] = {
     ),
     "marketing_per_day": _COUNT,
     "credit_low": _money,
+    "keep_content_days": number(1, team.KEEP_CONTENT_DAYS_MAX),
+    "keep_messages_days": number(1, team.KEEP_MESSAGES_DAYS_MAX),
     "domains": list_of(
         table(
             {

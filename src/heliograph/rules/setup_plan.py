@@ -146,7 +146,10 @@ class _Planner:
         id_, options = given["id"], given["options"]
         old = self._records.get(("carrier", id_))
         if isinstance(old, Carrier) and (old.channel, old.kind) == (given["channel"], given["kind"]):
-            before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
+            try:
+                before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
+            except ValueError:  # the service's secret was changed: what is given is sealed anew
+                before = {}
             # Sealing is different each time: what stays the same must keep its text.
             same = {name for name, value in options.items() if before.get(name) == value}
             options = old.options | {name: value for name, value in options.items() if name not in same}
@@ -167,6 +170,8 @@ class _Planner:
             given = {"name": id_} | given | {"ref": next_ref}
         record = self._put("team", id_, given, where, id_, f"team {id_}")
         assert isinstance(record, TeamRecord)
+        if wrong := record.wrong_days:
+            self._fail(f"{where}.keep_messages_days", wrong)
         return record, old is None
 
     def domain(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:

@@ -14,6 +14,9 @@ Scope = Literal["send", "manage"]
 Segmenting = Literal["spec", "udh"]
 ReputationState = Literal["ok", "warn", "paused"]
 
+KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
+KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
+
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One record of the setup, known by its kind and id."""
@@ -26,7 +29,8 @@ class Platform(Setting, frozen=True):
     verify_text: dict[str, str] = {}  # by language; they win over the built-in ones
     mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
     templates_need_approval: bool = False  # what a team changes in a template waits for an operator
-    paused: bool = False  # delivery paused by an operator: new messages answer `queued`
+    paused: bool = False  # delivery is paused: new messages answer `queued`
+    paused_reason: str = ""  # when no operator paused it
 
 
 class Carrier(Setting, frozen=True):
@@ -69,6 +73,15 @@ class TeamRecord(Setting, frozen=True):
     verify: VerifyLimits = VerifyLimits()
     marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
     credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
+    keep_content_days: int = KEEP_CONTENT_DAYS  # after a message's end; its text and attachments
+    keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
+
+    @property
+    def wrong_days(self) -> str:
+        """What is wrong with `keep_messages_days`; empty: nothing."""
+        if self.keep_messages_days >= self.keep_content_days:
+            return ""
+        return f"expected at least {self.keep_content_days}: messages are kept as long as content (keep_content_days)"
 
 
 class Domain(Setting, frozen=True):

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
     InvalidRequest,
     InvalidSubject,
@@ -23,6 +24,12 @@ from heliograph.rules.refusals import (
     WrongTemplateChannel,
 )
 from heliograph.rules.team import Channel, Team, Template
+
+VARIABLES_MAX = 100
+NAME_MAX = 200  # characters of a variable's name
+EXAMPLE_MAX = 4096  # characters of an example value
+# Characters as written, placeholders too; how long a text may become is checked when it is sent.
+LENGTHS = {"subject": 1000, "html": 512 * KIB, "text": 512 * KIB, "body": 4096}
 
 _SEGMENT = r"[a-z][a-z0-9_]{0,62}"
 _NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
@@ -337,7 +344,28 @@ def placeholder_names(template: Template) -> list[str]:
 
 def check_template(template: Template) -> list[str]:
     """What is wrong with a template, in words; empty when it can be used."""
-    return [*_part_problems(template), *_variable_problems(template), *_price_problems(template)]
+    # What is too long is looked at no further.
+    return list(_size_problems(template)) or [
+        *_part_problems(template),
+        *_variable_problems(template),
+        *_price_problems(template),
+    ]
+
+
+def _size_problems(template: Template) -> Iterator[str]:
+    for part, most in LENGTHS.items():
+        if len(getattr(template, part) or "") > most:
+            yield f"{part}: it has {len(getattr(template, part)):,} characters, {most:,} is the most"
+    if len(template.variables) > VARIABLES_MAX:
+        yield f"variables: there are {len(template.variables)}, {VARIABLES_MAX} is the most"
+    if any(len(name) > NAME_MAX for name in template.variables):
+        yield f"variables: a name has at most {NAME_MAX} characters"
+    if len(template.examples) > VARIABLES_MAX:
+        yield f"examples: there are {len(template.examples)}, {VARIABLES_MAX} is the most"
+    for name, value in template.examples.items():
+        if max(len(name) - NAME_MAX, len(value) - EXAMPLE_MAX) > 0:
+            yield f"examples: a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
+            break
 
 
 def _part_problems(template: Template) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.approvals import approved_rows, draft_rows
+from heliograph.rules.approvals import Pending, approved_rows, draft_rows
 from heliograph.rules.pricing import format_money
 from heliograph.rules.reading import Misread, read_at
 from heliograph.rules.setup import Row, Setup
@@ -16,6 +16,7 @@ from heliograph.rules.setup_plan import CONTENT
 from heliograph.rules.team import Team, Template
 from heliograph.rules.template import check_template
 
+DRAFT = 0  # the version that a message made from a draft records
 SHOWN = ("name", *CONTENT, "price", "prices")  # what a comparison shows
 
 
@@ -67,6 +68,17 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     if dearest is None:
         return replace(new, price=old.price if old else 0, prices=old.prices if old else {}), new.channel == "email"
     return replace(new, price=dearest.price, prices=dearest.prices), True
+
+
+def trial(draft: Pending) -> Team:
+    """The team as a sandbox in which the draft can be sent: to whom it has verified only, and for nothing.
+
+    A mail says in its subject that it is a test; a phone shows the text as it will be, segments and all.
+    """
+    new, team = draft.template, draft.team
+    subject = f"[Test] {new.subject}" if new.subject else None
+    sendable = replace(new, status="approved", version=DRAFT, subject=subject)
+    return replace(team, record=replace(team.record, mode="sandbox"), templates=team.templates | {new.id: sendable})
 
 
 class Difference(msgspec.Struct, frozen=True):

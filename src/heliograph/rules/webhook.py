@@ -61,8 +61,14 @@ def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
 
 
 def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
-    """With this secret; the one before signs beside it for a day. A secret that it has already changes nothing."""
-    before = vault.open(hook.secret, f"webhook/{hook.id}")
+    """With this secret; the one before signs beside it for a day. A secret that it has already changes nothing.
+
+    One that cannot be opened any more, since the service's secret was changed, signs nothing.
+    """
+    try:
+        before = vault.open(hook.secret, f"webhook/{hook.id}")
+    except ValueError:
+        return replace(hook, secret=sealed_secret(vault, hook.id, secret), old_secret=None, old_until=0)
     if hmac.compare_digest(before, secret.encode()):
         return hook
     return replace(

@@ -8,6 +8,7 @@ import msgspec
 
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
+from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.pricing import Account, format_money
@@ -19,12 +20,14 @@ ACCEPTED = 202
 Pair = tuple[Any, str]
 
 
-async def accept(tx: Tx, items: Sequence[Acceptance], publisher: Publisher) -> list[Answer | Exception]:
+async def accept(
+    tx: Tx, items: Sequence[Acceptance], publisher: Publisher, name_of: NameOf
+) -> list[Answer | Exception]:
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once])
-    suppressed = await _suppressed(tx, items)
+    suppressed = await _suppressed(tx, items, accounts, name_of)
     marketing = await _marketing(tx, items, now)
 
     answers: list[Answer | Exception] = []
@@ -71,10 +74,11 @@ async def tell_low_credit(
             await publisher.publish(tx, [event])
 
 
-async def rehearse(tx: Tx, item: Acceptance) -> Accepted:
+async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Accepted:
     """Decide as `accept` does and write nothing (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
-    suppressed, marketing = await _suppressed(tx, [item]), await _marketing(tx, [item], item.created_at)
+    suppressed = await _suppressed(tx, [item], accounts, name_of)
+    marketing = await _marketing(tx, [item], item.created_at)
     found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
     return item.decide(found)
 
@@ -85,8 +89,8 @@ async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
 
 
 def to_account(row: Sequence[Any]) -> Account:
-    team, available, held, month, used = row
-    return Account(team=team, available=available, held=held, month=month, used=used)
+    team, available, held, month, used, erased = row
+    return Account(team=team, available=available, held=held, month=month, used=used, erased=erased)
 
 
 async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
@@ -125,12 +129,16 @@ async def remember(tx: Tx, rows: list[tuple[Any, ...]], now: int) -> None:
         raise Conflict("an Idempotency-Key was taken by another process")
 
 
-async def _suppressed(tx: Tx, items: Sequence[Acceptance]) -> dict[int, set[str]]:
-    watched = {(item.team, address) for item in items for address in item.watch}
+async def _suppressed(
+    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
+) -> dict[int, set[str]]:
+    watched = {(item.team, address): address for item in items for address in item.watch}
+    # Whether a team has erased anything came with its account's row: the others hash nothing and look up no more.
+    watched |= {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}
     found: dict[int, set[str]] = defaultdict(set)
     if watched:
         for team, address in await tx.run("find_suppressed", addresses=list(watched)):
-            found[team].add(address)
+            found[team].add(watched[team, address])
     return found
 
 

@@ -14,6 +14,7 @@ from heliograph.storage.database import Tx
 REPLAY_MAX = 100_000  # events in one replay
 PORTION = 500  # rows in one transaction
 
+PAST_ANY_ID = "~"  # sorts after every character of an id
 TEST = "webhook.test"  # made for one webhook: no other is told
 
 
@@ -165,9 +166,12 @@ async def _write(tx: Tx, tries: Sequence[Try]) -> None:
 # -- looking at them, telling again, forgetting ------------------------------------------------------------------
 
 
-async def stored(tx: Tx, webhook: str, before: str | None, limit: int) -> list[StoredDelivery]:
+async def stored(
+    tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
+) -> list[StoredDelivery]:
     """Newest events first; one more than the limit, when there are more."""
-    rows = await tx.run("list_deliveries", webhook=webhook, before=before, limit=limit + 1)
+    query = "list_failed" if failed_only else "list_deliveries"
+    rows = await tx.run(query, webhook=webhook, before=before or PAST_ANY_ID, limit=limit + 1)
     attempts: dict[int, list[StoredAttempt]] = defaultdict(list)
     for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in rows]):
         attempts[key].append(StoredAttempt(*attempt))
@@ -200,7 +204,7 @@ async def replay_span(tx: Tx, wanted: Replay, span: tuple[int, int], after: str,
     start, end = span
     id_ = PREFIXES["event"]
     rows = await tx.run(
-        "replayable_by_time",
+        "replayable_failed" if wanted.failed_only else "replayable_by_time",
         team=wanted.team,
         webhook=wanted.webhook,
         created_after=start,

@@ -6,8 +6,8 @@ import msgspec
 
 from heliograph.rules.pricing import Account, book, credit_moved
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
+from heliograph.storage.audit import NEWEST, AuditEntry
 from heliograph.storage.database import Tx
-from heliograph.storage.people import NEWEST, AuditEntry
 from heliograph.storage.reads import account
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from heliograph.rules import event, magic, message, pricing, reputation
+from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CLAIMS_MAX, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import Report
-from heliograph.storage import figures
+from heliograph.rules.outcome import HandOver, Report
+from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
@@ -47,9 +48,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     again: Later | None = None
     promises: Sequence[tuple[int, Report]] = ()
     lane: str = ""
+    made: Sequence[HandOver] = ()  # the carriers that were asked
 
 
-class _Message(msgspec.Struct):
+class Message(msgspec.Struct):
+    """A message as it is locked, and changed before it is written."""
+
     key: int
     id: str
     team: int
@@ -59,6 +63,7 @@ class _Message(msgspec.Struct):
     price: int
     charge: str
     sequence: int
+    turn: int
     ended_at: int | None = None
 
 
@@ -75,25 +80,33 @@ class _Recipient(msgspec.Struct):
     updated_at: int = 0
 
 
+async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, Message]:
+    """Before accounts: in the same order everywhere, two transactions never wait for each other."""
+    return {row[0]: Message(*row) for row in await tx.run("lock_messages", messages=keys)}
+
+
 async def record(
     tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher
 ) -> list[bool | Exception]:
     """Write the changes; False for one whose claim is no longer ours, or whose message is gone."""
     live = await _fence(tx, changes, owner)
-    ours = [c for c in changes if c.claim is None or c.claim[0] in live]
+    ours = [c for c in changes if c.claim is None or c.claim in live]
     if not ours:
         return [False] * len(changes)
     keys = [(key,) for key in {c.message for c in ours}]
-    messages = {row[0]: _Message(*row) for row in await tx.run("lock_messages", messages=keys)}
+    messages = await lock_messages(tx, keys)
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
-    await _apply(tx, _Rows(publisher), [c for c in ours if c.message in messages], messages, recipients)
+    # What is told about an erased address would bring it back.
+    known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
+    await _apply(tx, _Rows(publisher), known, messages, recipients)
     parts = [
         (c.carrier, id_, c.message, c.position, number) for c in ours for number, id_ in enumerate(c.parts, start=1)
     ]
     if parts:
         await tx.run("insert_parts", parts=parts)
     await _settle_outbox(tx, ours, messages)
-    return [c.claim is None or c.claim[0] in live for c in changes]
+    await carrier_use.count(tx, owner or "", [(c.at, made) for c in ours for made in c.made])
+    return [c.claim is None or c.claim in live for c in changes]
 
 
 async def report_by_carrier(
@@ -183,13 +196,14 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
     return sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
 
 
-async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[int]:
+async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[tuple[int, int]]:
+    """With their epochs: one batch may hold a key twice, when a process froze and claimed again what it had lost."""
     claims = [c.claim for c in changes if c.claim]
     if not claims:
         return set()
     if owner is None:
-        return {row[0] for row in await tx.run("fence_unclaimed", claims=claims)}
-    return {row[0] for row in await tx.run("fence", claims=claims, owner=owner)}
+        return {(row[0], row[1]) for row in await tx.run("fence_unclaimed", claims=claims)}
+    return {(row[0], row[1]) for row in await tx.run("fence", claims=claims, owner=owner)}
 
 
 class _Rows:
@@ -199,7 +213,7 @@ class _Rows:
         self.publisher = publisher
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
-        self.money: list[tuple[_Message, str, int]] = []
+        self.money: list[tuple[Message, str, int]] = []
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
@@ -209,7 +223,7 @@ async def _apply(
     tx: Tx,
     rows: _Rows,
     changes: Sequence[Change],
-    messages: dict[int, _Message],
+    messages: dict[int, Message],
     recipients: dict[tuple[int, int], _Recipient],
 ) -> None:
     by_message: dict[int, list[_Recipient]] = defaultdict(list)
@@ -239,7 +253,7 @@ async def _apply(
     await figures.count(tx, rows.steps)
 
 
-def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
+def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
     detail = msgspec.json.encode(change.detail).decode() if change.detail else None
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
@@ -286,7 +300,7 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
         # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
         tell("ignored" if change.wanted else "deferred", change.wanted, recipient.status, None)
 
-    ended = all(message.is_final(r.status) for r in everyone)
+    ended = all(message.is_final(r.status) or is_erased(r.address) for r in everyone)
     moved.ended_at = change.at if ended else None
     if moved.charge == "held" and change.accepted:
         moved.charge = "captured"
@@ -300,14 +314,14 @@ def _move(rows: _Rows, change: Change, moved: _Message, recipient: _Recipient, e
         )
 
 
-async def _move_money(tx: Tx, entries: list[tuple[_Message, str, int]]) -> None:
+async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]]) -> None:
     if not entries:
         return
     accounts = await lock_accounts(tx, {m.team for m, _, _ in entries})
     for moved, kind, _ in entries:
         SETTLE[kind](accounts[moved.team], moved.price)
     await save_accounts(tx, accounts.values())
-    await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at) for m, kind, at in entries])
+    await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at, m.turn) for m, kind, at in entries])
 
 
 async def _suppress(tx: Tx, rows: _Rows) -> None:
@@ -339,7 +353,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> E
     )
 
 
-async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, _Message]) -> None:
+async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, Message]) -> None:
     """Done work leaves, work to try again waits for its time, a simulator's promises become work."""
     done, later, promised = [], [], []
     for change in changes:

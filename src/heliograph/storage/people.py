@@ -1,4 +1,4 @@
-"""The people of the dashboard: accounts, roles, sessions, links, and the audit log of what they change.
+"""The people of the dashboard: accounts, roles, sessions and links.
 
 What changes something takes its audit entry along and writes both in one transaction.
 """
@@ -10,13 +10,13 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.storage import audit
+from heliograph.storage.audit import NEWEST, AuditEntry, AuditLine
 from heliograph.storage.database import Database, Tx
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
 TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
 LINK_MS = {"first": 7 * DAY_MS, "welcome": 7 * DAY_MS, "reset": HOUR_MS, "demo": DAY_MS}
-NEWEST = (1 << 62) - 1
-COMMAND_LINE = "command line"
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -68,27 +68,6 @@ class SessionLine(msgspec.Struct, frozen=True):
     agent: str
     created_at: int
     seen_at: int
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    at: int
-    person: str = COMMAND_LINE
-    team: str | None = None
-    action: str
-    subject: str
-    detail: str = ""
-    address: str = ""
-
-
-class AuditLine(msgspec.Struct, frozen=True):
-    key: int
-    at: int
-    person: str
-    team: str | None
-    action: str
-    subject: str
-    detail: str
-    address: str
 
 
 class People:
@@ -149,14 +128,14 @@ class People:
             await tx.run("set_password", id=id_, password=hashed)
             await tx.run("delete_sessions", person=id_, kept=kept_session)
             await tx.run("delete_links", person=id_)
-            await tx.run("insert_audit", entries=[note])
+            await audit.write(tx, note)
 
         await self._database.write(story)
 
     async def set_name(self, id_: str, name: str, note: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             await tx.run("set_name", id=id_, name=name)
-            await tx.run("insert_audit", entries=[note])
+            await audit.write(tx, note)
 
         await self._database.write(story)
 
@@ -167,7 +146,7 @@ class People:
             if not operator and await _is_last(tx, id_, "operators"):
                 return False
             await tx.run("set_operator", id=id_, operator=int(operator))
-            await tx.run("insert_audit", entries=[note])
+            await audit.write(tx, note)
             return True
 
         return await self._database.write(story)
@@ -181,7 +160,7 @@ class People:
             await tx.run("delete_sessions", person=id_, kept="")
             for query in ("delete_memberships", "delete_links", "delete_recovery", "delete_person"):
                 await tx.run(query, person=id_)
-            await tx.run("insert_audit", entries=[note])
+            await audit.write(tx, note)
             return True
 
         return await self._database.write(story)
@@ -195,7 +174,7 @@ class People:
             await tx.run("set_totp", id=id_, totp=sealed)
             await tx.run("delete_recovery", person=id_)
             await tx.run("insert_recovery", codes=[(id_, hashed(code)) for code in codes])
-            await tx.run("insert_audit", entries=[note])
+            await audit.write(tx, note)
 
         await self._database.write(story)
 
@@ -229,7 +208,7 @@ class People:
                 await tx.run("delete_member", person=person, team=team)
             else:
                 await tx.run("set_member", person=person, team=team, role=role)
-            await tx.run("insert_audit", entries=[note] if note else [])
+            await audit.write(tx, note)
             return True
 
         return await self._database.write(story)
@@ -291,7 +270,7 @@ class People:
 
         async def story(tx: Tx) -> None:
             await tx.run("insert_link", hash=hashed(token), person=person, purpose=purpose, expires_at=expires_at)
-            await tx.run("insert_audit", entries=[note] if note else [])
+            await audit.write(tx, note)
 
         await self._database.write(story)
         return token
@@ -311,19 +290,11 @@ class People:
     # -- audit ----------------------------------------------------------------------------------------------
 
     async def note(self, entries: Sequence[AuditEntry]) -> None:
-        await self._database.write(lambda tx: tx.run("insert_audit", entries=entries))
+        await self._database.write(lambda tx: audit.write(tx, *entries))
 
-    async def audit(self, team: str | None, before: int = NEWEST, limit: int = 50) -> list[AuditLine]:
+    async def audit(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
         """Newest first; one more than the limit, when there are more. No team: the whole instance."""
-
-        async def story(tx: Tx) -> list[AuditLine]:
-            if team is None:
-                rows = await tx.run("list_whole_audit", before=before, limit=limit + 1)
-            else:
-                rows = await tx.run("list_audit", team=team, before=before, limit=limit + 1)
-            return [AuditLine(*row) for row in rows]
-
-        return await self._database.read(story)
+        return await self._database.read(lambda tx: audit.lines(tx, team, before, limit))
 
 
 async def _is_last(tx: Tx, person: str, query: str, **params: str) -> bool:

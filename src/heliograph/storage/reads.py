@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.erasure import NameOf
 from heliograph.rules.pricing import Account
 from heliograph.storage.accepts import to_account
 from heliograph.storage.database import Tx
@@ -63,8 +64,10 @@ async def verifications(tx: Tx, team: int, wanted: Filter, now: int) -> list[Any
     return await tx.run("list_verifications", team=team, now=now, **given)
 
 
-async def suppression(tx: Tx, team: int, address: str) -> Any | None:
+async def suppression(tx: Tx, team: int, address: str, name_of: NameOf) -> Any | None:
     rows = await tx.run("find_suppression", team=team, address=address)
+    if not rows and (await account(tx, team)).erased:
+        rows = await tx.run("find_suppression", team=team, address=name_of(team, address))
     return rows[0] if rows else None
 
 
@@ -72,11 +75,16 @@ async def suppressions(tx: Tx, team: int, after: str | None, limit: int) -> list
     return await tx.run("list_suppressions", team=team, after=after, limit=limit + 1)
 
 
-async def unsuppress(tx: Tx, team: int, address: str, at: int, publisher: Publisher) -> bool:
-    rows = await tx.run("delete_suppression", team=team, address=address)
-    gone = [suppression_event(publisher, "suppression.deleted", (team, address, *row, None, at)) for row in rows]
+async def unsuppress(tx: Tx, team: int, address: str, at: int, publisher: Publisher, name_of: NameOf) -> bool:
+    """Of an erased address too: whoever knows it can give it free again."""
+    names = [address, name_of(team, address)] if (await account(tx, team)).erased else [address]
+    gone = [
+        suppression_event(publisher, "suppression.deleted", (team, name, *row, None, at))
+        for name in names
+        for row in await tx.run("delete_suppression", team=team, address=name)
+    ]
     await publisher.publish(tx, gone)
-    return bool(rows)
+    return bool(gone)
 
 
 async def account(tx: Tx, team: int) -> Account:

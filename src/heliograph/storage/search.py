@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.team import Channel
 from heliograph.storage.database import Tx
 from heliograph.storage.deliveries import StoredAttempt
 
 WALK = 10_000  # rows of a channel that one search looks through
+SHOWN = 50  # newest rows of a list whose changes are noticed while its page is open
 FOREVER = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
@@ -252,6 +254,34 @@ async def pulse(tx: Tx, team: int, id_: str) -> tuple[str, bool] | None:
     """A word that changes with the timeline, and whether the message has ended."""
     rows = await tx.run("message_pulse", team=team, id=id_)
     return (f"{rows[0][1] or 0}", rows[0][0] is not None) if rows else None
+
+
+async def team_pulse(tx: Tx, team: int, now: int) -> dict[str, str]:
+    """Words that change with what a team's lists and overview show."""
+    spans = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # the third's ids are the last of all
+    hour = now - now % HOUR_MS - HOUR_MS
+    (row,) = await tx.run("team_pulse", team=team, now=now, hour=hour, shown=SHOWN, **spans)
+    return {
+        "accepted": _word(row[:3]),
+        "events": _word(row[3:5]),
+        "account": _word(row[5:8]),
+        "cleared": _word(row[8:9]),
+        "verifications": _word(row[9:]),
+    }
+
+
+async def webhook_pulse(tx: Tx, webhook: str) -> dict[str, str]:
+    (row,) = await tx.run("webhook_pulse", webhook=webhook, shown=SHOWN)
+    return {"deliveries": _word(row)}
+
+
+async def queues_pulse(tx: Tx) -> dict[str, str]:
+    (row,) = await tx.run("queues_pulse", most=SHOWN * 20)
+    return {"queues": _word(row)}
+
+
+def _word(values: Iterable[Any]) -> str:
+    return "-".join("" if value is None else str(value) for value in values)
 
 
 async def verification(tx: Tx, team: int, id_: str, now: int) -> VerificationLine | None:

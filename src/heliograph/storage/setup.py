@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from heliograph.rules.setup import Row, Setup, updated
+from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
-from heliograph.storage.people import COMMAND_LINE, AuditEntry
 from heliograph.storage.versions import keep_versions
 
 

@@ -92,6 +92,17 @@ def open_sqlite(path: Path) -> apsw.Connection:
     return connection
 
 
+def copy_sqlite(source: Path, target: Path) -> None:
+    """One consistent copy while others read and write: in WAL mode nobody waits for it."""
+    reading, writing = open_sqlite(source), apsw.Connection(str(target))
+    try:
+        with writing.backup("main", reading, "main") as copying:
+            copying.step(-1)  # all at once: in portions it would begin anew with every write of another process
+    finally:
+        writing.close()
+        reading.close()
+
+
 def _enter_wal(connection: apsw.Connection) -> None:
     """Two processes that enter WAL mode of a new file at once: SQLite tells one of them busy without waiting."""
     for _ in range(BUSY_MS // WAL_RETRY_MS):
@@ -113,3 +124,13 @@ def drive(story: Story[T], tx: SqliteTx) -> T:
         return result
     running.close()
     raise RuntimeError("a story awaited something other than its transaction")
+
+
+def vacuum(path: Path) -> None:
+    """Rewrite the file and empty its log: what was deleted leaves no trace in either."""
+    connection = open_sqlite(path)
+    try:
+        for command in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            connection.execute(command).fetchall()
+    finally:
+        connection.close()

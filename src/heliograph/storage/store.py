@@ -4,7 +4,7 @@ Writes that many requests make at once go through a `Batch` (group commit); the 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer
+from heliograph.rules.erasure import erased_name
 from heliograph.rules.event import Told
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import LEASE_MS
@@ -22,7 +23,21 @@ from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.team import Reputation, Webhook
 from heliograph.rules.verification import CheckResult
-from heliograph.storage import accepts, deliveries, events, housekeeping, outbox, outcomes, reads, setup, verifications
+from heliograph.storage import (
+    accepts,
+    deliveries,
+    events,
+    housekeeping,
+    imports,
+    outbox,
+    outcomes,
+    queues,
+    reads,
+    setup,
+    verifications,
+    witness,
+)
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.batch import Batch
 from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database, StoreUnavailable, Tx
@@ -30,7 +45,9 @@ from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Rep
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.queues import Place, Retried
 from heliograph.storage.reads import Filter, StoredMessage
+from heliograph.storage.requests import RefusedRequest, RequestLog
 from heliograph.storage.setup import DomainEvent, NewSuppression, NewTeam, SetupChange
 from heliograph.storage.verifications import Check, Finish, Recent, Start
 
@@ -49,6 +66,8 @@ __all__ = [
     "NoSuchEvents",
     "NotOurs",
     "Recent",
+    "RefusedRequest",
+    "RequestLog",
     "SetupChange",
     "Start",
     "Store",
@@ -59,20 +78,31 @@ __all__ = [
     "Try",
 ]
 
+SPENT_FRESH_MS = 30_000  # a process that told nothing for so long is gone
+
 
 class Store:
     """`owner` is this process's name: stable over its restarts, different from every other live process's."""
 
-    def __init__(self, database: Database, blobs: Blobs, clock: Clock, owner: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        blobs: Blobs,
+        clock: Clock,
+        owner: str,
+        erasure_key: Callable[[], bytes] = lambda: b"",
+    ) -> None:
         self.database = database
         self.blobs = blobs
         self.owner = owner
+        self._erasure_key = erasure_key  # asked for when the first hash is made
         self._clock = clock
         self._setup = Setup()
         self.told = asyncio.Event()  # a hint: deliveries may have been written in this process
+        self.importing = asyncio.Event()  # a hint: an import was begun in this process
         self._publisher = publisher = Publisher(clock.new_id, self._subscribers)
         self._accepts: Batch[Acceptance, Answer] = Batch(
-            database, lambda tx, items: accepts.accept(tx, items, publisher)
+            database, lambda tx, items: accepts.accept(tx, items, publisher, self.name_of)
         )
         self._changes: Batch[Change, bool] = Batch(
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
@@ -126,11 +156,24 @@ class Store:
         return await self._accepts.submit(item)
 
     async def rehearse(self, item: Acceptance) -> Accepted:
-        return await self.database.read(lambda tx: accepts.rehearse(tx, item))
+        return await self.database.read(lambda tx: accepts.rehearse(tx, item, self.name_of))
 
     async def find_remembered(self, key_id: str, hash_: str) -> Remembered | None:
         found = await self.database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)]))
         return found.get((key_id, hash_))
+
+    async def exchange_spent(self, spent: dict[str, int]) -> list[tuple[str, str, int]]:
+        """Tell what this process has let through since its start, by key; answers process, key and the same of those
+        that live.
+        """
+        now = self._clock.now()
+        rows = [(self.owner, key, count, now) for key, count in [("", 0), *spent.items()]]
+
+        async def story(tx: Tx) -> list[tuple[str, str, int]]:
+            await tx.run("tell_spent", spent=rows)
+            return [tuple(row) for row in await tx.run("hear_spent", process=self.owner, since=now - SPENT_FRESH_MS)]
+
+        return await self.database.write(story)
 
     # -- delivering -----------------------------------------------------------------------------------------
 
@@ -173,6 +216,12 @@ class Store:
         return await self.database.write(
             lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, publisher=publisher, early=early)
         )
+
+    async def retry_dead_letters(self, places: Sequence[Place], audit: AuditEntry) -> Retried:
+        """Into the queue again, with their prices held anew where credit covers them."""
+        low = {ref: team.record.credit_low for ref, team in self._setup.teams_by_ref.items()}
+        publisher = self._publisher
+        return await self.database.write(lambda tx: queues.retry(tx, places, audit, low=low, publisher=publisher))
 
     async def apply_early_reports(self) -> None:
         at, publisher = self._clock.now(), self._publisher
@@ -274,9 +323,13 @@ class Store:
         await self.refresh_setup()
         return done
 
-    async def deliveries(self, webhook: str, before: str | None, limit: int) -> list[StoredDelivery]:
+    async def deliveries(
+        self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
+    ) -> list[StoredDelivery]:
         """Newest first, before this event; one more than the limit, when there are more."""
-        return await self.database.read(lambda tx: deliveries.stored(tx, webhook, before, limit))
+        return await self.database.read(
+            lambda tx: deliveries.stored(tx, webhook, before, limit, failed_only=failed_only)
+        )
 
     async def replay(
         self,
@@ -334,12 +387,16 @@ class Store:
 
     async def suppression(self, team: int, address: str) -> tuple[str, str, str | None, str | None, int] | None:
         """email, reason, source_message_id, detail, created_at"""
-        return await self.database.read(lambda tx: reads.suppression(tx, team, address))
+        return await self.database.read(lambda tx: reads.suppression(tx, team, address, self.name_of))
 
     async def suppressions(
         self, team: int, after: str | None, limit: int
     ) -> list[tuple[str, str, str | None, str | None, int]]:
         return await self.database.read(lambda tx: reads.suppressions(tx, team, after, limit))
+
+    def name_of(self, team: int, address: str) -> str:
+        """What an erased address is called on the suppression list."""
+        return erased_name(self._erasure_key(), team, address)
 
     async def suppress(self, given: NewSuppression) -> bool:
         return bool(await self.suppress_all([given]))
@@ -349,9 +406,18 @@ class Store:
         now, publisher = self._clock.now(), self._publisher
         return await self.database.write(lambda tx: setup.suppress(tx, given, now, publisher))
 
+    async def import_portion(self, id_: str) -> bool:
+        """Put an import's next portion on the list; False: there is none, or another process has it in hand."""
+        now, publisher = self._clock.now(), self._publisher
+        return await self.database.write(lambda tx: imports.do_portion(tx, id_, now, publisher))
+
+    async def stop_import(self, id_: str) -> None:
+        now = self._clock.now()
+        await self.database.write(lambda tx: tx.run("stop_import", id=id_, now=now))
+
     async def unsuppress(self, team: int, address: str) -> bool:
         now, publisher = self._clock.now(), self._publisher
-        return await self.database.write(lambda tx: reads.unsuppress(tx, team, address, now, publisher))
+        return await self.database.write(lambda tx: reads.unsuppress(tx, team, address, now, publisher, self.name_of))
 
     # -- reputation -----------------------------------------------------------------------------------------
 
@@ -394,6 +460,15 @@ class Store:
 
     # -- housekeeping ---------------------------------------------------------------------------------------
 
+    async def attest(self, seen: Mapping[int, int]) -> tuple[int, int, bool]:
+        """The database's name, its new number, and whether it is older than what was seen: then it is paused now."""
+        now, publisher = self._clock.now(), self._publisher
+        fresh = int.from_bytes(self._clock.entropy(8)) >> 1
+        attested = await self.database.write(lambda tx: witness.attest(tx, seen, fresh, now, publisher))
+        if attested[2]:
+            await self.refresh_setup()
+        return attested
+
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""
         now, publisher = self._clock.now(), self._publisher
@@ -421,7 +496,8 @@ class Store:
     async def purge(self) -> None:
         """Put away what retention no longer keeps."""
         now = self._clock.now()
-        while await self.database.write(lambda tx: housekeeping.purge(tx, now)):
+        teams = [team.record for team in self._setup.teams.values()]
+        while await self.database.write(lambda tx: housekeeping.purge(tx, now, teams)):
             continue
 
     async def sweep_blobs(self) -> None:

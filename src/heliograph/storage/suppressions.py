@@ -2,8 +2,9 @@
 
 import msgspec
 
+from heliograph.rules.erasure import SHOWN, is_erased
+from heliograph.storage.audit import NEWEST
 from heliograph.storage.database import Tx
-from heliograph.storage.people import NEWEST
 
 SCAN = 20_000  # entries that one page searches
 
@@ -17,6 +18,10 @@ class SuppressionLine(msgspec.Struct, frozen=True):
     reason: str
     source_message_id: str | None
     created_at: int
+
+    @property
+    def shown(self) -> str:
+        return SHOWN if is_erased(self.address) else self.email
 
 
 async def search(

@@ -11,10 +11,11 @@ from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import Tally, hour_of, places
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
+from heliograph.rules.outcome import HandOver
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationNotFound
 from heliograph.rules.verification import CheckResult
-from heliograph.storage import conversion
+from heliograph.storage import carrier_use, conversion
 from heliograph.storage.accepts import (
     find_remembered,
     lock_accounts,
@@ -70,6 +71,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     once: Once | None = None
     inbox: str | None = None  # the text, sealed, when a simulator delivered it to a sandbox team
+    made: Sequence[HandOver] = ()  # the carriers that were asked
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ class _Row(msgspec.Struct, frozen=True):
     owner: str | None
     phone: str
     sandbox: int
+    lease_until: int | None
 
 
 async def start(tx: Tx, items: Sequence[Start], publisher: Publisher) -> list[Answer | None | Exception]:
@@ -148,7 +151,8 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         done.append((item.team, item.id, item.status, item.error_message, charge))
         if item.once:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
-            keys.append((item.key_id, item.once.hash, item.owner, 202, item.response.decode(), expires))
+            fence = (item.owner, row.lease_until)
+            keys.append((item.key_id, item.once.hash, *fence, 202, item.response.decode(), expires))
     if done:
         await tx.run("finish_verifications", rows=done)
     if texts := [(item.team, item.id, item.inbox, item.at) for item in items if item.inbox]:
@@ -160,6 +164,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
     await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
+    await carrier_use.count(tx, items[-1].owner, [(item.at, made) for item in items for made in item.made])
     return [None] * len(items)
 
 

@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
+from heliograph.rules.webhook_request import HEADERS
 from heliograph.rules.webhook_retry import retry_after_s
 
 TOTAL_S = 15.0
@@ -46,11 +47,7 @@ class Poster:
                 ssl=roots or ssl.create_default_context(),
                 keepalive_timeout=KEEP_ALIVE_S,
             ),
-            headers={
-                "User-Agent": "Heliograph-Webhooks/1",
-                "Content-Type": "application/json",
-                "Accept-Encoding": "identity",
-            },
+            headers=HEADERS | {"Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,

@@ -6,31 +6,120 @@ const showTimes = (root) => {
     time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
   }
 };
-showTimes(document);
-for (const place of document.querySelectorAll(".copyable")) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = "Copy";
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(place.querySelector("code").textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
-  place.append(button);
+const addCopyButtons = (root) => {
+  for (const place of root.querySelectorAll(".copyable")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Copy";
+    place.append(button);
+  }
+};
+const dress = (root) => { showTimes(root); addCopyButtons(root); };
+dress(document);
+// On a phone the navigation is one row: the entry of this page comes into sight.
+for (const here of document.querySelectorAll("nav [aria-current]")) {
+  const row = here.closest("nav");
+  row.scrollLeft = here.offsetLeft - row.clientWidth / 2;
 }
-for (const form of document.querySelectorAll("form[data-ask]")) {
-  form.addEventListener("submit", (event) => { if (!confirm(form.dataset.ask)) event.preventDefault(); });
-}
-// <section data-live="URL">: the server says when it changed, and the page's own copy of it is fetched anew.
-for (const place of document.querySelectorAll("[data-live]")) {
-  const source = new EventSource(place.dataset.live);
-  source.addEventListener("changed", async () => {
-    const answer = await fetch(location.href, { headers: { "X-Part": place.id } });
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(place.id);
-    if (fresh) place.replaceChildren(...fresh.childNodes);
-    showTimes(place);
-  });
-  source.addEventListener("done", () => source.close());
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest(".copyable > button");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.parentNode.querySelector("code").textContent);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+});
+document.addEventListener("submit", (event) => {
+  const ask = event.target.dataset.ask;
+  if (ask && !confirm(ask)) event.preventDefault();
+});
+// Make an element like a fresh copy of it by changing only what differs: focus, open details, selection and scrolling
+// stay. Children with a key (id or data-key) are found again where others came or went before them.
+const keyOf = (node) => node.id || node.dataset?.key || undefined;
+const keyed = (parent) => {
+  const seen = {};
+  const numbered = ({ nodeName }) => `${nodeName} ${seen[nodeName] = (seen[nodeName] ?? 0) + 1}`;
+  return new Map([...parent.children].map((child) => [keyOf(child) ?? numbered(child), child]));
+};
+const follow = (old, fresh) => {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeName !== fresh.nodeName || keyOf(old) !== keyOf(fresh)) { old.replaceWith(fresh); return; }
+  if (old.nodeType !== Node.ELEMENT_NODE) { old.data = fresh.data; return; }
+  const isOwn = (name) => old.nodeName === "DETAILS" && name === "open";
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !isOwn(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !isOwn(name)) old.setAttribute(name, value);
+  }
+  [...old.children, ...fresh.children].some(keyOf) ? followKeys(old, fresh) : followPlaces(old, fresh);
+};
+const followKeys = (old, fresh) => {
+  const [known, wanted] = [keyed(old), keyed(fresh)];
+  for (const [key, child] of known) if (!wanted.has(key)) child.remove();
+  let at = old.firstElementChild;
+  for (const [key, child] of wanted) {
+    const same = known.get(key);
+    if (!same) { old.insertBefore(child, at); continue; }
+    if (same === at) at = at.nextElementSibling;
+    else old.insertBefore(same, at);
+    follow(same, child);
+  }
+};
+const followPlaces = (old, fresh) => {
+  const [there, wanted] = [[...old.childNodes], [...fresh.childNodes]];
+  wanted.forEach((child, i) => (i < there.length ? follow(there[i], child) : old.append(child)));
+  there.slice(wanted.length).forEach((child) => child.remove());
+};
+// <… data-live="URL">: the server says there when the page changed; then the page is fetched anew, and its places
+// marked data-fresh (or that element itself, when it has an id) follow. One stream a page, and none while it is hidden.
+const live = document.querySelector("[data-live]");
+if (live) {
+  const say = (word) => { if (!live.id) live.textContent = word; };
+  // What somebody is about to press must not move or change its meaning.
+  const isInUse = (place) => place.querySelector("form") &&
+    (place.matches(":hover, :focus-within") || place.querySelector("input:checked"));
+  const late = new Map();
+  const apply = () => {
+    for (const [place, fresh] of late) if (!isInUse(place)) { late.delete(place); follow(place, fresh); }
+  };
+  for (const name of ["pointerout", "focusout", "change"]) document.addEventListener(name, () => setTimeout(apply));
+  let source = null, over = false, fetching = false, missed = false;
+  const close = () => { source?.close(); source = null; say(""); };
+  const refresh = async () => {
+    if (fetching) { missed = true; return; }
+    if (document.hidden) return;
+    fetching = true;
+    try {
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (answer.redirected) { over = true; close(); }
+      if (!answer.ok || answer.redirected) return;
+      for (const place of document.querySelectorAll("[data-fresh], [data-live][id]")) {
+        const fresh = page.getElementById(place.id);
+        if (!fresh) continue;
+        dress(fresh);
+        late.set(place, fresh);
+      }
+      apply();
+      const next = page.querySelector("[data-live]");
+      if (next) live.dataset.live = next.dataset.live;
+    } catch { /* the network is gone: the stream comes back by itself, and says what changed */ } finally {
+      fetching = false;
+      if (missed) { missed = false; setTimeout(refresh, 2000); }
+    }
+  };
+  const open = () => {
+    if (source || over || document.hidden) return;
+    source = new EventSource(live.dataset.live);
+    source.addEventListener("open", () => say("Live"));
+    source.addEventListener("error", () => say(""));
+    source.addEventListener("changed", refresh);
+    source.addEventListener("done", (event) => {
+      close();
+      if (event.data === "again") setTimeout(open, 5000);
+      else over = true;
+    });
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  open();
 }
 // <form data-preview="frame">: while it is typed in, its Preview button is pressed for a fresh frame that then takes the
 // old one's place; so nothing flickers and the browser's history stays as it is.

@@ -26,11 +26,11 @@ async def set_name(visit: Visit) -> Answer:
 async def set_password(visit: Visit) -> Answer:
     person = await _self(visit)
     if person.password:
-        if wait := begin_try(visit, person.email):
+        if wait := await begin_try(visit, person.email):
             return await _page(visit, {"old": wait})
         if not await is_right(person.password, visit.form.get("old", "")):
             return await _page(visit, {"old": "This is not your password."})
-        forgive_try(visit, person.email)
+        await forgive_try(visit, person.email)
     new = visit.form.get("new", "")
     if wrong := complaint(new):
         return await _page(visit, {"new": wrong})

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Stream, Visit
 from heliograph.rules.ids import timestamp
-from heliograph.storage.people import NEWEST, AuditLine
+from heliograph.storage.audit import NEWEST, AuditLine
 
 PAGE = 50
 PORTION = 1000  # lines read at once for a file

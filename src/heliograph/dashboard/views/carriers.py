@@ -1,4 +1,4 @@
-"""Carriers of the instance: health, order, on and off, and a test message through one of them."""
+"""Carriers of the instance: health, throughput, order, on and off, and a test message through one of them."""
 
 import asyncio
 
@@ -6,6 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
+from heliograph.dashboard import charts
+from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
@@ -18,6 +20,8 @@ from heliograph.rules.refusals import InvalidPhone
 from heliograph.rules.secrets import FIELDS
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.team import Carrier, Platform
+from heliograph.storage import carrier_use
+from heliograph.storage.carrier_use import Recent
 from heliograph.storage.store import SetupChange
 
 HERE = "/dashboard/operator/carriers"
@@ -35,7 +39,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(visit: Visit) -> Answer:
-    return _page(visit)
+    return await _page(visit)
 
 
 async def change(visit: Visit) -> Answer:
@@ -45,7 +49,7 @@ async def change(visit: Visit) -> Answer:
     try:
         priority = number(-1_000_000, 1_000_000)(int(given))
     except ValueError:
-        return _page(visit, {carrier.id: "A whole number; the lowest is asked first."})
+        return await _page(visit, {carrier.id: "A whole number; the lowest is asked first."})
     fields = {"enabled": enabled, "priority": priority}
 
     def decide(current: Setup) -> SetupChange:
@@ -65,14 +69,14 @@ async def test(visit: Visit) -> Answer:
         parcel = _parcel(carrier, address, visit.setup.platform, visit.desk.clock.new_id(PREFIXES[carrier.channel]))
     except (ValueError, InvalidPhone):
         what = "an email address" if carrier.channel == "email" else "a phone number such as +447400123456"
-        return _page(visit, {f"test-{carrier.id}": f"Type {what}."})
+        return await _page(visit, {f"test-{carrier.id}": f"Type {what}."})
     await visit.note("carrier.test", carrier.id, address)
     try:
         async with asyncio.timeout(TEST_S):
             outcome = await visit.desk.circuits.hand_over(carrier, parcel)
     except TimeoutError:
         outcome = Deferred(detail={"text": f"no answer in {TEST_S:.0f} seconds"})
-    return _page(visit, tested=_told(carrier, address, outcome))
+    return await _page(visit, tested=_told(carrier, address, outcome))
 
 
 def _parcel(carrier: Carrier, address: str, platform: Platform, id_: str) -> Parcel:
@@ -108,6 +112,20 @@ def _told(carrier: Carrier, address: str, outcome: Outcome) -> Tested:
     return Tested(carrier=carrier.id, address=address, word=word, text=text)
 
 
+def _chart(id_: str, recent: Recent, now: int) -> Chart:
+    uses = recent.minutes
+    series = [
+        Series("Taken", "delivered", [use.accepted for use in uses]),
+        Series("Refused", "bounced", [use.refused for use in uses]),
+        Series("Put off", "complained", [use.put_off for use in uses]),
+    ]
+    return charts.bars(f"{id_}, last hour by minute", charts.last_hour(now), series, text=charts.count, least=2)
+
+
+def _share(part: int, whole: int) -> str:
+    return charts.percent(100 * part / whole) if whole else "–"
+
+
 def _find(visit: Visit) -> Carrier:
     carrier = next((c for c in visit.setup.carriers if c.id == visit.params["carrier"]), None)
     if carrier is None:
@@ -115,14 +133,22 @@ def _find(visit: Visit) -> Carrier:
     return carrier
 
 
-def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
+async def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
     carriers = sorted(visit.setup.carriers, key=lambda c: (c.channel, c.priority, c.id))
     shown = {c.id: {name: value for name, value in c.options.items() if name not in FIELDS} for c in carriers}
+    now = visit.desk.clock.now()
+    recent = await visit.desk.store.database.read(lambda tx: carrier_use.recent(tx, now))
+    known = {c.id for c in carriers}
     typed = {"priority": visit.form.get("priority", ""), "address": visit.form.get("address", "")}
     values = {
         "carriers": carriers,
         "options": shown,
         "circuits": visit.setup.circuits,
+        "recent": recent,
+        "quiet": Recent(),
+        "others": sorted(recent.keys() - known),
+        "charts": {id_: _chart(id_, recent[id_], now) for id_ in known & recent.keys() if recent[id_].hour.total},
+        "share": _share,
         "errors": errors or {},
         "tested": tested,
         "asked": visit.params.get("carrier", ""),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.verify_start import inbox_context
+from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
@@ -15,6 +16,7 @@ from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import builtin_simulator
 from heliograph.rules.team import Channel
+from heliograph.sealing import CannotOpen
 from heliograph.storage import inbox
 from heliograph.storage.inbox import CodeLine, InboxItem, Span
 
@@ -33,6 +35,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None  # of a magic number; None and no text: none matches
     text: str = ""
     segments: Any = None
+    is_lost: bool = False  # sealed before the service's secret was changed
 
 
 async def show(visit: Visit) -> Answer:
@@ -41,6 +44,7 @@ async def show(visit: Visit) -> Answer:
         raise Gone
     text = visit.query.get("q", "").replace("\0", "").strip()
     database, team = visit.desk.store.database, visit.team.record.ref
+    stream = "" if "before" in visit.query else await live.team_place(visit, "inbox")
     since = await database.read(partial(inbox.cleared_at, team=team))
     prefix = PREFIXES[tab]
     span = Span(
@@ -57,10 +61,8 @@ async def show(visit: Visit) -> Answer:
     else:
         carriers = simulators(visit)
         lines, before = await database.read(partial(inbox.messages, span=span, carriers=carriers))
-    return Page(
-        "inbox.html",
-        {"tabs": TABS, "tab": tab, "lines": lines, "before": before, "q": text, "cleared_at": since or None},
-    )
+    values = {"tabs": TABS, "tab": tab, "lines": lines, "before": before, "q": text, "cleared_at": since or None}
+    return Page("inbox.html", values | {"live": stream})
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -111,5 +113,8 @@ async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | Wh
 def _code(visit: Visit, line: CodeLine) -> Code:
     if line.sealed is None:
         return Code(line=line, code=magic_code(line.phone))
-    text = visit.office.unseal(line.sealed, inbox_context(line.id)).decode()
+    try:
+        text = visit.office.unseal(line.sealed, inbox_context(line.id)).decode()
+    except CannotOpen:
+        return Code(line=line, code=None, is_lost=True)
     return Code(line=line, code=None, text=text, segments=segment(text))

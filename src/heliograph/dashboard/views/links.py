@@ -4,7 +4,8 @@ from heliograph.dashboard.passwords import complaint, hash_password
 from heliograph.dashboard.views.members import read_person
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.storage.people import AuditEntry, Person
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import Person
 
 
 async def show(visit: Visit) -> Answer:

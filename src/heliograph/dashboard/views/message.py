@@ -1,24 +1,23 @@
 """One message: its timeline, live while it moves, its content, and sending it again."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
 from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
+from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import NAMES, is_id, read, template_name
 from heliograph.dashboard.views.previews import framed
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Stream, Visit
+from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Key
 from heliograph.storage import search
 from heliograph.storage.search import EventLine, Facts, Whole
 
-LIVE_S = 0.5  # between two looks at a message
-LIVE_LOOKS = 1200  # ten minutes
-SETTLE_S = 1.5  # webhooks hear of the end a moment later
+LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
 SHOWN = ("host", "address", "carrier", "code", "enhanced", "text", "duration_ms")  # of a detail, in columns
 
@@ -46,6 +45,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
     record = msgspec.json.decode(facts.record)
     content = msgspec.json.decode(found.content, type=KINDS[facts.channel]) if found.content else None
     key = visit.setup.records.get(("key", facts.key_id))
+    moves = facts.ended_at is None and visit.request.method == "GET"
     values = {
         "facts": facts,
         "record": record,
@@ -55,7 +55,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "recipients": [(one, _timeline(found, one.given)) for one in found.recipients],
-        "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if facts.ended_at is None else "",
+        "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
         "images": "images" in visit.query,
         "can_resend": found.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
         "wrong": wrong,
@@ -72,6 +72,7 @@ def _step(found: Whole, event: EventLine) -> dict[str, Any]:
     text = str(detail.get("text") or "")
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
     return {
+        "id": event.id,
         "at": event.created_at,
         "word": event.status if event.sequence is not None else event.type,
         "said_status": event.status if event.type == "ignored" else None,
@@ -89,32 +90,15 @@ def _text(value: Any) -> str:
 
 
 async def live(visit: Visit) -> Answer:
-    if await _pulse(visit) is None:
+    team, id_ = visit.team.record.ref, _id(visit)
+
+    async def pulse() -> Pulse | None:
+        found = await read(visit, lambda tx: search.pulse(tx, team, id_))
+        return Pulse({"events": found[0]}, over=found[1]) if found else None
+
+    if await pulse() is None:
         raise Gone
-    return Stream(_changes(visit))
-
-
-async def _pulse(visit: Visit) -> tuple[str, bool] | None:
-    found: tuple[str, bool] | None = await read(visit, lambda tx: search.pulse(tx, visit.team.record.ref, _id(visit)))
-    return found
-
-
-async def _changes(visit: Visit) -> AsyncIterator[bytes]:
-    """Says when the timeline changed, until the message has ended, or the page was open for long."""
-    seen = visit.query.get("seen", "")
-    for _ in range(LIVE_LOOKS):
-        found = await _pulse(visit)
-        if found is None or visit.desk.state.draining:
-            break
-        if found[0] != seen:
-            seen = found[0]
-            yield b"event: changed\ndata: .\n\n"
-        if found[1]:
-            await asyncio.sleep(SETTLE_S)
-            yield b"event: changed\ndata: .\n\n"
-            break
-        await asyncio.sleep(LIVE_S)
-    yield b"event: done\ndata: .\n\n"
+    return stream(visit, Watch(key=("message", str(team), id_), read=pulse, parts=("events",), every_s=LIVE_S))
 
 
 # -- its content -------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import PREFIXES, parse_timestamp, ulid_ms
@@ -33,8 +34,10 @@ async def show_list(visit: Visit) -> Answer:
         subject=text if text and wanted.address is None else None,
     )
     team = visit.team.record.ref
+    stream = "" if errors or wanted.before else await live.team_place(visit, "messages")
     found = Found(lines=[]) if errors else await read(visit, lambda tx: search.messages(tx, team, wanted))
     values = {
+        "live": stream,
         "lines": [_line(visit, line) for line in found.lines],
         "templates": sorted((one.name, one.channel, one.id) for one in visit.team.templates.values()),
         "statuses": STATUSES,

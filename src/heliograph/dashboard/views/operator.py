@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def create(visit: Visit) -> Answer:
-    given = {name: visit.form.get(name, "").strip() for name in NEW}
+    given = {name: visit.form.get(name, usual).strip() for name, usual in NEW.items()}
     id_ = given["id"] or visit.desk.clock.new_id("team_")
     fields, errors = read_team_fields(_typed(given) | {"id": id_})
     if errors:
@@ -42,6 +42,8 @@ async def create(visit: Visit) -> Answer:
 
     if not (await visit.desk.store.change_setup(decide)).rows:
         return await _teams(visit, given, {"id": "There is a team with this id already."})
+    if len(visit.setup.teams) == 1:
+        return Redirect(f"/dashboard/teams/{id_}", "The team is made. Send a test message to see it work.")
     return Redirect(f"{HERE}/teams/{id_}", "The team is made. Add its people, and it can begin in the sandbox.")
 
 

@@ -10,6 +10,7 @@ import msgspec
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
 from heliograph.dashboard import attention, charts
 from heliograph.dashboard.charts import Bucket, Chart, Series
+from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.refusals import Refusal, TeamSuspended
@@ -46,7 +47,9 @@ async def send_test(visit: Visit) -> Answer:
     visit.desk.accepted()
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     await visit.note("message.test", id_)
-    return Redirect(f"{visit.base}/messages/{id_}", "The test message is on its way.")
+    return Redirect(
+        f"{visit.base}/messages/{id_}", "The test message is on its way. What the simulator delivers lies in the Inbox."
+    )
 
 
 def _in_words(refusal: Refusal) -> str:
@@ -67,11 +70,13 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     times = charts.buckets(span, now)
     since, width = times[0].start, HOUR_MS if span == "day" else DAY_MS
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
+    stream = await live.team_place(visit, "overview")
     seen = await store.database.read(lambda tx: figures.overview(tx, team.record.ref, since, width, hooks, now))
     account = await store.account(team.record.ref)
     operator = visit.may("operator")
     series = _fold(seen.figures, times, [channel] if channel else list(CHANNELS))
     values = {
+        "live": stream,
         "span": span,
         "spans": SPANS,
         "channel": channel,
@@ -88,7 +93,7 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "many": QUEUE_MOST,
         "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
         "concerns": [
-            *(attention.of_instance(visit.setup) if operator else ()),
+            *attention.of_instance(visit.setup, operator),
             *attention.of_team(team, account, seen.failing, now, operator),
         ],
         "magic": MAGIC,

@@ -1,23 +1,23 @@
-"""The request log: what this process refused, by request id, with what each error means and how to mend it."""
+"""The request log: what was refused, by request id, with what each error means and how to mend it."""
 
-from itertools import islice
+from functools import partial
 
 from heliograph.api.errors import error_list
 from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.storage.requests import NEWEST, SHARE_MAX, refused_request, refused_requests
 
 PAGE = 50
 EXPLAINED = {error["code"]: error for error in error_list()}
 
 
 async def show(visit: Visit) -> Answer:
-    wanted, before = visit.query.get("id", "").strip(), visit.query.get("before", "")
-    own = (one for one in reversed(visit.desk.state.refused) if one.team == visit.team.record.id)
-    # Ids sort by time only to the millisecond: the place in the log decides.
-    if before:
-        for one in own:
-            if one.id == before:
-                break
-    found = list(islice((one for one in own if not wanted or one.id == wanted), PAGE + 1))
+    wanted, before = (visit.query.get(name, "").replace("\0", "").strip() for name in ("id", "before"))
+    database, team = visit.desk.store.database, visit.team.record.ref
+    await visit.desk.state.refused.write(database)  # of other processes, those of the last second may be missing
+    if wanted:
+        found = await database.read(partial(refused_request, team=team, id_=wanted))
+    else:
+        found = await database.read(partial(refused_requests, team=team, before=before or NEWEST, limit=PAGE))
     names = {caller.key.id: caller.key.name for caller in visit.setup.callers.values()}
     values = {
         "requests": found[:PAGE],
@@ -27,5 +27,6 @@ async def show(visit: Visit) -> Answer:
         "explained": EXPLAINED,
         "names": names,
         "docs": f"{visit.desk.base_url}/docs/errors",
+        "share": SHARE_MAX,
     }
     return Page("requests.html", values)

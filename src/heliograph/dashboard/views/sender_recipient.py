@@ -15,7 +15,7 @@ from heliograph.accept.phone import carriers_for
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
 from heliograph.channels.carrier import Parcel
-from heliograph.dashboard.passwords import Throttle
+from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent
@@ -30,8 +30,6 @@ from heliograph.storage.store import SetupChange
 
 MAIL_S = 10.0  # that the page waits for a mail server; the mail goes on without it
 
-asked = Throttle()  # mails with codes, by team and by address
-missed = Throttle()  # wrong codes, by team
 _mails: set[asyncio.Task[Outcome]] = set()
 
 
@@ -62,19 +60,19 @@ async def show(visit: Visit) -> Answer:
 async def confirm(visit: Visit) -> Answer:
     """Add the recipient when the code is right."""
     form, desk, team = visit.form, visit.desk, visit.team.record
-    address, now, names = _address(visit, form), desk.clock.now(), (team.id,)
-    if missed.wait_ms(names, now):
+    address, tries = _address(visit, form), {f"recipient code {team.id}": TRIES_MAX}
+    if await visit.begin_try(tries):
         return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
     try:
         if id_ := form.get("verification"):
             right = await _is_verified(visit, id_, address)
         else:
-            right = is_right_code(desk.code_key, team.id, address, form.get("code", ""), now)
+            right = is_right_code(desk.code_key, team.id, address, form.get("code", ""), desk.clock.now())
     except Refusal as refusal:
         return _page(visit, form, refusal.message)
     if not right:
-        missed.missed(names, now)
         return _page(visit, form, "This is not the code, or it is too old.")
+    await visit.forgive_try(tries)
     row = to_row("recipient", f"{team.id}/{address}", Recipient(team=team.id, address=address), team.id)
     await visit.change_setup("recipient.add", address, lambda _: SetupChange(rows=[row]))
     return Redirect(f"{visit.base}/senders", f"{address} is verified: this team may send to it.")
@@ -135,10 +133,8 @@ async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
 
 
 async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
-    now, names = visit.desk.clock.now(), (f"team {visit.team.record.id}", f"address {address}")
-    if asked.wait_ms(names, now):
+    if await visit.begin_try({f"mails of {visit.team.record.id}": TRIES_MAX, f"mails to {address}": TRIES_MAX}):
         raise Refusal("Too many codes were asked for. Try again in 15 minutes.")
-    asked.missed(names, now)
     carriers = carriers_for(visit.desk, "email", address, None)
     if not carriers:
         raise Refusal("No email carrier can be reached now. Try again in a minute.")

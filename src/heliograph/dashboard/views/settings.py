@@ -1,4 +1,7 @@
-"""A team's settings: its name, when low credit is told, what is kept how long, and the way from sandbox to live."""
+"""A team's settings: its name, when low credit is told, what is kept how long, from sandbox to live and back."""
+
+import re
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,11 +14,8 @@ from heliograph.rules.setup_file import read_team_fields
 from heliograph.storage import housekeeping
 from heliograph.storage.store import SetupChange
 
-KEPT_DAYS = {
-    "Content of messages": housekeeping.BODY_KEPT_MS // DAY_MS,
-    "Webhook deliveries": housekeeping.DELIVERIES_KEPT_MS // DAY_MS,
-    "Messages, verifications and their timelines": housekeeping.KEPT_MS // DAY_MS,
-}
+DELIVERIES_DAYS = housekeeping.DELIVERIES_KEPT_MS // DAY_MS
+KEEP = ("keep_content_days", "keep_messages_days")
 
 
 async def show(visit: Visit) -> Answer:
@@ -24,7 +24,22 @@ async def show(visit: Visit) -> Answer:
 
 async def save(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
-    fields, errors = read_team_fields(given)
+    return await _save(visit, "team.change", given, *read_team_fields(given))
+
+
+async def keep(visit: Visit) -> Answer:
+    """How long content and messages are kept."""
+    given = {name: visit.form.get(name, "").strip() for name in KEEP}
+    days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in given.items()}
+    fields, errors = read_team_fields(days)
+    if not errors and (wrong := replace(visit.team.record, **fields).wrong_days):
+        errors = {"keep_messages_days": wrong}
+    return await _save(visit, "team.keep", given, fields, errors)
+
+
+async def _save(
+    visit: Visit, action: str, given: dict[str, str], fields: dict[str, Any], errors: dict[str, str]
+) -> Answer:
     if errors:
         return await _page(visit, given, errors)
     id_ = visit.team.record.id
@@ -34,7 +49,8 @@ async def save(visit: Visit) -> Answer:
         after = replace(before, **fields)
         return SetupChange(rows=[to_row("team", id_, after, id_)] if after != before else ())
 
-    await visit.change_setup("team.change", id_, decide, ", ".join(fields))
+    detail = ", ".join(f"{name}={value}" if name in KEEP else name for name, value in fields.items())
+    await visit.change_setup(action, id_, decide, detail)
     return Redirect(f"{visit.base}/settings", "Saved.")
 
 
@@ -54,10 +70,34 @@ async def go_live(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/settings", "The team is live. What it sends now reaches people.")
 
 
+async def leave_live(visit: Visit) -> Answer:
+    """Back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
+    id_ = visit.team.record.id
+
+    def decide(current: Setup) -> SetupChange:
+        team = current.teams[id_]
+        return SetupChange(
+            rows=() if team.sandbox else [to_row("team", id_, replace(team.record, mode="sandbox"), id_)]
+        )
+
+    await visit.change_setup("team.sandbox", id_, decide)
+    return Redirect(
+        f"{visit.base}/settings", "The team is in the sandbox. What it sends now reaches nobody unverified."
+    )
+
+
 async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     team = visit.team
     account = await visit.desk.store.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)
-    given = given or {"name": team.record.name, "credit_low": format_money(team.record.credit_low)}
-    values = {"given": given, "errors": errors or {}, "checks": checks, "ready": may_go_live(checks), "kept": KEPT_DAYS}
+    stored = {"name": team.record.name, "credit_low": format_money(team.record.credit_low)}
+    stored |= {name: str(getattr(team.record, name)) for name in KEEP}
+    given = stored | (given or {})
+    values = {
+        "given": given,
+        "errors": errors or {},
+        "checks": checks,
+        "ready": may_go_live(checks),
+        "deliveries_days": DELIVERIES_DAYS,
+    }
     return Page("settings.html", values, 400 if errors else 200)

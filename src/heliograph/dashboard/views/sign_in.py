@@ -3,18 +3,20 @@
 import msgspec
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.passwords import Throttle, is_right
+from heliograph.dashboard.passwords import TRIES_MAX, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.rules.address import parse_address
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
 
-accounts = Throttle()
-addresses = Throttle(100)  # a whole office or a proxy may share one
-
+ADDRESS_TRIES_MAX = 100  # a whole office or a proxy may share one
 WRONG = "This address and password do not belong together."
 WRONG_CODE = "This code is wrong, or was used before. Wait for the next one."
+LOST_CODE = (
+    "Codes of your app cannot be checked any more: the service's secret was changed. "
+    "Use a recovery code, or ask an operator to turn the code off."
+)
 TICKET_MS = 10 * MINUTE_MS  # between the password and the code
 
 
@@ -29,12 +31,12 @@ async def enter(visit: Visit) -> Answer:
     address = parse_address(email)
     if address is None:
         return _page(email, WRONG, status=403)
-    if wait := begin_try(visit, address.normal):
+    if wait := await begin_try(visit, address.normal):
         return _page(email, wait, status=429)
     person = await visit.people.find(address.normal)
     if not await is_right(person.password if person else None, visit.form.get("password", "")) or person is None:
         return _page(email, WRONG, status=403)
-    forgive_try(visit, person.email)
+    await forgive_try(visit, person.email)
     if person.totp:
         return _page(ticket=_ticket(visit, person))
     return await let_in(visit, person.id, visit.query.get("next", ""))
@@ -77,36 +79,39 @@ async def _person_of(visit: Visit, sealed: str) -> Person | None:
 # -- what every kind of entry shares -----------------------------------------------------------------------
 
 
-def begin_try(visit: Visit, email: str) -> str:
-    """Count a try before it is judged, so that many at once gain nothing; or answers why there can be none now."""
-    now = visit.desk.clock.now()
-    if wait := max(accounts.wait_ms((email,), now), addresses.wait_ms((visit.address,), now)):
-        minutes = -(-wait // MINUTE_MS)
-        return f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
-    accounts.missed((email,), now)
-    addresses.missed((visit.address,), now)
-    return ""
+async def begin_try(visit: Visit, email: str) -> str:
+    """Why there can be no try now; empty: it is counted."""
+    wait = await visit.begin_try(_limits(visit, email))
+    minutes = -(-wait // MINUTE_MS)
+    return f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}." if wait else ""
 
 
-def forgive_try(visit: Visit, email: str) -> None:
-    accounts.forgive((email,))
-    addresses.forgive((visit.address,))
+async def forgive_try(visit: Visit, email: str) -> None:
+    await visit.forgive_try(_limits(visit, email))
+
+
+def _limits(visit: Visit, email: str) -> dict[str, int]:
+    return {f"account {email}": TRIES_MAX, f"address {visit.address}": ADDRESS_TRIES_MAX}
 
 
 async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     """Why this code does not do; empty: it does, and is used up. A recovery code does as well."""
-    if wait := begin_try(visit, person.email):
+    if wait := await begin_try(visit, person.email):
         return wait
     code = totp.plain(typed)
-    secret = visit.office.unseal(person.totp or "", f"totp/{person.id}")
-    step = totp.step_of(secret, code, visit.desk.clock.now())
+    wrong, step = WRONG_CODE, None
+    try:
+        secret = visit.office.unseal(person.totp or "", f"totp/{person.id}")
+        step = totp.step_of(secret, code, visit.desk.clock.now())
+    except CannotOpen:
+        wrong = LOST_CODE
     if step is None:
         good = await visit.people.use_recovery(person.id, code)
     else:
         good = await visit.people.use_totp_step(person.id, step)
     if good:
-        forgive_try(visit, person.email)
-    return "" if good else WRONG_CODE
+        await forgive_try(visit, person.email)
+    return "" if good else wrong
 
 
 async def let_in(visit: Visit, person: str, next_page: str = "", told: str = "") -> Redirect:

@@ -11,6 +11,7 @@ from heliograph.rules.magic import DOMAIN
 from heliograph.rules.team import Channel, Template
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
+PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
 
 PYTHON = """\
@@ -66,23 +67,23 @@ def examples(visit: Visit) -> list[Example]:
             Example(
                 title="Send an email",
                 hint=f"{EMAIL} is answered by the simulator: nothing leaves this service.",
-                path="/v1/emails",
+                path=PATHS["email"],
                 body={"to": EMAIL, "from": sender, "subject": "Hello", "text": "It works."},
             )
         )
-    titles: dict[Channel, tuple[str, str]] = {
-        "email": ("Send an email from a template", "/v1/emails"),
-        "sms": ("Send an SMS", "/v1/sms"),
-        "whatsapp": ("Send a WhatsApp message", "/v1/whatsapp"),
+    titles: dict[Channel, str] = {
+        "email": "Send an email from a template",
+        "sms": "Send an SMS",
+        "whatsapp": "Send a WhatsApp message",
     }
-    for channel, (title, path) in titles.items():
+    for channel, title in titles.items():
         template = template_of(visit, channel)
         if template is None or not sender:
             continue
         own = {"to": EMAIL, "from": sender} if channel == "email" else {"to": PHONE}
         values = {name: "…" if name in template.optional else f"your {name}" for name in template.variables}
         body = own | {"template_id": template.id} | ({"variables": values} if values else {})
-        found.append(Example(title=title, hint=f"The template {template.name}.", path=path, body=body))
+        found.append(Example(title=title, hint=f"The template {template.name}.", path=PATHS[channel], body=body))
     if "verify" in visit.team.record.features:
         hint = f"{PHONE} is a magic number: its code is always 000000. Check it with POST /v1/verify/<id>/check."
         found.append(Example(title="Send a one-time code", hint=hint, path="/v1/verify", body={"to": PHONE}))

@@ -4,47 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 
-import msgspec
-import structlog
-
 from heliograph.accept.suppression import REASONS
 from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.views.live import stream, stream_place
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Stream, Visit
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.ids import timestamp
-from heliograph.rules.suppression_file import Line, Unreadable, read_lines
-from heliograph.storage import suppressions
-from heliograph.storage.store import NewSuppression, Store
+from heliograph.rules.suppression_file import Unreadable, read_lines
+from heliograph.storage import imports, suppressions
+from heliograph.storage.imports import Import
+from heliograph.storage.store import NewSuppression
 from heliograph.storage.suppressions import START, Place
 
-PORTION = 500  # lines of an import in one transaction
 EXPORT_PORTION = 5000
-LINES_KEPT = 200_000  # of imports whose reports are kept, in this process
-TOLD_EVERY_S = 0.3
-ADDED, KNOWN = "added", "already on the list"
-
-log = structlog.get_logger()
-
-
-class Import(msgspec.Struct, kw_only=True):
-    """A file on its way onto the list."""
-
-    id: str
-    team: str
-    lines: list[Line]
-    outcomes: list[str] = []  # of the lines done so far
-    broken: bool = False  # it ended before its end
-
-    @property
-    def over(self) -> bool:
-        return self.broken or len(self.outcomes) == len(self.lines)
-
-    def count(self, outcome: str) -> int:
-        return self.outcomes.count(outcome)
-
-
-imports: dict[str, Import] = {}
-_running: set["asyncio.Task[None]"] = set()  # the loop itself would let them go
+LIVE_S = 0.5
 
 
 async def show(visit: Visit) -> Answer:
@@ -103,75 +77,52 @@ async def import_file(visit: Visit) -> Answer:
         lines = await asyncio.to_thread(read_lines, file, REASONS)
     except Unreadable as error:
         return await _list(visit, {"file": str(error)})
-    begun = Import(id=visit.desk.clock.new_id("imp_"), team=visit.team.record.id, lines=lines)
-    while imports and sum(len(one.lines) for one in imports.values()) + len(lines) > LINES_KEPT:
-        imports.pop(next(iter(imports)))
-    imports[begun.id] = begun
-    await visit.note("suppression.import", begun.id, f"{len(lines)} lines")
-    task = asyncio.create_task(_run(visit.desk.store, visit.team.record.ref, begun))
-    _running.add(task)
-    task.add_done_callback(_running.discard)
-    return Redirect(f"{_here(visit)}/imports/{begun.id}")
+    id_ = visit.desk.clock.new_id("imp_")
+    note = visit.entry("suppression.import", id_, f"{len(lines)} lines")
+    await imports.begin(visit.desk.store.database, id_, visit.team.record.ref, lines, note)
+    visit.desk.store.importing.set()
+    return Redirect(f"{_here(visit)}/imports/{id_}")
 
 
 async def show_import(visit: Visit) -> Answer:
-    begun = _import(visit)
-    left_out = [(line, outcome) for line, outcome in _done(begun) if outcome not in (ADDED, KNOWN)]
-    return Page("suppression_import.html", {"begun": begun, "left_out": left_out, "ADDED": ADDED, "KNOWN": KNOWN})
+    live_at = await stream_place(visit, f"{_here(visit)}/imports/{visit.params['id']}/live", _followed(visit))
+    begun = await _import(visit)
+    left = await visit.desk.store.database.read(partial(imports.first_left, id_=begun.id))
+    return Page("suppression_import.html", {"begun": begun, "left": left, "live": live_at})
 
 
 async def report(visit: Visit) -> Answer:
-    begun = _import(visit)
-    rows = [(str(line.number), line.text, line.reason, outcome) for line, outcome in _done(begun)]
-    return Download(
-        csv_lines([("line", "email", "reason", "outcome"), *rows]), "text/csv; charset=utf-8", f"{begun.id}.csv"
-    )
+    begun = await _import(visit)
+    return Stream(_report(visit, begun), "text/csv; charset=utf-8", f"{begun.id}.csv")
+
+
+async def _report(visit: Visit, begun: Import) -> AsyncIterator[bytes]:
+    yield csv_lines([("line", "email", "reason", "outcome")])
+    after: int | None = -1
+    while after is not None:
+        lines, after = await visit.desk.store.database.read(partial(imports.report, id_=begun.id, after=after))
+        yield csv_lines((str(line.number), line.text, line.reason, outcome) for line, outcome in lines)
 
 
 async def live(visit: Visit) -> Answer:
-    begun = _import(visit)
-    if begun.over:
-        raise Gone  # so that the browser does not ask again
-    return Stream(_progress(begun))
+    await _import(visit)
+    return stream(visit, _followed(visit))
 
 
-async def _progress(begun: Import) -> AsyncIterator[bytes]:
-    told = -1
-    while True:
-        if told != (told := len(begun.outcomes)) or begun.over:
-            yield b"event: changed\ndata: %d\n\n" % told
-        if begun.over:
-            return
-        await asyncio.sleep(TOLD_EVERY_S)
+def _followed(visit: Visit) -> Watch:
+    async def read() -> Pulse:
+        begun = await _import(visit)
+        return Pulse({"done": f"{begun.lines_done}-{begun.state}"}, over=begun.state != "importing")
+
+    return Watch(key=("import", visit.params["id"]), read=read, parts=("done",), every_s=LIVE_S)
 
 
-async def _run(store: Store, team: int, begun: Import) -> None:
-    try:
-        for start in range(0, len(begun.lines), PORTION):
-            some = begun.lines[start : start + PORTION]
-            given = [NewSuppression(team, x.address.normal, x.address.given, x.reason) for x in some if x.address]
-            made = await store.suppress_all(given)
-            begun.outcomes += [_outcome(line, team, made) for line in some]
-    except Exception:
-        log.exception("import of suppressions stopped", id=begun.id, done=len(begun.outcomes))
-        begun.broken = True
-
-
-def _outcome(line: Line, team: int, made: set[tuple[int, str]]) -> str:
-    if line.address is None:
-        return line.wrong
-    return ADDED if (team, line.address.normal) in made else KNOWN
-
-
-def _import(visit: Visit) -> Import:
-    begun = imports.get(visit.params["id"])
-    if begun is None or begun.team != visit.team.record.id:
+async def _import(visit: Visit) -> Import:
+    team, id_ = visit.team.record.ref, visit.params["id"].replace("\0", "")
+    begun = await visit.desk.store.database.read(partial(imports.find, team=team, id_=id_))
+    if begun is None:
         raise Gone
     return begun
-
-
-def _done(begun: Import) -> list[tuple[Line, str]]:
-    return list(zip(begun.lines, begun.outcomes, strict=False))
 
 
 # -- reading and answering ----------------------------------------------------------------------------------
@@ -187,7 +138,8 @@ async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         before=_place(visit.query.get("before", "")),
     )
     lines, before = await visit.desk.store.database.read(search)
-    values = {"lines": lines, "q": text, "before": f"{before[0]}~{before[1]}" if before else ""}
+    newest = await visit.desk.store.database.read(partial(imports.newest, team=visit.team.record.ref))
+    values = {"lines": lines, "q": text, "before": f"{before[0]}~{before[1]}" if before else "", "imports": newest}
     more = {"errors": errors or {}, "form": visit.form, "reasons": [(reason, reason) for reason in REASONS]}
     return Page("suppressions.html", values | more, 400 if errors else 200)
 

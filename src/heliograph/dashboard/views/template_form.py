@@ -6,13 +6,13 @@ import msgspec
 
 from heliograph.rules.pricing import format_money
 from heliograph.rules.team import Channel, Template
+from heliograph.rules.template import VARIABLES_MAX
 
 PARTS: dict[Channel, tuple[str, ...]] = {
     "email": ("subject", "html", "text"),
     "sms": ("body",),
     "whatsapp": ("body", "category", "language", "upstream_name"),
 }
-ROWS_MAX = 100
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ def lines_of(form: dict[str, str]) -> list[Line]:
             f"optional.{i}" in form,
             form.get(f"example.{i}", ""),
         )
-        for i in range(ROWS_MAX)
+        for i in range(VARIABLES_MAX + 1)  # one too many is seen, and refused
     ]
     return [line for line in found if line.name]
 

@@ -1,19 +1,13 @@
-"""What a template becomes with example values: shown, priced, as a curl line, and sent as a test."""
+"""What a template becomes with example values: shown, priced, and as a curl line."""
 
-import shlex
 from typing import Any
 
-import msgspec
-
-from heliograph.accept.email import EmailRequest, send_email
-from heliograph.accept.phone import PhoneRequest
-from heliograph.accept.sms import send_sms
-from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.api.request import Headers
-from heliograph.dashboard.visit import Visit
+from heliograph.dashboard.render import render as to_page
+from heliograph.dashboard.views import start
+from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.gsm import segment
 from heliograph.rules.pricing import price_for
-from heliograph.rules.refusals import TeamSuspended
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Channel, Team, Template
 from heliograph.rules.template import placeholder_names, render
@@ -28,12 +22,13 @@ HEADERS: Headers = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
 ]
-PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
-RECIPIENTS: dict[Channel, str] = {
-    "email": "delivered@simulator.test",
-    "sms": "+15005550006",
-    "whatsapp": "+15005550006",
-}
+RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "whatsapp": start.PHONE}
+
+
+def frame(visit: Visit, template: Template, errors: dict[str, str]) -> Download:
+    """The document of the preview's frame."""
+    body = to_page("template_preview.html", preview(visit.setup, visit.team, template, errors))
+    return Download(body, "text/html; charset=utf-8", headers=HEADERS)
 
 
 def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]) -> dict[str, Any]:
@@ -71,26 +66,4 @@ def curl(visit: Visit, template: Template) -> str:
         body["from"] = f"hello@{domains[0].name}"
     if template.variables:
         body["variables"] = {name: template.examples.get(name, name) for name in template.variables}
-    address = visit.desk.base_url.rstrip("/") + PATHS[template.channel]
-    return (
-        f'curl -sS {address} \\\n  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
-        f"  -d {shlex.quote(msgspec.json.encode(body).decode())}"
-    )
-
-
-async def test_send(visit: Visit, template: Template) -> str:
-    """Send it as the API would; answers the message's id."""
-    if visit.team.record.suspended:
-        raise TeamSuspended
-    given = {name: visit.form.get(f"value.{name}", "") for name in template.variables}
-    variables = {name: value for name, value in given.items() if value or name not in template.optional}
-    to = visit.form.get("to", "").strip()
-    caller, desk = visit.caller, visit.desk
-    if template.channel == "email":
-        mail = EmailRequest(to=to, from_=visit.form.get("from") or None, template_id=template.id, variables=variables)
-        done = await send_email(desk, caller, mail, None)
-    else:
-        phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
-        done = await (send_sms if template.channel == "sms" else send_whatsapp)(desk, caller, phone, None)
-    desk.accepted()
-    return str(msgspec.json.decode(done.body)["id"])
+    return start.snippet("curl", visit.desk.base_url + start.PATHS[template.channel], body)

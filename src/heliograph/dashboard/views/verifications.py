@@ -1,5 +1,6 @@
 """Verifications with their outcome; their codes are nowhere."""
 
+from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, paging, place_of, read, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
@@ -18,8 +19,9 @@ async def show_list(visit: Visit) -> Answer:
     if text and wanted.address is None:
         errors["q"] = "Give a whole phone number such as +447700900123, or the id of a verification."
     team, now = visit.team.record.ref, visit.desk.clock.now()
+    stream = "" if errors or wanted.before else await live.team_place(visit, "verifications")
     found = Found(lines=[]) if errors else await read(visit, lambda tx: search.verifications(tx, team, wanted, now))
-    values = {"lines": found.lines, "statuses": STATUSES, "errors": errors, **paging(visit, found)}
+    values = {"live": stream, "lines": found.lines, "statuses": STATUSES, "errors": errors, **paging(visit, found)}
     return Page("verifications.html", values, 400 if errors else 200)
 
 

@@ -5,14 +5,20 @@ from typing import Any
 
 import msgspec
 
+from heliograph.dashboard.live import Watch
+from heliograph.dashboard.views.live import stream, stream_place, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.event import NAMES, event_body
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.team import Webhook
+from heliograph.rules.webhook_request import HEADERS
+from heliograph.storage import search
+from heliograph.storage.deliveries import REPLAY_MAX
 from heliograph.storage.developers import failing_since, one_event
-from heliograph.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.storage.store import StoredDelivery
+from heliograph.webhooks import WebhookChange, WebhookRequest
 
 PAGE = 25  # deliveries
 FIELDS = ("url", "events", "description")
@@ -53,6 +59,10 @@ async def create(visit: Visit) -> Answer:
 
 async def show_one(visit: Visit) -> Answer:
     return await _one(visit, _own(visit))
+
+
+async def live(visit: Visit) -> Answer:
+    return stream(visit, _watch(visit, _own(visit)))
 
 
 async def change(visit: Visit) -> Answer:
@@ -120,15 +130,20 @@ async def replay(visit: Visit) -> Answer:
     count = await visit.desk.webhooks.replay(hook.team, hook.id, **wanted)
     await visit.note("webhook.replay", hook.url, event or f"{count} events")
     back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
-    return Redirect(back, f"{count} {'event is' if count == 1 else 'events are'} told again.")
+    return Redirect(back, told_again(count))
+
+
+def told_again(count: int) -> str:
+    rest = " That is the most at once: replay again for the rest." if count >= REPLAY_MAX else ""
+    return f"{count:,} {'event is' if count == 1 else 'events are'} told again.{rest}"
 
 
 async def show_delivery(visit: Visit) -> Answer:
     hook, event = _own(visit), visit.params["event"]
     # The newest delivery that is not newer than this event: itself, when there is one.
-    found = await visit.desk.webhooks.deliveries(hook.team, hook.id, event + "!", 1)
+    found = await visit.desk.store.deliveries(hook.id, event + "!", 1)
     told = await visit.desk.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
-    if not found or found[0].event_id != event or told is None:
+    if not found or found[0].event != event or told is None:
         raise Gone
     body = event_body(told, visit.team)
     values = {
@@ -136,20 +151,16 @@ async def show_delivery(visit: Visit) -> Answer:
         "delivery": found[0],
         "body": msgspec.json.format(body, indent=2).decode(),
         "headers": _headers(found[0], len(body)),
-        "at": parse_timestamp,
     }
     return Page("webhook_delivery.html", values)
 
 
-def _headers(delivery: DeliveryRecord, length: int) -> dict[str, str]:
+def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
     """Of the last attempt; its signatures are not kept."""
-    last = parse_timestamp(delivery.attempts[-1].at) if delivery.attempts else None
-    seconds = str(last // SECOND_MS) if last else "…"
-    return {
-        "Content-Type": "application/json",
+    seconds = str(delivery.attempts[-1].at // SECOND_MS) if delivery.attempts else "…"
+    return HEADERS | {
         "Content-Length": str(length),
-        "User-Agent": "Heliograph-Webhooks/1",
-        "webhook-id": delivery.event_id,
+        "webhook-id": delivery.event,
         "webhook-timestamp": seconds,
         "webhook-signature": "v1,…",
         "X-Service-Signature": f"t={seconds},v1=…",
@@ -164,6 +175,10 @@ def _own(visit: Visit) -> Webhook:
         return visit.desk.webhooks.find(visit.team.record.id, visit.params["webhook"])
     except WebhookNotFound:
         raise Gone from None
+
+
+def _watch(visit: Visit, hook: Webhook) -> Watch:
+    return watch(visit, "webhook", hook.id, lambda tx: search.webhook_pulse(tx, hook.id), ("deliveries", "setup"))
 
 
 def _place(visit: Visit, hook: Webhook) -> str:
@@ -192,20 +207,23 @@ async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
 
 
 async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
-    (line,) = await _lines(visit, [hook])
     before = visit.query.get("before")
-    found = await visit.desk.webhooks.deliveries(hook.team, hook.id, before, PAGE)
+    followed = "" if before else await stream_place(visit, f"{_place(visit, hook)}/live", _watch(visit, hook))
+    (line,) = await _lines(visit, [hook])
+    failed = bool(visit.query.get("failed"))
+    found = await visit.desk.store.deliveries(hook.id, before, PAGE, failed_only=failed)
     own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
     shown: dict[str, Any] = {
+        "live": followed,
         "hook": line,
         "names": NAMES,
         "deliveries": found[:PAGE],
-        "more": found[PAGE - 1].event_id if len(found) > PAGE else None,
+        "more": found[PAGE - 1].event if len(found) > PAGE else None,
         "before": before,
+        "failed": failed,
         "rotating": hook.old_until > visit.desk.clock.now(),
         "secret": "",
         "errors": {},
         "form": {},
-        "at": parse_timestamp,
     }
     return Page("webhook.html", shown | values | {"form": own | values.get("form", {})}, status)

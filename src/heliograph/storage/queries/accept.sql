@@ -2,7 +2,7 @@
 
 -- name: lock_accounts
 -- The rows that racers for credit and quota wait on; in order, so that two batches cannot wait on each other.
-SELECT team, available, held, month, used
+SELECT team, available, held, month, used, erased
 FROM account
 WHERE team IN (SELECT team FROM rows(:teams, team bigint) AS t)
 ORDER BY team
@@ -58,9 +58,10 @@ FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, pr
           first_at bigint) AS r;
 
 -- name: insert_ledger
-INSERT INTO ledger (team, kind, amount, subject, created_at)
-SELECT team, kind, amount, subject, created_at
-FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint) AS r;
+-- An entry may leave out its turn: it is the first.
+INSERT INTO ledger (team, kind, amount, subject, created_at, turn)
+SELECT team, kind, amount, subject, created_at, coalesce(turn, 0)
+FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint, turn bigint) AS r;
 
 -- name: find_idempotency
 SELECT i.key_id, i.hash, i.fingerprint, i.status, i.response, i.lease_until, i.expires_at
@@ -81,8 +82,10 @@ WHERE idempotency.expires_at <= :now OR (idempotency.status IS NULL AND idempote
 RETURNING hash;
 
 -- name: complete_idempotency
+-- The lease too: an execution that froze beyond it must not answer for one that took the key later in this process.
 UPDATE idempotency SET status = r.status, response = r.response, expires_at = r.expires_at
-FROM rows(:keys, key_id text, hash text, owner text, status bigint, response text, expires_at bigint) AS r
+FROM rows(:keys, key_id text, hash text, owner text, lease_until bigint, status bigint, response text,
+          expires_at bigint) AS r
 WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash AND idempotency.owner = r.owner
-  AND idempotency.status IS NULL
+  AND idempotency.lease_until = r.lease_until AND idempotency.status IS NULL
 RETURNING idempotency.hash;

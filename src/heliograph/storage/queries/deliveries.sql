@@ -85,8 +85,14 @@ FROM rows(:attempts, delivery bigint, number bigint, at bigint, status smallint,
 -- `before` is the event that the page before ended with.
 SELECT d.key, d.event, e.type, d.state, d.attempt, d.due_at, d.created_at FROM delivery d
 JOIN event e ON e.team = d.team AND e.id = d.event
-WHERE d.webhook = :webhook
-  AND (CAST(:before AS text) IS NULL OR d.event < :before)
+WHERE d.webhook = :webhook AND d.event < :before
+ORDER BY d.event DESC LIMIT :limit;
+
+-- name: list_failed
+-- Those of them that failed, in the words of the index delivery_failed.
+SELECT d.key, d.event, e.type, d.state, d.attempt, d.due_at, d.created_at FROM delivery d
+JOIN event e ON e.team = d.team AND e.id = d.event
+WHERE d.webhook = :webhook AND d.event < :before AND d.state <> 'delivered' AND d.attempt > d.earlier
 ORDER BY d.event DESC LIMIT :limit;
 
 -- name: attempts_of
@@ -103,12 +109,22 @@ LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
 ORDER BY e.id;
 
 -- name: replayable_by_time
+-- The span is said of both: else PostgreSQL would read every delivery before it, for each portion anew.
 SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
 FROM event e
-LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
+LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id AND d.event > :after AND d.event < :end
 WHERE e.team = :team AND e.id > :after AND e.id < :end AND e.sequence IS NOT NULL
   AND e.created_at > :created_after AND e.created_at < :created_before
 ORDER BY e.id LIMIT :limit;
+
+-- name: replayable_failed
+SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
+FROM delivery d
+JOIN event e ON e.team = d.team AND e.id = d.event AND e.id > :after AND e.id < :end
+WHERE d.webhook = :webhook AND d.event > :after AND d.event < :end
+  AND d.state <> 'delivered' AND d.attempt > d.earlier
+  AND d.team = :team AND e.created_at > :created_after AND e.created_at < :created_before
+ORDER BY d.event LIMIT :limit;
 
 -- name: replay_deliveries
 -- What waits for its first try is due already.

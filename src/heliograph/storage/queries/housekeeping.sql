@@ -6,12 +6,28 @@ DELETE FROM idempotency WHERE expires_at <= :now;
 -- name: purge_marketing
 DELETE FROM marketing WHERE created_at <= :before;
 
+-- What a team keeps is looked for team by team along its index. `own` has the teams that keep it for a time of their
+-- own: what happened up to `before` goes.
+
 -- name: ended_messages
-SELECT key FROM message WHERE ended_at IS NOT NULL AND ended_at <= :before ORDER BY ended_at LIMIT :limit;
+SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+JOIN message m INDEXED BY message_ended ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
+    AND m.ended_at <= coalesce(r.before, :before)                                      --sqlite
+CROSS JOIN LATERAL (                                                                   --postgres
+    SELECT i.key FROM message i                                                        --postgres
+    WHERE i.team = a.team AND i.ended_at IS NOT NULL AND i.ended_at <= coalesce(r.before, :before)  --postgres
+    ORDER BY i.ended_at LIMIT :limit) AS m                                             --postgres
+LIMIT :limit;
 
 -- name: ended_with_body
-SELECT key FROM message WHERE ended_at IS NOT NULL AND has_body = 1 AND ended_at <= :before
-ORDER BY ended_at LIMIT :limit;
+SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+JOIN message m INDEXED BY message_ended_with_body ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
+    AND m.has_body = 1 AND m.ended_at <= coalesce(r.before, :before)                             --sqlite
+CROSS JOIN LATERAL (                                                                             --postgres
+    SELECT i.key FROM message i WHERE i.team = a.team AND i.ended_at IS NOT NULL                 --postgres
+      AND i.has_body = 1 AND i.ended_at <= coalesce(r.before, :before)                           --postgres
+    ORDER BY i.ended_at LIMIT :limit) AS m                                                       --postgres
+LIMIT :limit;
 
 -- name: mark_bodiless
 UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
@@ -25,11 +41,46 @@ DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message b
 -- name: blobs_in_use
 SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash = b.hash;
 
+-- name: old_verifications
+SELECT v.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+JOIN verification v INDEXED BY verification_by_age ON v.team = a.team          --sqlite
+    AND v.created_at <= coalesce(r.before, :before)                            --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.key FROM verification i                                           --postgres
+    WHERE i.team = a.team AND i.created_at <= coalesce(r.before, :before)      --postgres
+    ORDER BY i.created_at LIMIT :limit) AS v                                   --postgres
+LIMIT :limit;
+
 -- name: purge_verifications
-DELETE FROM verification WHERE key IN (SELECT key FROM verification WHERE created_at <= :before LIMIT :limit);
+DELETE FROM verification WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
+
+-- name: old_lone_events
+SELECT e.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+JOIN event e INDEXED BY event_alone ON e.team = a.team AND e.message IS NULL   --sqlite
+    AND e.created_at <= coalesce(r.before, :before)                            --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.key FROM event i WHERE i.team = a.team AND i.message IS NULL      --postgres
+      AND i.created_at <= coalesce(r.before, :before)                          --postgres
+    ORDER BY i.created_at LIMIT :limit) AS e                                   --postgres
+LIMIT :limit;
 
 -- name: purge_lone_events
-DELETE FROM event WHERE key IN (SELECT key FROM event WHERE message IS NULL AND created_at <= :before LIMIT :limit);
+DELETE FROM event WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
+
+-- name: old_inbox_codes
+SELECT c.team, c.verification
+FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+JOIN inbox_code c INDEXED BY inbox_code_by_age ON c.team = a.team              --sqlite
+    AND c.created_at <= coalesce(r.before, :before)                            --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.team, i.verification FROM inbox_code i                            --postgres
+    WHERE i.team = a.team AND i.created_at <= coalesce(r.before, :before)      --postgres
+    ORDER BY i.created_at LIMIT :limit) AS c                                   --postgres
+LIMIT :limit;
+
+-- name: purge_inbox_codes
+DELETE FROM inbox_code
+WHERE (team, verification) IN (SELECT team, verification FROM rows(:old, team bigint, verification text) AS r);
 
 -- name: purge_events
 DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);

@@ -55,9 +55,6 @@ INSERT INTO inbox_code (team, verification, sealed, created_at)
 SELECT team, verification, sealed, created_at
 FROM rows(:codes, team bigint, verification text, sealed text, created_at bigint) AS r;
 
--- name: purge_inbox_codes
-DELETE FROM inbox_code WHERE created_at <= :before;
-
 -- name: inbox_cleared_at
 SELECT at FROM inbox_cleared WHERE team = :team;
 

@@ -3,13 +3,13 @@
 -- name: fence
 -- Of the claims that a worker reports on, those that are still its own.
 -- `|| ''` keeps SQLite from the index on owner: it would read all our claims for each one (100 claims: 20 times slower).
-SELECT o.key FROM rows(:claims, key bigint, epoch bigint) AS r
+SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch AND o.owner || '' = :owner
 FOR UPDATE OF o  --postgres
 ;
 
 -- name: fence_unclaimed
-SELECT o.key FROM rows(:claims, key bigint, epoch bigint) AS r
+SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch AND o.owner IS NULL
 FOR UPDATE OF o SKIP LOCKED  --postgres
 ;
@@ -62,7 +62,7 @@ DELETE FROM early_report WHERE created_at > :since AND (
 RETURNING key, carrier, carrier_id, report;
 
 -- name: lock_messages
-SELECT key, id, team, channel, status, sandbox, price, charge, sequence
+SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn
 FROM message
 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r)
 ORDER BY key

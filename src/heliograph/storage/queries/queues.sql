@@ -16,12 +16,35 @@ WHERE d.state = 'waiting' GROUP BY d.webhook ORDER BY count(*) DESC;
 SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.updated_at
 FROM recipient r JOIN message m ON m.key = r.message
 WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"' AND (r.message, r.position) < (:message, :position)
+  AND r.updated_at <= :until
 ORDER BY r.message DESC, r.position DESC LIMIT :limit;
+
+-- name: count_dead
+SELECT count(*) FROM (SELECT 1 FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"' LIMIT :most) AS d;
+
+-- name: dead_letter
+SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.updated_at, m.price, m.charge, r.carrier,
+       m.created_at, r.detail
+FROM recipient r JOIN message m ON m.key = r.message
+WHERE r.message = :message AND r.position = :position AND substr(r.detail, 1, 23) = '{"reason":"quarantined"';
+
+-- name: find_dead
+-- Of these, the dead letters whose content is kept.
+SELECT r.message, r.position
+FROM rows(:places, message bigint, position smallint) AS p
+JOIN recipient r ON r.message = p.message AND r.position = p.position
+WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"'
+  AND EXISTS (SELECT 1 FROM content c WHERE c.message = r.message)
+ORDER BY r.message, r.position;
 
 -- name: leave_dead_letters
 UPDATE recipient SET status = :status, detail = :detail, updated_at = :now
-WHERE message = :message AND position = :position AND substr(detail, 1, 23) = '{"reason":"quarantined"'
-RETURNING position;
+FROM rows(:places, message bigint, position smallint) AS p
+WHERE recipient.message = p.message AND recipient.position = p.position
+  AND substr(recipient.detail, 1, 23) = '{"reason":"quarantined"'
+RETURNING recipient.message;
 
--- name: reopen_message
-UPDATE message SET ended_at = NULL WHERE key = :message;
+-- name: reopen_messages
+UPDATE message SET ended_at = NULL, charge = r.charge, turn = r.turn
+FROM rows(:messages, key bigint, charge text, turn bigint) AS r
+WHERE message.key = r.key;

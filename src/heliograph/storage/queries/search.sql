@@ -60,6 +60,40 @@ SELECT body FROM content WHERE message = :message;
 SELECT m.ended_at, (SELECT max(e.key) FROM event e WHERE e.message = m.key) FROM message m
 WHERE m.team = :team AND m.id = :id;
 
+-- name: team_pulse
+-- Changes with what the lists and the overview of a team show: the newest rows, and counters that grow in the same
+-- transactions, so that a row with an earlier id that is written later is noticed too. The ends of indexes alone.
+SELECT (SELECT max(id) FROM message WHERE team = :team AND id < :email),
+       (SELECT max(id) FROM message WHERE team = :team AND id < :sms),
+       (SELECT max(id) FROM message WHERE team = :team),
+       (SELECT max(id) FROM event WHERE team = :team),
+       (SELECT CAST(sum(sent + delivered + bounced + complained + failed + read) AS BIGINT)
+        FROM figure WHERE team = :team AND hour >= :hour),
+       a.available, a.held, a.used, (SELECT at FROM inbox_cleared WHERE team = :team), v.newest, v.wrong, v.pending
+FROM (SELECT max(id) AS newest, CAST(sum(wrong) AS BIGINT) AS wrong,
+             count(CASE WHEN status = 'pending' AND expires_at > :now THEN 1 END) AS pending
+      FROM (SELECT id, wrong, status, expires_at FROM verification WHERE team = :team
+            ORDER BY id DESC LIMIT :shown) AS shown) AS v
+LEFT JOIN account a ON a.team = :team;
+
+-- name: webhook_pulse
+-- The first page of its deliveries, and its health.
+SELECT max(event), count(*), CAST(sum(attempt) AS BIGINT), CAST(sum(created_at) AS BIGINT),
+       count(CASE WHEN state = 'waiting' THEN 1 END),
+       (SELECT failing_since FROM endpoint WHERE webhook = :webhook)
+FROM (SELECT event, attempt, created_at, state FROM delivery WHERE webhook = :webhook
+      ORDER BY event DESC LIMIT :shown) AS shown;
+
+-- name: queues_pulse
+-- Counted no further than `most`: what moves in a longer queue moves its ends.
+SELECT (SELECT min(key) FROM outbox), (SELECT max(key) FROM outbox),
+       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NULL LIMIT :most) AS waiting),
+       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NOT NULL LIMIT :most) AS working),
+       (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state = 'waiting' LIMIT :most) AS untold),
+       (SELECT max(message) FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"'),
+       (SELECT count(*) FROM (SELECT 1 FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"'
+                              LIMIT :most) AS dead);
+
 -- name: deliveries_of_events
 SELECT d.key, d.event, d.webhook, d.state, d.attempt FROM rows(:pairs, webhook text, event text) AS r
 JOIN delivery d ON d.webhook = r.webhook AND d.event = r.event

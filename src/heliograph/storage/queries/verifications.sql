@@ -40,7 +40,7 @@ FROM rows(:verifications, id text, team bigint, key_id text, phone text, prefix 
 
 -- name: lock_verifications
 SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner,
-       v.phone, v.sandbox
+       v.phone, v.sandbox, v.lease_until
 FROM verification v
 WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
 ORDER BY v.key

@@ -1,0 +1,66 @@
+"""`heliograph erase`: remove an email address or a phone number of a team everywhere."""
+
+import click
+
+from heliograph.app import sqlite_path
+from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, with_settings, with_store
+from heliograph.clock import Clock
+from heliograph.settings import Settings
+from heliograph.storage import erase as erasing
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.sqlite import vacuum as vacuum_file
+from heliograph.storage.store import Store
+
+TOLD_EVERY = 100_000  # rows
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@with_settings(*STORE_FLAGS)
+@click.argument("address")
+@click.option("--team", required=True, metavar="TEAM", help="The team whose records name it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--vacuum", is_flag=True, help="Then rewrite the SQLite file, so that freed pages keep no trace of it.")
+def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) -> None:
+    """Erase ADDRESS, an email address or a phone number, from all records of TEAM. It cannot be undone.
+
+    Messages to it keep their id, state and price, but neither address, subject nor content; other recipients of them
+    stay. It also goes from events, webhook deliveries, verifications, the request log, imports and the audit log. A
+    keyed hash of an email address stays on the suppression list: later sends to it are still suppressed.
+
+    Refused while something to the address has not ended. May be run again at any time. The service may run.
+
+    \b
+    heliograph erase ada@example.com --team team_acme
+    heliograph erase +4915112345678 --team team_acme --yes
+    """
+    path = sqlite_path(settings)
+    if vacuum and path is None:
+        raise click.UsageError("--vacuum is for SQLite; PostgreSQL does it by itself (autovacuum).")
+    if not yes and click.prompt("It cannot be undone. Type the address again to erase it") != address:
+        raise click.ClickException("this is another address; nothing was erased")
+    count = with_store(settings, "Erasing", lambda store: _erase(store, team, address))
+    if vacuum and path is not None:
+        with progress("Rewriting the file"), clear_mistakes(settings):
+            vacuum_file(path)
+    click.echo(f"Erased from {team}. Messages that named it: {count}")
+
+
+async def _erase(store: Store, team: str, address: str) -> int:
+    found = store.setup.teams.get(team)
+    if found is None:
+        raise click.ClickException(f"there is no team {team!r}")
+
+    def entry(action: str, subject: str, detail: str) -> AuditEntry:
+        return AuditEntry(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
+
+    try:
+        return await erasing.erase(store, found, address, entry, _tell)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    except erasing.StillMoving as error:
+        raise click.ClickException(f"{error} Run it again later.") from None
+
+
+def _tell(what: str, count: int) -> None:
+    if count % TOLD_EVERY == 0:
+        click.echo(f"looked through {count} {what}", err=True)

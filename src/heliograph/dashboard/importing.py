@@ -1,0 +1,44 @@
+"""Brings imports of suppressions onto the list, portion by portion and in turns: any process, whoever began them."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import structlog
+
+from heliograph.storage import imports
+from heliograph.storage.store import Store, StoreUnavailable
+
+LOOK_S = 1.0  # for imports that other processes began, or left behind
+TRIES_MAX = 3  # of a portion that breaks; while the database is away, it is none
+
+log = structlog.get_logger()
+
+
+async def keep_importing(store: Store) -> None:
+    """Until cancelled."""
+    broke: Counter[str] = Counter()
+    while True:
+        store.importing.clear()
+        if not await _each_a_portion(store, broke):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(store.importing.wait(), LOOK_S)
+
+
+async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
+    """Whether anything was done."""
+    done = False
+    try:
+        for id_ in await store.database.read(imports.open_imports):
+            try:
+                done |= await store.import_portion(id_)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                log.exception("a portion of an import broke", id=id_)
+                broke[id_] += 1
+                if broke[id_] >= TRIES_MAX:
+                    await store.stop_import(id_)
+    except StoreUnavailable:
+        return False
+    return done

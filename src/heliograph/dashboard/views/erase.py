@@ -1,0 +1,51 @@
+"""Erasing an address of the team: asked for, asked back, done."""
+
+import asyncio
+
+import structlog
+
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.storage import erase as erasing
+
+WAIT_S = 10.0  # that the page waits; a large team's erasure goes on without it
+
+log = structlog.get_logger()
+_running: set["asyncio.Task[int]"] = set()  # the loop itself would let them go
+
+
+async def show(visit: Visit) -> Answer:
+    return _page("")
+
+
+async def erase(visit: Visit) -> Answer:
+    """In a POST, so that no log of addresses that were opened has it. Not `sure`: ask back."""
+    address = visit.form.get("address", "").strip()
+    try:
+        erasing.read_person(address)
+    except ValueError as error:
+        return _page(address, str(error))
+    if visit.form.get("sure") != "yes":
+        return Page("erase.html", {"address": address, "error": "", "ask": True})
+    task = asyncio.create_task(erasing.erase(visit.desk.store, visit.team, address, visit.entry))
+    _running.add(task)
+    task.add_done_callback(_ended)
+    done, _ = await asyncio.wait({task}, timeout=WAIT_S)
+    here = f"{visit.base}/suppressions"
+    if not done:
+        return Redirect(here, "The address is being erased. The audit log says when it is done.")
+    try:
+        count = task.result()
+    except erasing.StillMoving as error:
+        return _page(address, f"{error} Try again later.")
+    return Redirect(here, f"It is erased. Messages that named it: {count}.")
+
+
+def _page(address: str, error: str = "") -> Page:
+    return Page("erase.html", {"address": address, "error": error, "ask": False}, 400 if error else 200)
+
+
+def _ended(task: "asyncio.Task[int]") -> None:
+    _running.discard(task)
+    error = None if task.cancelled() else task.exception()
+    if error and not isinstance(error, erasing.StillMoving):
+        log.error("an address was not erased wholly", error=type(error).__name__)  # no text: it may name the address

@@ -1,0 +1,75 @@
+"""The streams of live pages: what each page follows, and how long somebody may listen to it."""
+
+from urllib.parse import urlencode
+
+from msgspec.structs import replace
+
+from heliograph.dashboard.live import Listener, Pulse, Watch
+from heliograph.dashboard.visit import Answer, Gone, Page, Stream, Visit, is_allowed
+from heliograph.storage import search
+from heliograph.storage.database import Story
+
+# Pages of a team: which of its words each of them shows.
+TEAM = {
+    "overview": ("accepted", "events", "account", "setup"),
+    "messages": ("accepted", "events", "account", "setup"),
+    "inbox": ("events", "cleared", "verifications"),
+    "verifications": ("verifications",),
+}
+
+
+async def team(visit: Visit) -> Answer:
+    page = visit.query.get("of", "")
+    if page not in TEAM:
+        raise Gone
+    return stream(visit, _of_team(visit, page))
+
+
+async def team_place(visit: Visit, page: str) -> str:
+    return await stream_place(visit, f"{visit.base}/live", _of_team(visit, page), of=page)
+
+
+def _of_team(visit: Visit, page: str) -> Watch:
+    ref, clock = visit.team.record.ref, visit.desk.clock
+    return watch(visit, "team", str(ref), lambda tx: search.team_pulse(tx, ref, clock.now()), TEAM[page])
+
+
+def watch(visit: Visit, kind: str, id_: str, story: Story[dict[str, str]], parts: tuple[str, ...]) -> Watch:
+    """What a story says and, as `setup`, changes of the setup."""
+
+    async def read() -> Pulse:
+        words = await visit.desk.store.database.read(story)
+        return Pulse(words | {"setup": str(visit.setup.version)})
+
+    return Watch(key=(kind, id_), read=read, parts=parts)
+
+
+async def stream_place(visit: Visit, path: str, followed: Watch, **query: str) -> str:
+    """The address of the stream, with what the page that is being made has seen: ask before reading what it shows.
+
+    Empty for the answer to a form: its address is not the page's own, so it cannot be fetched anew.
+    """
+    if visit.request.method != "GET":
+        return ""
+    return f"{path}?{urlencode(query | {'seen': await visit.office.live.word(followed)})}"
+
+
+def stream(visit: Visit, followed: Watch) -> Answer:
+    if visit.office.live.is_full:
+        return Page("error.html", {"text": "Too many pages are live here. This one works without.", "status": 503}, 503)
+    listener = Listener(
+        key=("who", visit.person.session, visit.team_found.record.id if visit.team_found else ""),
+        may=lambda: _may_listen(visit),
+        draining=lambda: visit.desk.state.draining,
+    )
+    return Stream(visit.office.live.changes(followed, listener, visit.query.get("seen", "")))
+
+
+async def _may_listen(visit: Visit) -> bool:
+    """Still signed in, and in a role that may look."""
+    id_ = visit.person.person
+    person = await visit.people.get(id_)
+    if person is None or all(one.id != visit.person.session for one in await visit.people.sessions(id_)):
+        return False
+    who, team = replace(visit.person, operator=person.operator), visit.team_found
+    return is_allowed("viewer" if team else "operator", who, await visit.people.roles(id_), team)

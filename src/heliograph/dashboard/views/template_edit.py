@@ -1,0 +1,93 @@
+"""The editor of a template, with a preview of what stands in it."""
+
+import msgspec
+
+from heliograph.dashboard.views.template_change import changed, saved_rows
+from heliograph.dashboard.views.template_find import current, proposed
+from heliograph.dashboard.views.template_form import Line, lines_for, lines_of, to_form, to_given
+from heliograph.dashboard.views.template_preview import frame
+from heliograph.dashboard.visit import Answer, Gone, Page, Visit
+from heliograph.rules.approvals import mark_of
+from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.rules.setup import Row, Setup
+from heliograph.rules.setup_file import CHANNELS
+from heliograph.rules.team import Channel, Template
+from heliograph.rules.template import placeholder_names
+from heliograph.rules.template_edit import read_template
+
+
+async def new(visit: Visit) -> Answer:
+    return _editor(visit, _blank(visit))
+
+
+async def create(visit: Visit) -> Answer:
+    return await _save(visit, _blank(visit), None)
+
+
+async def edit(visit: Visit) -> Answer:
+    return _editor(visit, _editable(visit))
+
+
+async def save(visit: Visit) -> Answer:
+    return await _save(visit, _editable(visit), visit.form.get("mark", ""))
+
+
+async def preview(visit: Visit) -> Answer:
+    """The document of the preview's frame, of what stands in the editor now."""
+    template = visit.team.templates.get(visit.form.get("id", ""))
+    base = proposed(visit.setup, template) if template else _blank(visit)
+    return frame(visit, *_read(visit, base))
+
+
+async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
+    """`mark` names what the person began with; None: nothing."""
+    template, errors = _read(visit, base)
+    if visit.form.get("do") == "declare":
+        missing = [name for name in placeholder_names(template) if name not in template.variables]
+        return _editor(visit, base, {}, [*lines_of(visit.form), *map(Line, missing)])
+
+    def rows(now: Setup) -> list[Row]:
+        old = now.teams[base.team].templates.get(base.id)
+        if mark is not None and (old is None or mark_of(proposed(now, old)) != mark):
+            raise InvalidRequest("Somebody changed this template while you wrote. Open it again to see how.")
+        return saved_rows(visit, now, template)
+
+    if not errors:
+        try:
+            return await changed(visit, "template.save", template.id, rows)
+        except Refusal as refusal:
+            errors = {"form": refusal.message}
+    return _editor(visit, base, errors, lines_of(visit.form))
+
+
+def _editor(
+    visit: Visit, base: Template, errors: dict[str, str] | None = None, lines: list[Line] | None = None
+) -> Page:
+    values = {
+        "base": base,
+        "known": base.id in visit.team.templates,
+        "mark": mark_of(base) if lines is None else visit.form.get("mark", ""),
+        "form": to_form(base) if lines is None else visit.form,
+        "lines": lines_for(base) if lines is None else lines,
+        "errors": errors or {},
+    }
+    return Page("template_edit.html", values, 400 if errors else 200)
+
+
+def _read(visit: Visit, base: Template) -> tuple[Template, dict[str, str]]:
+    return read_template(base, to_given(visit.form, base.channel, with_prices=visit.may("operator")))
+
+
+def _blank(visit: Visit) -> Template:
+    given = visit.form.get("channel") or visit.query.get("channel", "email")
+    if given not in CHANNELS:
+        raise Gone
+    channel = msgspec.convert(given, Channel)
+    return Template(id=visit.desk.clock.new_id("tpl_"), team=visit.team.record.id, channel=channel, name="")
+
+
+def _editable(visit: Visit) -> Template:
+    template = current(visit)
+    if template.status == "archived":
+        raise InvalidRequest("This template is archived. Bring it back first.")
+    return proposed(visit.setup, template)

@@ -1,0 +1,57 @@
+"""A test send from a template's page: the version in use to anybody, the draft only to whom the team has verified."""
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.accept.email import EmailRequest, send_email
+from heliograph.accept.phone import PhoneRequest
+from heliograph.accept.sms import send_sms
+from heliograph.accept.whatsapp import send_whatsapp
+from heliograph.dashboard.views.template_find import current
+from heliograph.dashboard.views.templates import show_template
+from heliograph.dashboard.visit import Answer, Redirect, Visit
+from heliograph.rules.approvals import find_draft
+from heliograph.rules.refusals import RecipientNotAllowed, Refusal, TeamSuspended
+from heliograph.rules.team import Caller, Template
+from heliograph.rules.template_edit import trial
+
+FIELDS = ("to", "from")  # an error elsewhere stands above the form
+
+
+async def send(visit: Visit) -> Answer:
+    template, draft = current(visit), None
+    if visit.form.get("what") == "draft" or template.status == "draft":
+        draft = find_draft(visit.setup, template.id)
+        if draft is None:
+            return await show_template(visit, {"what": "There is no draft any more."})
+    try:
+        if draft:
+            team = trial(draft)
+            message = await _send(visit, replace(visit.caller, team=team), team.templates[template.id], None)
+        else:
+            message = await _send(visit, visit.caller, template, visit.form.get("from") or None)
+    except RecipientNotAllowed as refusal:
+        told = "A draft is sent only to the simulator and to recipients that this team has verified."
+        return await show_template(visit, {"to": told if draft else refusal.message})
+    except Refusal as refusal:
+        param = (refusal.param or "").partition(".")[0]
+        return await show_template(visit, {param if param in FIELDS else "send": refusal.message})
+    await visit.note("template.test", template.id, f"{message}{', draft' if draft else ''}")
+    return Redirect(f"{visit.base}/messages/{message}", "Sent. Watch it here.")
+
+
+async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
+    """As the API would; answers the message's id."""
+    if caller.team.record.suspended:
+        raise TeamSuspended
+    given = {name: visit.form.get(f"value.{name}", "") for name in template.variables}
+    variables = {name: value for name, value in given.items() if value or name not in template.optional}
+    to, desk = visit.form.get("to", "").strip(), visit.desk
+    if template.channel == "email":
+        mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)
+        done = await send_email(desk, caller, mail, None)
+    else:
+        phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
+        done = await (send_sms if template.channel == "sms" else send_whatsapp)(desk, caller, phone, None)
+    desk.accepted()
+    return str(msgspec.json.decode(done.body)["id"])

@@ -1,0 +1,78 @@
+"""Erasing an address: what stands in its place, the keyed hash that stays, and finding it in texts."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+DOMAIN = "@erased.invalid"  # of no address that mail can reach (RFC 2606)
+ERASED_EMAIL = f"erased{DOMAIN}"
+ERASED_PHONE = "[erased]"
+SHOWN = "erased address"
+
+NameOf = Callable[[int, str], str]  # team, address in its normal form → its name on the suppression list
+
+
+def erased_name(key: bytes, team: int, address: str) -> str:
+    """What the suppression list has instead of an erased address: a hash that nobody without the key can try out.
+
+    It has the form of an address, so that lists, paging, exports and removal need not know about it.
+    """
+    return f"erased-{hmac.new(key, f'{team}/{address}'.encode(), hashlib.sha256).hexdigest()[:40]}{DOMAIN}"
+
+
+def short_name(name: str) -> str:
+    """The first characters of the hash, for the audit log."""
+    return name.removeprefix("erased-")[:12]
+
+
+def is_erased(address: str) -> bool:
+    return address == ERASED_PHONE or address.endswith(DOMAIN)
+
+
+def stand_in(address: str, position: int | None = None) -> str:
+    """What is shown in the place of an address; recipients of one message must differ."""
+    if "@" not in address:
+        return ERASED_PHONE
+    return ERASED_EMAIL if position is None else f"erased-{position + 1}{DOMAIN}"
+
+
+class Forms(msgspec.Struct, frozen=True):
+    """The ways that texts write one address."""
+
+    address: str  # normal form
+    written: frozenset[str]
+
+    def needles(self) -> list[tuple[str]]:
+        """For a first look by the database, lower-case as SQLite knows it and as PostgreSQL does."""
+        forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}
+        return [(form,) for form in sorted({form.lower() for form in forms} | {_ascii_lower(form) for form in forms})]
+
+    def also(self, written: Iterable[str]) -> "Forms":
+        return Forms(self.address, self.written | set(written))
+
+    def are_in(self, text: str | None) -> bool:
+        return bool(text and self._pattern().search(text))
+
+    def scrub(self, text: str | None) -> str | None:
+        """The text without the address; a longer one that only contains it stays."""
+        return self._pattern().sub(stand_in(self.address), text) if text else text
+
+    def _pattern(self) -> "re.Pattern[str]":
+        forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}
+        some = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+        if "@" in self.address:
+            return re.compile(rf"(?<![\w.+%-])(?:{some})(?![\w-]|\.\w)", re.IGNORECASE)
+        return re.compile(rf"(?<![0-9])(?:{some})(?![0-9])")
+
+
+def forms_of(address: str, typed: str) -> Forms:
+    """Carriers write phone numbers without their plus as well."""
+    written = {address, typed} if "@" in address else {address, address.removeprefix("+"), typed}
+    return Forms(address, frozenset(written))
+
+
+def _ascii_lower(text: str) -> str:
+    return text.encode().lower().decode()

@@ -1,0 +1,72 @@
+"""Hand-overs counted by carrier and minute: what operators see of a carrier's throughput."""
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import NamedTuple
+
+import msgspec
+
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.rules.outcome import HandOver
+from heliograph.storage.database import Tx
+
+SHOWN = 60  # minutes, the last one not over yet
+NOW = 5  # full minutes that "now" is the mean of
+
+
+class Use(NamedTuple):
+    accepted: int = 0
+    refused: int = 0
+    put_off: int = 0
+    took_ms: int = 0  # all together
+
+    @property
+    def total(self) -> int:
+        return self.accepted + self.refused + self.put_off
+
+    @property
+    def mean_ms(self) -> int:
+        return self.took_ms // max(1, self.total)
+
+    def plus(self, more: "Use") -> "Use":
+        return Use(*map(sum, zip(self, more, strict=True)))
+
+
+class Recent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a carrier was handed lately."""
+
+    minutes: tuple[Use, ...] = (Use(),) * SHOWN  # the oldest first
+    day: Use = Use()
+
+    @property
+    def hour(self) -> Use:
+        return reduce(Use.plus, self.minutes)
+
+    @property
+    def rate(self) -> float:
+        """Messages it takes in a minute now."""
+        return sum(use.accepted for use in self.minutes[-NOW - 1 : -1]) / NOW
+
+
+async def count(tx: Tx, seat: str, made: Iterable[tuple[int, HandOver]]) -> None:
+    """Hand-overs with the time of each. Last in a transaction: whatever else waits for these rows waits shortly."""
+    sums: dict[tuple[str, int], Use] = {}
+    for at, one in made:
+        place = (one.carrier, at - at % MINUTE_MS)
+        sums[place] = sums.get(place, Use()).plus(Use(**{one.result: 1}, took_ms=one.took_ms))
+    if sums:
+        # In order: transactions that count the same minute then wait in a line, never in a ring.
+        await tx.run("count_carrier_use", uses=[(*place, seat, *use) for place, use in sorted(sums.items())])
+
+
+async def recent(tx: Tx, now: int) -> dict[str, Recent]:
+    """By carrier; those that were handed nothing for a day are missing."""
+    first = now - now % MINUTE_MS - (SHOWN - 1) * MINUTE_MS
+    minutes: dict[str, list[Use]] = {}
+    for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first):
+        place = (minute - first) // MINUTE_MS
+        if place < SHOWN:  # a process whose clock is ahead of ours
+            minutes.setdefault(carrier, [Use()] * SHOWN)[place] = Use(*counts)
+    quiet = [Use()] * SHOWN
+    days = await tx.run("carrier_use_since", since=first + SHOWN * MINUTE_MS - DAY_MS)
+    return {carrier: Recent(minutes=tuple(minutes.get(carrier, quiet)), day=Use(*counts)) for carrier, *counts in days}

@@ -1,0 +1,293 @@
+"""Erasing an address of a team: it goes from every row that names it, and a keyed hash of it stays suppressed.
+
+First one transaction makes sure that nothing to the address is still to be done, and closes the door. Then every
+table is looked through in portions by a reader; only rows that name the address are written. It may be interrupted and
+run again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name, stand_in
+from heliograph.rules.magic import is_magic
+from heliograph.rules.message import is_final
+from heliograph.rules.setup import Row
+from heliograph.rules.setup_file import read_recipient
+from heliograph.rules.team import Key, Team
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.database import Database, Tx
+from heliograph.storage.store import SetupChange, Store
+
+PORTION = 1000  # rows looked at in one transaction
+SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
+SUBJECT = "[erased]"
+
+Tell = Callable[[str, int], None]  # what was looked through, how many rows of it so far
+
+
+class StillMoving(Exception):
+    """The address cannot be erased yet, or not wholly; says why."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    ref: int
+    team: str
+    forms: Forms
+    name: str  # its keyed hash, as the suppression list has it
+    webhooks: tuple[str, ...]
+    keys: tuple[str, ...]  # public parts of the team's API keys
+
+    @property
+    def address(self) -> str:
+        return self.forms.address
+
+
+def read_person(given: str) -> str:
+    """The normal form of an address or phone number that can be erased; else ValueError."""
+    address = read_recipient(given)
+    if is_magic(address) or is_erased(address):
+        raise ValueError("this is no address of a person")
+    return address
+
+
+async def erase(
+    store: Store,
+    team: Team,
+    given: str,
+    entry: Callable[[str, str, str], AuditEntry],  # of an action, a subject and a detail
+    tell: Tell = lambda what, count: None,
+) -> int:
+    """Answers how many messages named the address. Raises ValueError when it is none, StillMoving when it must wait."""
+    address, record = read_person(given), team.record
+    keys = [r.id for r in store.setup.records.values() if isinstance(r, Key) and r.team == record.id]
+    wanted = Wanted(
+        ref=record.ref,
+        team=record.id,
+        forms=forms_of(address, given),
+        name=store.name_of(record.ref, address),
+        webhooks=tuple(hook.id for hook in team.webhooks),
+        keys=tuple(keys),
+    )
+    started = entry("address.erase", short_name(wanted.name), "begun")
+    await store.database.write(lambda tx: begin(tx, wanted, started))
+    if address in team.recipients:
+        gone = Row("recipient", f"{record.id}/{address}", record.id, None)
+        await store.change_setup(lambda _, __: SetupChange(rows=[gone]))
+    await asyncio.sleep(SETTLE_S)
+    count = await sweep(store.database, wanted, started.at, tell)
+    ended = entry("address.erase", short_name(wanted.name), f"done, messages: {count}")
+    await store.database.write(lambda tx: tx.run("insert_audit", entries=[ended]))
+    return count
+
+
+async def begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
+    """Refuse, or suppress the hash in the place of the address. The account's row is the lock that accepts wait on."""
+    place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
+    await tx.run("mark_erased", team=wanted.ref)
+    ((messages,),) = await tx.run("moving_messages", **place)
+    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **place)
+    ((imports,),) = await tx.run("moving_imports", team=wanted.ref)
+    if messages or codes:
+        raise StillMoving(f"What was sent to it has not ended yet (messages: {messages}, verifications: {codes}).")
+    if imports:
+        raise StillMoving("An import of suppressions is running in this team.")
+    await _suppress(tx, wanted, entry.at)
+    await tx.run("erase_marketing", **place)
+    await tx.run("insert_audit", entries=[entry])
+
+
+async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
+    """A phone number only when it was suppressed: sends to phones ask no list."""
+    found = await tx.run("find_suppression", team=wanted.ref, address=wanted.address)
+    reason, source, created_at = (found[0][1], found[0][2], found[0][4]) if found else ("manual", None, now)
+    if not found and "@" not in wanted.address:
+        return
+    await tx.run("delete_suppression", team=wanted.ref, address=wanted.address)
+    row = (wanted.ref, wanted.name, wanted.name, reason, source, None, created_at)
+    await tx.run("insert_suppressions", suppressions=[row])
+
+
+async def sweep(database: Database, wanted: Wanted, now: int, tell: Tell) -> int:
+    """After `begin`. Answers how many messages named the address.
+
+    Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
+    """
+    messages, waiting = await _messages(database, wanted, now, tell)
+    await _walk(database, wanted, "look_events", {"team": wanted.ref}, _events, tell)
+    await _texts(database, wanted, ("look_suppressions", "erase_suppressions"), {"team": wanted.ref}, tell)
+    for key_id in wanted.keys:
+        await _texts(database, wanted, ("look_idempotency", "erase_idempotency"), {"key_id": key_id}, tell)
+    await _verifications(database, wanted, now)
+    await _texts(database, wanted, ("look_audit", "erase_audit"), {"team_id": wanted.team}, tell, start=0)
+    await _texts(database, wanted, ("look_refused", "erase_refused"), {"team": wanted.ref}, tell)
+    await _imports(database, wanted, tell)
+    await _texts(database, wanted, ("look_early", "erase_early"), {}, tell, start=0)
+    await database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
+    if waiting:
+        raise StillMoving(f"All else was erased, but messages to others that name it have not ended yet ({waiting}).")
+    return messages
+
+
+# -- messages ------------------------------------------------------------------------------------------------------
+
+
+async def _messages(database: Database, wanted: Wanted, now: int, tell: Tell) -> tuple[int, int]:
+    """How many named the address, and how many of them are still to be sent."""
+    given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
+    after, done, erased, waiting = "", 0, 0, 0
+    while rows := await database.read(partial(_look, query="look_messages", after=after, given=given)):
+        after, done = rows[-1][0], done + PORTION
+        if ids := [(row[0],) for row in rows if row[1]]:
+            changed, kept = await database.write(partial(_erase_messages, wanted=wanted, ids=ids, now=now))
+            erased, waiting = erased + changed, waiting + kept
+        tell("messages", done)
+    return erased, waiting
+
+
+class _Hit(msgspec.Struct, frozen=True):
+    """A message that names the address."""
+
+    key: int
+    record: str
+    people: list[Any]  # message, position, address, given, status, …, detail
+    forms: Forms
+    places: dict[str, str]  # as the address was given → what stands there now; empty: it is no recipient
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody listens any more to what becomes of an erased recipient: the message ends with the others."""
+        return all(is_final(person[4]) for person in self.people if person[3] not in self.places)
+
+
+async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int) -> tuple[int, int]:
+    rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
+    keys = [(row[0],) for row in rows]
+    working = {row[0] for row in await tx.run("working_messages", messages=keys)}
+    people: dict[int, list[Any]] = {key: [] for (key,) in keys}
+    for person in await tx.run("recipients_of", messages=keys):
+        people[person[0]].append(person)
+    hits: list[_Hit] = []
+    for key, record, body in rows:
+        places = {p[3]: stand_in(p[2], p[1]) for p in people[key] if p[2] == wanted.address}
+        forms = wanted.forms.also(places)
+        if places or forms.are_in(record) or forms.are_in(body):
+            hits.append(_Hit(key, record, people[key], forms, places))
+    idle = [hit for hit in hits if hit.key not in working]
+    if idle:
+        await _write_messages(tx, wanted, idle, now)
+    return len(idle), len(hits) - len(idle)
+
+
+async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) -> None:
+    keys = [(hit.key,) for hit in hits]
+    for query in ("purge_contents", "purge_blobs", "mark_bodiless"):  # the text may name the person
+        await tx.run(query, messages=keys)
+    await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
+    await tx.run("erase_records", records=[(hit.key, _record(hit.forms, hit.record)) for hit in hits])
+    await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
+    recipients: list[tuple[Any, ...]] = []
+    for hit in hits:
+        for key, position, address, given, *_, detail in hit.people:
+            instead = hit.places.get(given)
+            recipients.append(
+                (key, position, instead, instead, None)
+                if instead
+                else (key, position, address, given, hit.forms.scrub(detail))
+            )
+    await tx.run("erase_recipients", recipients=recipients)
+    by_key, events = {hit.key: hit for hit in hits}, []
+    for key, id_, subject, recipient, detail, message in await tx.run("events_of", messages=keys):
+        hit = by_key[message]
+        instead = hit.places.get(recipient)
+        events.append(
+            (id_, key, subject, instead, None) if instead else (id_, key, subject, recipient, hit.forms.scrub(detail))
+        )
+    await _write_events(tx, wanted, events)
+
+
+def _record(forms: Forms, text: str) -> str:
+    """The answer to its sender, without the address and the subject."""
+    record: dict[str, Any] = msgspec.json.decode(forms.scrub(text) or "{}")
+    return msgspec.json.encode(record | ({"subject": SUBJECT} if record.get("subject") else {})).decode()
+
+
+# -- what is text ----------------------------------------------------------------------------------------------------
+
+
+async def _look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
+    return await tx.run(query, after=after, limit=PORTION, **given)
+
+
+async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
+    await _write_events(tx, wanted, [(id_, key, *map(wanted.forms.scrub, texts)) for id_, key, *texts in rows])
+
+
+async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
+    """Rows of id, key, subject, recipient, detail; what webhooks answered when they were told may name it as well."""
+    if not events:
+        return
+    await tx.run("erase_events", events=[event[1:] for event in events])
+    subjects = {id_: subject for id_, _, subject, *_ in events}
+    pairs = [(webhook, id_) for webhook in wanted.webhooks for id_ in subjects]
+    told = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
+    if told:
+        await tx.run("erase_deliveries", deliveries=told)
+        await tx.run("erase_answers", deliveries=told)
+
+
+async def _walk(
+    database: Database,
+    wanted: Wanted,
+    query: str,
+    given: dict[str, Any],
+    change: Callable[[Wanted, Sequence[Any], Tx], Coroutine[Any, Any, None]],
+    tell: Tell,
+    start: Any = "",
+) -> None:
+    """Look through a table in the order of its places; rows are a place, a key and texts, or a place and texts."""
+    looked = given | {"needles": wanted.forms.needles()}
+    after, done = start, 0
+    while rows := await database.read(partial(_look, query=query, after=after, given=looked)):
+        after, done = rows[-1][0], done + PORTION
+        hits = [row for row in rows if any(isinstance(text, str) and wanted.forms.are_in(text) for text in row[1:])]
+        if hits:
+            await database.write(partial(change, wanted, hits))
+        tell(query.removeprefix("look_"), done)
+
+
+async def _texts(
+    database: Database, wanted: Wanted, queries: tuple[str, str], given: dict[str, Any], tell: Tell, start: Any = ""
+) -> None:
+    """Rows of a place that is their key, and texts."""
+    look, write = queries
+    own = {field: value for field, value in given.items() if field in ("team", "key_id", "import_id")}
+
+    async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
+        scrubbed = [(place, *map(wanted.forms.scrub, texts)) for place, *texts in rows]
+        await tx.run(write, rows=scrubbed, **own)
+
+    await _walk(database, wanted, look, given, change, tell, start)
+
+
+async def _imports(database: Database, wanted: Wanted, tell: Tell) -> None:
+    await _texts(database, wanted, ("look_imports", "erase_imports"), {"team": wanted.ref}, tell)
+    look = {"team": wanted.ref}
+    for id_, _ in await database.read(partial(_look, query="look_imports", after="", given=look)):
+        await _texts(database, wanted, ("look_portions", "erase_portions"), {"import_id": id_}, tell, start=-1)
+
+
+async def _verifications(database: Database, wanted: Wanted, now: int) -> None:
+    async def portion(tx: Tx) -> int:
+        place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
+        rows = await tx.run("erase_verifications", stand_in=stand_in(wanted.address), limit=PORTION, now=now, **place)
+        ids = [tuple(row) for row in rows]
+        if ids:
+            await tx.run("erase_inbox_codes", team=wanted.ref, verifications=ids)
+        return len(ids)
+
+    while await database.write(portion):
+        continue

@@ -1,0 +1,25 @@
+-- Hand-overs by carrier and minute, of all processes together.
+
+-- name: count_carrier_use
+INSERT INTO carrier_use (carrier, minute, seat, accepted, refused, put_off, took_ms)
+SELECT carrier, minute, seat, accepted, refused, put_off, took_ms
+FROM rows(:uses, carrier text, minute bigint, seat text, accepted bigint, refused bigint, put_off bigint,
+          took_ms bigint) AS r
+WHERE true
+ON CONFLICT (carrier, minute, seat) DO UPDATE SET accepted = carrier_use.accepted + excluded.accepted,
+                                                  refused = carrier_use.refused + excluded.refused,
+                                                  put_off = carrier_use.put_off + excluded.put_off,
+                                                  took_ms = carrier_use.took_ms + excluded.took_ms;
+
+-- name: carrier_use_by_minute
+SELECT carrier, minute, CAST(sum(accepted) AS BIGINT), CAST(sum(refused) AS BIGINT), CAST(sum(put_off) AS BIGINT),
+       CAST(sum(took_ms) AS BIGINT)
+FROM carrier_use WHERE minute >= :since GROUP BY carrier, minute;
+
+-- name: carrier_use_since
+SELECT carrier, CAST(sum(accepted) AS BIGINT), CAST(sum(refused) AS BIGINT), CAST(sum(put_off) AS BIGINT),
+       CAST(sum(took_ms) AS BIGINT)
+FROM carrier_use WHERE minute >= :since GROUP BY carrier;
+
+-- name: purge_carrier_use
+DELETE FROM carrier_use WHERE minute <= :before;

@@ -1,0 +1,204 @@
+-- Erasing an address of a team: look through its rows in portions, and change those that name it.
+-- A look answers the rows of a portion that may name it, and the last row, where the next portion begins.
+
+-- name: mark_erased
+UPDATE account SET erased = 1 WHERE team = :team RETURNING team;
+
+-- name: moving_messages
+-- Reads the queue once: it has no index by message, since every accept would pay for it.
+SELECT count(DISTINCT o.message) FROM outbox o JOIN recipient r ON r.message = o.message
+WHERE o.team = :team AND r.address = :address;
+
+-- name: moving_verifications
+SELECT count(*) FROM verification
+WHERE team = :team AND phone = :address AND status = 'pending' AND (owner IS NOT NULL OR expires_at > :now);
+
+-- name: moving_imports
+SELECT count(*) FROM suppression_import WHERE team = :team AND ended_at IS NULL;
+
+-- name: erase_marketing
+DELETE FROM marketing WHERE team = :team AND address = :address;
+
+-- name: look_messages
+-- Counted, since PostgreSQL would answer EXISTS by reading all recipients.
+WITH seen AS (
+    SELECT key, id, record FROM message WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+), found AS MATERIALIZED (
+    SELECT s.id, (SELECT count(*) FROM recipient r WHERE r.message = s.key AND r.address = :address) > 0 OR EXISTS (
+        SELECT 1 FROM rows(:needles, needle text) AS n LEFT JOIN content c ON c.message = s.key
+        WHERE instr(lower(s.record), n.needle) > 0 OR instr(lower(c.body), n.needle) > 0    --sqlite
+        WHERE strpos(lower(s.record), n.needle) > 0 OR strpos(lower(c.body), n.needle) > 0  --postgres
+    ) AS hit
+    FROM seen s
+)
+SELECT id, hit FROM found WHERE hit OR id = (SELECT max(id) FROM seen) ORDER BY id;
+
+-- name: lock_erased
+SELECT m.key, m.record, c.body FROM rows(:ids, id text) AS r
+JOIN message m ON m.team = :team AND m.id = r.id
+LEFT JOIN content c ON c.message = m.key
+ORDER BY m.key
+FOR UPDATE OF m  --postgres
+;
+
+-- name: working_messages
+SELECT DISTINCT o.message FROM rows(:messages, message bigint) AS r JOIN outbox o ON o.message = r.message;
+
+-- name: events_of
+SELECT e.key, e.id, e.subject, e.recipient, e.detail, e.message FROM rows(:messages, message bigint) AS r
+JOIN event e ON e.message = r.message;
+
+-- name: erase_records
+UPDATE message SET record = r.record FROM rows(:records, key bigint, record text) AS r WHERE message.key = r.key;
+
+-- name: end_erased
+UPDATE message SET ended_at = :now
+WHERE ended_at IS NULL AND key IN (SELECT message FROM rows(:messages, message bigint) AS r);
+
+-- name: erase_recipients
+UPDATE recipient SET address = r.address, given = r.given, detail = r.detail
+FROM rows(:recipients, message bigint, position smallint, address text, given text, detail text) AS r
+WHERE recipient.message = r.message AND recipient.position = r.position;
+
+-- name: erase_seen
+DELETE FROM seen_recipient WHERE (span, team, address, message) IN (
+    SELECT message >> 12, CAST(:team AS bigint), CAST(:address AS text), message
+    FROM rows(:messages, message bigint) AS r);
+
+-- name: look_suppressions
+-- A bounce of several recipients may name it in the words that suppressed another.
+WITH seen AS (
+    SELECT address, detail FROM suppression WHERE team = :team AND address > :after ORDER BY address LIMIT :limit
+)
+SELECT s.address, s.detail FROM seen s
+WHERE s.address = (SELECT max(address) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.detail), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.detail), n.needle) > 0  --postgres
+)
+ORDER BY s.address;
+
+-- name: erase_suppressions
+UPDATE suppression SET detail = r.detail FROM rows(:rows, address text, detail text) AS r
+WHERE suppression.team = :team AND suppression.address = r.address;
+
+-- name: look_events
+WITH seen AS (
+    SELECT key, id, subject, recipient, detail FROM event WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+)
+SELECT s.id, s.key, s.subject, s.recipient, s.detail FROM seen s
+WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.subject || ' ' || coalesce(s.recipient, '') || ' ' || coalesce(s.detail, '')), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.subject || ' ' || coalesce(s.recipient, '') || ' ' || coalesce(s.detail, '')), n.needle) > 0  --postgres
+)
+ORDER BY s.id;
+
+-- name: erase_events
+UPDATE event SET subject = r.subject, recipient = r.recipient, detail = r.detail
+FROM rows(:events, key bigint, subject text, recipient text, detail text) AS r
+WHERE event.key = r.key;
+
+-- name: erase_deliveries
+-- One that waits is as after a replay: a try that is on its way, with the address in it, records nothing.
+UPDATE delivery SET subject = r.subject,
+                    attempt = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE attempt END,
+                    earlier = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE earlier END
+FROM rows(:deliveries, key bigint, subject text) AS r
+WHERE delivery.key = r.key;
+
+-- name: erase_answers
+UPDATE attempt SET answer = '' WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint, subject text) AS r);
+
+-- name: erase_verifications
+UPDATE verification SET phone = :stand_in, prefix = '', error_message = NULL
+WHERE key IN (SELECT key FROM verification
+              WHERE team = :team AND phone = :address
+                AND (status <> 'pending' OR (owner IS NULL AND expires_at <= :now)) LIMIT :limit)
+RETURNING id;
+
+-- name: erase_inbox_codes
+DELETE FROM inbox_code
+WHERE team = :team AND verification IN (SELECT id FROM rows(:verifications, id text) AS r);
+
+-- name: look_idempotency
+WITH seen AS (
+    SELECT hash, response FROM idempotency WHERE key_id = :key_id AND hash > :after ORDER BY hash LIMIT :limit
+)
+SELECT s.hash, s.response FROM seen s
+WHERE s.hash = (SELECT max(hash) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.response), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.response), n.needle) > 0  --postgres
+)
+ORDER BY s.hash;
+
+-- name: erase_idempotency
+UPDATE idempotency SET response = r.response FROM rows(:rows, hash text, response text) AS r
+WHERE idempotency.key_id = :key_id AND idempotency.hash = r.hash;
+
+-- name: look_audit
+WITH seen AS (
+    SELECT key, subject, detail FROM audit WHERE team = :team_id AND key > :after ORDER BY key LIMIT :limit
+)
+SELECT s.key, s.subject, s.detail FROM seen s
+WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.subject || ' ' || s.detail), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.subject || ' ' || s.detail), n.needle) > 0  --postgres
+)
+ORDER BY s.key;
+
+-- name: erase_audit
+UPDATE audit SET subject = r.subject, detail = r.detail FROM rows(:rows, key bigint, subject text, detail text) AS r
+WHERE audit.key = r.key;
+
+-- name: look_refused
+WITH seen AS (
+    SELECT id, message FROM refused_request WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+)
+SELECT s.id, s.message FROM seen s
+WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.message), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.message), n.needle) > 0  --postgres
+)
+ORDER BY s.id;
+
+-- name: erase_refused
+UPDATE refused_request SET message = r.message FROM rows(:rows, id text, message text) AS r
+WHERE refused_request.id = r.id;
+
+-- name: look_imports
+SELECT i.id, i.first_left FROM suppression_import i WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;
+
+-- name: erase_imports
+UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, id text, first_left text) AS r
+WHERE suppression_import.id = r.id;
+
+-- name: look_portions
+WITH seen AS (
+    SELECT number, lines FROM import_portion WHERE import_id = :import_id AND number > :after ORDER BY number LIMIT :limit
+)
+SELECT s.number, s.lines FROM seen s
+WHERE s.number = (SELECT max(number) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.lines), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.lines), n.needle) > 0  --postgres
+)
+ORDER BY s.number;
+
+-- name: erase_portions
+UPDATE import_portion SET lines = r.lines FROM rows(:rows, number bigint, lines text) AS r
+WHERE import_portion.import_id = :import_id AND import_portion.number = r.number;
+
+-- name: look_early
+-- They are of no team, and live for a minute.
+SELECT key, report FROM early_report WHERE key > :after ORDER BY key LIMIT :limit;
+
+-- name: erase_early
+UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_report.key = r.key;
+
+-- name: forget_recipient
+-- The trace of a removed sandbox recipient: its id has the address.
+DELETE FROM setting WHERE kind = 'recipient' AND id = :id AND body IS NULL;

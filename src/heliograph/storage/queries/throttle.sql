@@ -1,0 +1,15 @@
+-- Wrong tries, by the hash of a name.
+
+-- name: lock_tries
+-- Their rows, made when there are none; in order, so that two who lock the same names do not lock each other out.
+INSERT INTO wrong_try (name, times, ends_at)
+SELECT name, '[]', 0 FROM rows(:names, name text) AS r WHERE true ORDER BY name
+ON CONFLICT (name) DO UPDATE SET name = excluded.name
+RETURNING name, times;
+
+-- name: set_tries
+UPDATE wrong_try SET times = r.times, ends_at = r.ends_at
+FROM rows(:tries, name text, times text, ends_at bigint) AS r WHERE wrong_try.name = r.name;
+
+-- name: purge_tries
+DELETE FROM wrong_try WHERE ends_at <= :now;

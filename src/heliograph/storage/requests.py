@@ -1,0 +1,120 @@
+"""The request log: requests note their refusal in memory, each process writes its own down once a second.
+
+A flood grows neither memory nor disk: what is beyond a share is counted and not kept.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from heliograph.rules.ids import ulid
+from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.storage.database import Database, StoreUnavailable, Tx
+
+WRITE_S = 1.0
+WAITING_MAX = 10_000  # in memory; while the database is away, the newest
+WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
+SHARE_MAX = 100  # … each at most this
+KEPT_MS = 7 * DAY_MS
+TEAM_MAX = 10_000  # kept of a team
+PORTION = 500  # put away in one transaction
+NEWEST = "req_~"  # after every id
+
+log = structlog.get_logger()
+
+
+class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What is remembered of a request that a team's key made and that was refused: no body, no path."""
+
+    id: str
+    team: int
+    at: int
+    key: str  # its public part
+    route: str
+    status: int
+    code: str
+    message: str
+    more: int = 0  # that came just before it and were too many to be kept
+
+
+class RequestLog:
+    """What this process refused and has not written yet."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[RefusedRequest] = deque(maxlen=WAITING_MAX)  # oldest first
+        self._writing = asyncio.Lock()
+        self._written = 0  # in this second
+
+    async def write(self, database: Database) -> None:
+        """All that waits now; when the database is away, or it is a flood, it goes on waiting."""
+        async with self._writing:
+            taken = [*self.waiting]
+            if not taken or self._written >= WRITTEN_MAX:
+                return
+            kept = shares(taken)
+            await database.write(lambda tx: tx.run("note_refused", requests=kept))
+            self._written += len(kept)
+            written = {one.id for one in taken}
+            left = [one for one in self.waiting if one.id not in written]
+            self.waiting.clear()
+            self.waiting.extend(left)
+
+    async def keep(self, database: Database) -> None:
+        """Write until cancelled, and then once more."""
+        try:
+            while True:
+                await asyncio.sleep(WRITE_S)
+                self._written = 0
+                try:
+                    await self.write(database)
+                except StoreUnavailable:
+                    continue
+                except Exception as error:
+                    log.error("refused requests cannot be written", error=type(error).__name__)
+                    self.waiting.clear()
+        finally:
+            self._written = 0
+            with contextlib.suppress(StoreUnavailable):
+                await self.write(database)
+
+
+def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
+    """The newest of each team; the oldest of these says how many came before it."""
+    by_team: defaultdict[int, list[RefusedRequest]] = defaultdict(list)
+    for one in requests:
+        by_team[one.team].append(one)
+    most = max(1, min(SHARE_MAX, WRITTEN_MAX // len(by_team)))
+    kept = []
+    for own in by_team.values():
+        oldest, *rest = [_storable(one) for one in own[-most:]]
+        kept += [replace(oldest, more=max(0, len(own) - most)), *rest]
+    return kept
+
+
+def _storable(one: RefusedRequest) -> RefusedRequest:
+    """PostgreSQL has no place for a NUL, and UTF-8 none for half a surrogate pair."""
+    return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
+
+
+async def refused_requests(tx: Tx, team: int, before: str = NEWEST, limit: int = 50) -> list[RefusedRequest]:
+    """Newest first; one more than the limit, when there are more."""
+    rows = await tx.run("refused_requests", team=team, before=before, limit=limit + 1)
+    return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
+
+
+async def refused_request(tx: Tx, team: int, id_: str) -> list[RefusedRequest]:
+    """The one, or none."""
+    rows = await tx.run("refused_request", team=team, id=id_)
+    return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
+
+
+async def purge(tx: Tx, now: int) -> bool:
+    """Put away one portion; answers whether there may be more."""
+    old = await tx.run("purge_refused", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
+    beyond = await tx.run("trim_refused", since=f"req_{ulid(now - HOUR_MS, 0)}", most=TEAM_MAX, limit=PORTION)
+    return PORTION in (len(old), len(beyond))

@@ -1,0 +1,33 @@
+"""Finds a database that was turned back, for example by a restore: it is paused before it sends anything again.
+
+Database and data folder keep a number that grows now and then. It is written to the database first, so in a true
+history the folder is never ahead, whoever crashes and however many processes share either of them.
+"""
+
+from collections.abc import Mapping
+
+from heliograph.rules.setup import Setup, pause_rows
+from heliograph.storage.database import Tx
+from heliograph.storage.events import Publisher
+from heliograph.storage.setup import SetupChange, change
+
+TURNED_BACK = "the database is older than its data folder: what was sent since is due again"
+
+
+async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher) -> tuple[int, int, bool]:
+    """The database's name, its new number, and whether it was turned back.
+
+    `seen`: numbers that the data folder holds, by name, read before this transaction began.
+    """
+    ((identity,),) = await tx.run("identify", identity=fresh)
+    ((number,),) = await tx.run("bump_witness")
+    if number > seen.get(identity, 0):
+        return identity, number, False
+
+    def pause(current: Setup, _: int) -> SetupChange:
+        return SetupChange(rows=pause_rows(current, True, TURNED_BACK))
+
+    # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
+    await tx.run("change_identity", identity=fresh)
+    await change(tx, pause, now, publisher)
+    return fresh, number, True

@@ -1,0 +1,97 @@
+"""The first ten minutes: from an empty folder to a delivered message, as somebody who has only the printed link."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboard.conftest import PASSWORD, Shoot, sync_api
+
+expect = sync_api.expect
+
+
+@contextmanager
+def printed_link(folder: Path, command: str) -> Iterator[str]:
+    """Run a command with nothing set but a free port; answers the first link to the dashboard that it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "heliograph.cli.main", command, "--listen", "127.0.0.1:0"],
+        cwd=folder,
+        env=environment | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
+        yield next(link[0] for link in found if link)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context()
+    context.set_default_timeout(10_000)
+    yield context.new_page()
+    context.close()
+
+
+def send_a_test(page: Any, shoot: Shoot) -> None:
+    """From a team's overview to its inbox."""
+    page.get_by_role("button", name="Send it").click()
+    page.wait_for_url("**/messages/eml_*")
+    page.evaluate("window.isStillHere = true")
+    expect(page.locator("#moving .badge.delivered").first).to_be_visible()
+    assert page.evaluate("window.isStillHere"), "the page was not loaded again"
+    shoot(page, "first-message")
+    page.get_by_role("navigation").get_by_role("link", name="Inbox").click()
+    page.get_by_role("link", name="A test message from").click()
+    expect(page.get_by_text("It works. This message was sent from the overview")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Overview").click()
+    expect(page.locator(".figure").first).to_have_text("1")
+
+
+def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tmp_path: Path) -> None:
+    with printed_link(tmp_path, "serve") as link:
+        page.goto(link)
+        page.get_by_label("Email address").fill("ada@example.com")
+        page.get_by_label("Your name").fill("Ada")
+        page.get_by_label("New password").fill("short")
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("alert")).to_contain_text("10")
+        expect(page.get_by_label("Email address")).to_have_value("ada@example.com")
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Go on").click()
+
+        expect(page.get_by_role("heading", name="Make the first team")).to_be_visible()
+        shoot(page, "first-start")
+        page.get_by_label("Name of the team").fill("Acme")
+        page.get_by_role("button", name="Make the team").click()
+        expect(page.locator(".told")).to_contain_text("Send a test message")
+        shoot(page, "first-team")
+        send_a_test(page, shoot)
+
+        page.goto(page.url.partition("/dashboard")[0])
+        expect(page.get_by_role("link", name="Acme")).to_be_visible()
+        page.get_by_role("link", name="Operator").click()
+        page.get_by_role("link", name="Carriers").click()
+        expect(page.get_by_text("The built-in simulators take everything")).to_be_visible()
+        page.goto(link)
+        expect(page.get_by_role("heading", name="404")).to_be_visible()  # a link works once
+
+
+def test_the_demos_link_leads_to_a_delivered_message(page: Any, shoot: Shoot, tmp_path: Path) -> None:
+    with printed_link(tmp_path, "demo") as link:
+        page.goto(link)
+        page.get_by_role("button", name="Open the dashboard").click()
+        page.get_by_role("link", name=re.compile("^Demo live")).click()
+        send_a_test(page, shoot)

@@ -1,0 +1,60 @@
+"""The service's secret was changed: pages say what that means for them, and none breaks."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.dashboard.totp import code_at
+from tests.dashboard.conftest import Site, sync_api
+from tests.dashboard.test_sign_in import _step, sign_in
+from tests.service import Service
+
+expect = sync_api.expect
+HOOK = {"url": "http://127.0.0.1:9/hook", "events": ["sms.*"]}
+
+
+@pytest.fixture
+def site(tmp_path: Path, browser: Any) -> Iterator[Site]:
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
+        service.apply()
+        service.start()
+        made = Site(service, browser)
+        yield made
+        made.close()
+
+
+def test_pages_after_the_secret_was_changed(site: Site) -> None:
+    service = site.service
+    hook = service.post("/v1/webhooks", HOOK).json["id"]
+    assert service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX").json["status"] == "pending"
+    page = site.open("lost@example.com", "--operator", path="/dashboard/account/totp")
+    page.get_by_text("Or type the secret").click()
+    secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
+    page.get_by_label("Code").fill(code_at(secret, _step()))
+    page.get_by_role("button", name="Turn it on").click()
+    recovery = page.locator("pre").inner_text().split()
+
+    service.stop()
+    (service.data / "secret").unlink()
+    service.start(port=service.ports[-1])
+
+    page = site.page()
+    sign_in(page, "lost@example.com")
+    page.get_by_label("Code").fill(code_at(secret, _step() + 1))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("the service's secret was changed. Use a recovery code")
+    page.get_by_label("Code").fill(recovery[0])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("lost@example.com")).to_be_visible()
+    page.goto("/dashboard/teams/team_sandbox/inbox?channel=verification")
+    expect(page.get_by_text("It cannot be opened any more: the service's secret was changed.")).to_be_visible()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(f"/dashboard/teams/team_acme/webhooks/{hook}")
+    page.get_by_role("button", name="Rotate").click()
+    expect(page.locator(".once code")).to_contain_text("whsec_")
+    rotated = service.post(f"/v1/webhooks/{hook}/rotate", {})
+    assert (rotated.status, rotated.json["secret"][:6]) == (200, "whsec_")
+    assert rotated.json["secret_rotates_until"]  # the one before opens again

@@ -1,0 +1,185 @@
+"""Several processes on one database are one dashboard: what one refused, imports or counts, the others show; kill -9
+in the middle of an import loses no line and does none twice."""
+
+import asyncio
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import apsw
+import asyncpg
+import pytest
+
+from tests.conftest import DATABASES, fresh_database
+from tests.journeys.load import ask_database
+from tests.service import Service, until
+
+TEAM = "/dashboard/teams/team_acme"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PASSWORD = "correct horse battery"
+LINES = 10_000
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two API processes; nobody delivers."""
+    folder: Path = tmp_path_factory.mktemp("pair")
+    sqlite = request.param == "sqlite"
+    database = f"sqlite:///{folder / 'x.db'}" if sqlite else fresh_database(request.getfixturevalue("postgres"))
+    with Service(database, folder / "data") as service:
+        service.apply()
+        for _ in range(2):
+            service.start("api")
+        yield service
+
+
+class Visitor:
+    """Somebody who is signed in, and whom the balancer sends wherever it likes."""
+
+    def __init__(self, service: Service, email: str) -> None:
+        self._service = service
+        link = service.run("user", "add", email, "--team", "team_acme", "--role", "developer").stdout.strip()
+        form = urlencode({"email": email, "password": PASSWORD}).encode()
+        assert service.post(urlsplit(link).path, form, key=None, headers=FORM).status == 303
+        answer = service.post("/dashboard/sign-in", form, key=None, headers=FORM)
+        assert answer.status == 303, answer.raw
+        self._cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+    def get(self, path: str, port: int | None = None) -> str:
+        answer = self._service.get(TEAM + path, key=None, headers=self._cookie, port=port)
+        assert answer.status == 200, answer.raw
+        return answer.raw.decode()
+
+    def upload(self, file: str, port: int | None = None) -> str:
+        """The import's id."""
+        csrf = re.search(r'name="csrf" value="(\w+)"', self.get("/suppressions", port))
+        assert csrf
+        parts = [f'name="csrf"\r\n\r\n{csrf[1]}', f'name="file"; filename="list.csv"\r\n\r\n{file}']
+        body = "".join(f"--part\r\nContent-Disposition: form-data; {part}\r\n" for part in parts) + "--part--\r\n"
+        headers = {**self._cookie, "Content-Type": "multipart/form-data; boundary=part"}
+        answer = self._service.post(f"{TEAM}/suppressions/import", body.encode(), key=None, headers=headers, port=port)
+        assert answer.status == 303, answer.raw
+        return answer.headers["location"].rpartition("/")[2]
+
+    def report(self, id_: str, port: int | None = None) -> list[list[str]]:
+        return list(csv.reader(self.get(f"/suppressions/imports/{id_}/report", port).splitlines()))[1:]
+
+
+def people(name: str) -> str:
+    return "\n".join(f"{name}{number}@example.net" for number in range(LINES))
+
+
+def check_done_once(service: Service, told: list[list[str]], name: str) -> None:
+    """A line done twice would be told twice, or found on the list, or published again."""
+    assert [int(number) for number, *_ in told] == list(range(1, LINES + 1))
+    assert Counter(outcome for *_, outcome in told) == {"added": LINES}
+    events = f"FROM event WHERE type = 'suppression.created' AND subject LIKE '{name}%'"
+    assert ask_database(service.database, f"SELECT count(*), count(DISTINCT subject) {events}") == [(LINES, LINES)]
+
+
+# -- two processes -----------------------------------------------------------------------------------------------
+
+
+def test_a_request_refused_by_one_is_found_in_the_other(pair: Service) -> None:
+    visitor = Visitor(pair, "log@example.com")
+    for here, there in (pair.ports, pair.ports[::-1]):
+        id_ = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
+        assert id_ in visitor.get(f"/requests?id={id_}", here)  # at once: the page has it written
+        assert id_ in visitor.get("/requests", there)
+        late = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
+        until(lambda late=late, there=there: "What to do" in visitor.get(f"/requests?id={late}", there), 5)
+
+
+def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
+    visitor = Visitor(pair, "imports@example.com")
+    here, there = pair.ports
+    id_ = visitor.upload(people("both"), here)
+    assert id_ in visitor.get("/suppressions", there)
+    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}", there), 60)
+    check_done_once(pair, visitor.report(id_, there), "both")
+
+
+def test_ten_wrong_passwords_over_both(pair: Service) -> None:
+    Visitor(pair, "guessed@example.com")
+
+    def guess(place: tuple[int, str]) -> int:
+        number, email = place
+        form = urlencode({"email": email, "password": "wrong"}).encode()
+        port = pair.ports[number % 2]
+        return pair.post("/dashboard/sign-in", form, key=None, headers=FORM, port=port).status
+
+    for email in ("guessed@example.com", "nobody@example.com"):
+        with ThreadPoolExecutor(8) as pool:
+            assert Counter(pool.map(guess, enumerate([email] * 14))) == {403: 10, 429: 4}
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_refused_outlives_a_restart(service: Service) -> None:
+    visitor = Visitor(service, "stays@example.com")
+    id_ = service.post("/v1/emails", {"to": "nobody"}).headers["x-request-id"]
+    assert service.stop() == 0  # sooner than it would be written otherwise
+    service.start()
+    assert "What to do" in visitor.get(f"/requests?id={id_}")
+
+
+@contextmanager
+def held_sqlite(database: str) -> Iterator[None]:
+    """Nobody writes, and the import is in the middle."""
+    file = apsw.Connection(database.removeprefix("sqlite:///"))
+    file.set_busy_timeout(10_000)
+
+    def in_the_middle() -> bool:
+        file.execute("BEGIN IMMEDIATE")
+        ((done, portions),) = file.execute("SELECT portions_done, portions FROM suppression_import").fetchall()
+        if 0 < done < portions:
+            return True
+        file.execute("ROLLBACK")
+        assert done < portions
+        return False
+
+    until(in_the_middle, 30)
+    yield
+    file.execute("ROLLBACK")
+    file.close()
+
+
+@contextmanager
+def held_postgres(database: str) -> Iterator[None]:
+    """Somebody else is about to add an address of the file: its portion stands still when it is half written."""
+    with asyncio.Runner() as runner:
+        server: Any = runner.run(asyncpg.connect(database))
+        runner.run(server.execute("BEGIN"))
+        row = "team, 'person5250@example.net', '', 'manual', 0 FROM suppression WHERE address = 'first@example.net'"
+        runner.run(server.execute(f"INSERT INTO suppression (team, address, email, reason, created_at) SELECT {row}"))
+        yield
+        runner.run(server.execute("ROLLBACK"))
+        runner.run(server.close())
+
+
+def test_kill_9_in_the_middle_of_an_import(service: Service) -> None:
+    visitor = Visitor(service, "killed@example.com")
+    service.post("/v1/suppressions", {"email": "first@example.net"})
+    if service.database.startswith("sqlite"):
+        id_ = visitor.upload(people("person"))
+        with held_sqlite(service.database):
+            service.kill()
+    else:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        with held_postgres(service.database):
+            id_ = visitor.upload(people("person"))
+            until(lambda: ask_database(service.database, waiting), 60)
+            service.kill()
+    ((done,),) = ask_database(service.database, "SELECT lines_done FROM suppression_import")
+    assert 0 < done < LINES
+    assert ask_database(service.database, "SELECT count(*) FROM suppression WHERE address LIKE 'person%'") == [(done,)]
+    service.start()
+    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}"), 60)
+    check_done_once(service, visitor.report(id_), "person")

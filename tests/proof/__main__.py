@@ -1,0 +1,96 @@
+"""`make proof`: the proofs in full, one promise after the other; what they found goes into docs/proof/results.md."""
+
+import os
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+os.environ["PROOF"] = "1"  # before anything reads its size
+
+import pytest
+
+from tests.proof.size import found
+
+CRASH, CLUSTER = "tests/journeys/test_crash.py", "tests/journeys/test_cluster.py"
+READING = "tests/api/test_reading.py"
+PROOFS = {
+    "P1": [f"{CRASH}::test_nothing_accepted_is_lost_when_the_server_is_killed"],
+    "P2": ["tests/proof/test_power_cut.py"],
+    "P3": ["tests/proof/test_duplicates.py"],
+    "P4": ["tests/proof/test_money.py", f"{CLUSTER}::test_sixty_four_race_for_credit_for_ten"],
+    "P5": ["tests/proof/test_retries.py", f"{CLUSTER}::test_one_message_for_one_key"],
+    "P6": ["tests/proof/test_codes.py", "tests/storage/test_verifications.py::test_a_code_lives_ten_minutes"],
+    "P7": ["tests/journeys/test_webhooks.py::test_no_event_is_lost_when_workers_are_killed"],
+    "P9": ["tests/proof/test_fairness.py"],
+    "P10": [f"{CRASH}::test_a_stop_loses_and_repeats_nothing"],
+    "P12": ["tests/proof/test_overload.py"],
+    "P13": ["tests/proof/test_full_disk.py"],
+    "P14": ["tests/proof/test_poison.py"],
+    "P16": ["tests/proof/test_restore.py", "tests/storage/test_witness.py", "tests/cli/test_backup.py"],
+    "P17": [
+        f"{READING}::test_without_a_key_or_with_a_suspended_team_nothing_is_told",
+        f"{READING}::test_a_key_without_the_scope",
+        f"{READING}::test_another_teams_record_is_as_one_that_never_existed",
+        f"{READING}::test_lists_hold_only_the_teams_own",
+    ],
+    "P18": ["tests/proof/test_inputs.py"],
+    "P19": ["tests/proof/test_interleavings.py"],
+    "P20": ["tests/proof/test_database_crash.py"],
+    "pumping": ["tests/proof/test_pumping.py"],
+}
+RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
+HEAD = """# What the proofs said in full
+
+Written by `make proof`, a row for each promise when it was last run. What has no row was not run in full.
+
+| promise | run | result | figures |
+|---|---|---|---|
+"""
+
+
+class Tally:
+    """Counts the tests of one promise."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.others: list[str] = []  # failed or skipped
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed:
+            self.passed += report.when == "call"
+        else:
+            self.others.append(f"{report.outcome}: {report.nodeid.rpartition('::')[2]}")
+
+    def summary(self, seconds: float) -> str:
+        return "; ".join([f"{self.passed} passed in {seconds:.0f} s", *self.others])
+
+
+def prove(promise: str) -> bool:
+    tests = [test for test in PROOFS[promise] if Path(test.partition("::")[0]).exists()]
+    if not tests:
+        return False
+    print(f"\n== {promise}", flush=True)
+    tally, began = Tally(), time.monotonic()
+    code = pytest.main(["-v", "-s", "-p", "no:cacheprovider", *tests], plugins=[tally])
+    write(promise, tally.summary(time.monotonic() - began), found.get(promise, []))
+    return code == pytest.ExitCode.OK
+
+
+def write(promise: str, result: str, figures: list[str]) -> None:
+    """Its row replaces the one before."""
+    before = RESULTS.read_text("utf-8") if RESULTS.exists() else ""
+    rows = dict(re.findall(r"^\| (P[0-9]+|pumping) (\|.*)$", before, re.M))
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    rows[promise] = f"| {date} | {result} | {'<br>'.join(figures)} |"
+    lines = [f"| {name} {rows[name]}\n" for name in PROOFS if name in rows]
+    RESULTS.write_text(HEAD + "".join(lines), "utf-8")
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or list(PROOFS)
+    if unknown := set(wanted) - set(PROOFS):
+        sys.exit(f"no such proof: {', '.join(sorted(unknown))}. There are: {', '.join(PROOFS)}")
+    failed = [promise for promise in wanted if not prove(promise)]
+    sys.exit(f"not proven: {', '.join(failed)}" if failed else 0)

@@ -1,0 +1,370 @@
+"""Who takes turns: API processes with their clients, workers with their carriers, and a world that crashes them.
+
+The world knows what was answered and handed over without asking the code under test; what it asks the database, it
+asks in SQL of its own.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import apsw
+import msgspec
+
+from heliograph.deliver.dispatch import Dispatch
+from heliograph.rules.acceptance import Once
+from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.setup import to_row
+from heliograph.rules.team import Carrier
+from heliograph.rules.verification import CheckResult
+from heliograph.storage import ledger
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.store import Claim, NewTeam, SetupChange, Start, Store
+from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_store
+from tests.storage.samples import RIGHT, WRONG, check, finish, message, start
+
+CREDIT = 150
+CHANNELS = ("email", "sms", "whatsapp")
+RECEIPTS = {
+    "email": ("delivered", "bounced", "complained", "failed"),
+    "sms": ("delivered", "failed", "sent"),
+    "whatsapp": ("delivered", "read", "failed"),
+}
+JUMPS = (  # ms; a history has one of these habits
+    (1, 20, 200, 2_000, 15_000),
+    (1, 2_000, 30_000, 45_000, 61_000, 80_000),  # around the leases of keys and claims
+    (1, 1, 2_000, 2_000, 45_000, 121_000, 601_000),
+)
+Place = tuple[str, int]  # a message's id, a recipient's position
+Acting = Coroutine[Any, Any, None]
+
+
+class Wish(msgspec.Struct):
+    """What a client wants once, however often it has to ask."""
+
+    number: int
+    team: int
+    channel: str  # "verify" too
+    to: tuple[str, ...]
+    once: Once | None
+    tried: list[str] = []  # ids of its attempts
+    answers: list[bytes] = []
+    fresh: int = 0  # answers that were not replayed
+
+
+class Known(msgspec.Struct):
+    """A verification whose id a client knows."""
+
+    start: Start
+    results: list[tuple[CheckResult, int, bool]] = []  # answer, asked at, whether the code was right
+
+
+class HandedOver(msgspec.Struct, eq=False):
+    accepted: bool = False
+    taken: bool = False  # the carrier has it, or may have
+    fate: str = "open"  # then recorded, crashed or fenced
+
+
+class Process:
+    def __init__(self, name: str, store: Store) -> None:
+        self.name = name
+        self.store = store
+        self.ready = False  # it has taken back what its former run had claimed
+        self.tasks: list[Acting] = []
+        self.lease: dict[tuple[int, int], int] = {}  # claim → until when it believes to have it
+        self.working: list[Claim] = []
+        self.open: list[HandedOver] = []
+        self.beating = False
+
+
+class Carriers:
+    """In place of the circuits: what one claim's hand-over meets."""
+
+    def __init__(self, world: "World", process: Process, claim: Claim) -> None:
+        self._world, self._process, self._claim = world, process, claim
+        self.made: list[HandedOver] = []
+
+    def closed_to(self) -> dict[str, int]:
+        return {}
+
+    async def hand_over(self, carrier: Carrier, parcel: Any) -> Outcome:
+        world, process, claim = self._world, self._process, self._claim
+        world.may_hand_over(process, claim)
+        made = HandedOver()
+        self.made.append(made)
+        process.open.append(made)
+        world.handed.setdefault((claim.message_id, claim.position), []).append(made)
+        await Turn()
+        outcome = world.outcome(carrier, claim.channel)
+        made.accepted = isinstance(outcome, Accepted)
+        made.taken = made.accepted or (isinstance(outcome, Deferred) and outcome.uncertain)
+        await Turn()
+        return outcome
+
+
+class World:
+    def __init__(self, seed: int, template: apsw.Connection, folder: Path, check: Callable[["World"], None]) -> None:
+        self.rng = rng = Random(seed)
+        self.clock = SimClock(rng)
+        self.database = Memory(template, rng, lambda: check(self))
+        self._folder = folder
+        self.kind = False  # carriers take everything, at once
+        self.price = 10
+        self.wishes: list[Wish] = []
+        self.known: list[Known] = []
+        self.handed: dict[Place, list[HandedOver]] = {}
+        self.accepted: set[Place] = set()  # recorded
+        self.retried: set[int] = set()  # messages that an operator put into the queue again
+        self.receipts: list[tuple[str, str, str]] = []  # channel, carrier, id
+        self.seen: Counter[str] = Counter()
+        self._numbers = 0
+        # Every seed has its own habits, so that rare things come in crowds.
+        self.mix: dict[str, Any] = {
+            "crash": rng.choice((0.0, 0.02, 0.08)),
+            "turns": rng.choice((0.5, 0.8, 0.95)),
+            "jumps": rng.choice(JUMPS),
+            "wrong": rng.choice((0.7, 0.95)),
+            **{kind: rng.choice((1, 2, 6)) for kind in ("ask", "receipt", "check_code", "work", "keep_house")},
+            **{kind: rng.choice((0.2, 2)) for kind in ("top_up", "retry_dead")},
+        }
+        self.processes = [self.born(f"api/{n}") for n in range(2)] + [self.born(f"worker/{n}") for n in range(3)]
+
+    # -- processes ------------------------------------------------------------------------------------------
+
+    def born(self, name: str) -> Process:
+        process = Process(name, make_store(self.database, self.clock, name, self._folder))
+        self.act(process, self._begin(process))
+        return process
+
+    async def _begin(self, process: Process) -> None:
+        await process.store.refresh_setup()
+        await process.store.take_back()
+        process.ready = True
+
+    def act(self, process: Process, acting: Acting) -> None:
+        process.tasks.append(acting)
+
+    def begin(self, process: Process, kinds: Sequence[str]) -> None:
+        (kind,) = self.rng.choices(kinds, [self.mix[kind] for kind in kinds])
+        self.act(process, getattr(self, kind)(process))
+
+    def crash(self) -> None:
+        """Kill -9, and a new start: under the same name, or on another machine. It rather hits those at work."""
+        busy = [place for place, process in enumerate(self.processes) if process.open]
+        place = self.rng.choice(busy or range(len(self.processes)))
+        process = self.processes[place]
+        for task in process.tasks:
+            task.close()
+        for made in process.open:
+            made.fate = "crashed"
+            self.seen["crashed between hand-over and record"] += made.taken
+        self.seen["crash"] += 1
+        name = process.name if self.rng.random() < 0.8 else f"{process.name}+"
+        self.processes[place] = self.born(name)
+
+    def take_turn(self, process: Process) -> None:
+        place = self.rng.randrange(len(process.tasks))
+        try:
+            said = process.tasks[place].send(None)
+            assert said is None, f"an actor waited for {said!r}"
+        except StopIteration:
+            process.tasks.pop(place)
+
+    # -- clients --------------------------------------------------------------------------------------------
+
+    def wish(self) -> Wish:
+        if self.wishes and self.rng.random() < 0.4:
+            return self.rng.choice(self.wishes[-6:])
+        self._numbers += 1
+        number, channel = self._numbers, self.rng.choice((*CHANNELS, "verify"))
+        many = self.rng.choice((1, 1, 3)) if channel == "email" else 1
+        to = tuple(f"{n}.{number}@example.com" if channel == "email" else f"+1415555{number:04d}" for n in range(many))
+        once = Once(f"key {number}", "body") if self.rng.random() < 0.8 else None
+        self.wishes.append(Wish(number=number, team=self.rng.choice((1, 2)), channel=channel, to=to, once=once))
+        return self.wishes[-1]
+
+    async def ask(self, process: Process) -> None:
+        wish = self.wish()
+        try:
+            await (self._verify(process, wish) if wish.channel == "verify" else self._send(process, wish))
+        except Refusal as refusal:
+            self.seen[refusal.code] += 1
+
+    async def _send(self, process: Process, wish: Wish) -> None:
+        item = message(
+            self.clock, *wish.to, team=wish.team, channel=wish.channel, price=self.price, once=wish.once, country="US"
+        )
+        wish.tried.append(item.id)
+        self._answered(wish, await process.store.accept(item))
+
+    async def _verify(self, process: Process, wish: Wish) -> None:
+        more = {"team": wish.team, "phone": wish.to[0], "price": self.price, "once": wish.once}
+        item = start(self.clock, owner=process.store.owner, **more)
+        wish.tried.append(item.id)
+        replay = await process.store.start_verification(item)
+        if replay is not None:
+            self._answered(wish, replay)
+            return
+        await Turn()
+        status = self.rng.choice(("pending", "pending", "pending", "failed"))
+        response = f'{{"id":"{item.id}"}}'.encode()
+        await process.store.finish_verification(finish(item, self.clock, status, response))
+        # One that was frozen for longer than its lease has lost its key: its client has hung up long ago.
+        if self.clock.now() < item.created_at + IDEMPOTENCY_LEASE_MS:
+            wish.answers.append(response)
+            wish.fresh += 1
+            if status == "pending":
+                self.known.append(Known(item))
+
+    def _answered(self, wish: Wish, answer: Any) -> None:
+        wish.answers.append(answer.body)
+        wish.fresh += not answer.replayed
+        self.seen["replayed"] += answer.replayed
+
+    async def check_code(self, process: Process) -> None:
+        if not self.known:
+            return
+        known, at = self.rng.choice(self.known[-2:]), self.clock.now()
+        right = self.rng.random() > self.mix["wrong"]
+        result = await process.store.check_verification(check(known.start, RIGHT if right else WRONG, at))
+        known.results.append((result, at, right))
+        self.seen[f"code {result.status}"] += 1
+
+    # -- workers --------------------------------------------------------------------------------------------
+
+    async def work(self, process: Process) -> None:
+        await self.claim(process, self.rng.random() < 0.4, self.rng.randint(1, 4))
+
+    async def claim(self, process: Process, suspects: bool, most: int) -> None:
+        until = self.clock.now() + LEASE_MS
+        lane = self.rng.choice(("email", "phone"))
+        claims = await (process.store.claim_suspect() if suspects else process.store.claim(lane, most))
+        if self.rng.random() < 0.1:
+            await process.store.release(claims)
+            return
+        self.seen["suspect"] += suspects and len(claims)
+        for claim in claims:
+            process.lease[claim.key, claim.epoch] = until
+            self.act(process, self._deliver(process, claim))
+
+    async def _deliver(self, process: Process, claim: Claim) -> None:
+        carriers: Any = Carriers(self, process, claim)
+        process.working.append(claim)
+        done = await Dispatch(process.store, carriers, self.clock).deliver(claim)
+        process.working.remove(claim)
+        until = process.lease.pop((claim.key, claim.epoch))
+        assert done or until <= self.clock.now(), f"{process.name} could not record {claim.message_id} under its lease"
+        self.seen["fenced"] += not done
+        for made in carriers.made:
+            process.open.remove(made)
+            made.fate = "recorded" if done else "fenced"
+            if done and made.accepted:
+                self.accepted.add((claim.message_id, claim.position))
+
+    def may_hand_over(self, process: Process, claim: Claim) -> None:
+        place = (claim.message_id, claim.position)
+        if process.lease[claim.key, claim.epoch] <= self.clock.now():
+            self.seen["frozen beyond the lease"] += 1
+            return
+        ((owner, epoch),) = self.database.ask("SELECT owner, epoch FROM outbox WHERE key = ?", claim.key) or [(0, 0)]
+        assert (owner, epoch) == (process.name, claim.epoch), f"{process.name} hands over {place}, which {owner} has"
+        assert place not in self.accepted, f"{place} is handed over again"
+
+    def outcome(self, carrier: Carrier, channel: str) -> Outcome:
+        """As carriers answer; what they took gets receipts later, or at once, or never."""
+        lot = 0.0 if self.kind else self.rng.random()
+        if lot > 0.45:
+            if lot > 0.85:
+                return Deferred(uncertain=True) if lot > 0.95 else Deferred(unreachable=True)
+            if lot > 0.65:
+                return Deferred(retry_after_ms=self.rng.choice((None, 0, 5_000)))
+            return Refused(bounced=channel == "email" and lot > 0.55)
+        self._numbers += 1
+        ids = [f"c{self._numbers}.{n}" for n in range(3 if channel == "sms" and lot > 0.3 else 1)]
+        self.receipts += [(channel, carrier.id, id_) for id_ in ids]
+        if len(ids) > 1:
+            return Accepted(parts=tuple(ids))
+        reports = [(500, Report(status="delivered"))] if lot > 0.4 else []
+        return Accepted(carrier_id=ids[0], delivered=channel == "email" and lot < 0.1, reports=reports)
+
+    async def receipt(self, process: Process) -> None:
+        """True or false, new or repeated, late or early."""
+        if not self.receipts:
+            return
+        channel, carrier, id_ = self.rng.choice(self.receipts[-8:])
+        status = self.rng.choice(RECEIPTS[channel])
+        suppress = "complaint" if status == "complained" else None
+        told = await process.store.report(carrier, [(id_, Report(status=status, suppress=suppress))], early=True)
+        self.seen["receipt" if all(told) else "early receipt"] += 1
+
+    # -- housekeeping and operators -------------------------------------------------------------------------
+
+    async def keep_house(self, process: Process) -> None:
+        lot = self.rng.random()
+        if lot < 0.4:
+            await self.reclaim(process)
+        elif lot < 0.6:
+            await process.store.apply_early_reports()
+        elif lot < 0.7:
+            await process.store.purge()
+        elif not process.beating:
+            process.beating = True
+            await self._beat(process)
+            process.beating = False
+
+    async def reclaim(self, process: Process) -> None:
+        self.seen["quarantined"] += await process.store.reclaim()
+
+    async def _beat(self, process: Process) -> None:
+        until, claims = self.clock.now() + LEASE_MS, list(process.working)
+        await process.store.heartbeat(claims)
+        for claim in claims:
+            place = (claim.key, claim.epoch)
+            if process.lease.get(place, 0) > self.clock.now():  # else it may have been lost before the beat
+                process.lease[place] = until
+
+    async def top_up(self, _: Process) -> None:
+        team, amount = self.rng.choice((1, 2)), self.rng.choice((40, 100, -15))
+        audit = AuditEntry(at=self.clock.now(), action="credit", subject="credit")
+        try:
+            await self.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit))
+        except ValueError:
+            self.seen["adjustment refused"] += 1
+
+    async def retry_dead(self, process: Process) -> None:
+        """An operator puts what was quarantined into the queue again."""
+        dead = self.database.ask(
+            'SELECT message, position FROM recipient WHERE detail LIKE \'{"reason":"quarantined"%\''
+        )
+        if dead:
+            audit = AuditEntry(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
+            place = self.rng.choice(dead)
+            await process.store.retry_dead_letters([place], audit)
+            self.retried.add(place[0])
+            self.seen["dead letter retried"] += 1
+
+
+def make_template(folder: Path) -> apsw.Connection:
+    """A database with two teams that have some credit, and two carriers a channel."""
+    template = empty_database()
+    database = Memory(template, Random(0), lambda: None)
+    store = make_store(database, SimClock(Random(0)), "setup", folder)
+    carriers = [
+        Carrier(id=f"{channel}-{n}", channel=channel, kind="simulator", priority=n)
+        for channel in CHANNELS
+        for n in (1, 2)
+    ]
+    change = SetupChange(
+        rows=[to_row("carrier", carrier.id, carrier, None) for carrier in carriers],
+        new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)],
+    )
+    acting = store.change_setup(lambda _, __: change)
+    while True:
+        try:
+            acting.send(None)
+        except StopIteration:
+            return database.connection

@@ -1,0 +1,62 @@
+"""How large each proof is, and what it found: short in `make test`, in full with PROOF=1 (`make proof`)."""
+
+import os
+from collections.abc import Iterator
+
+FULL = bool(os.environ.get("PROOF"))
+
+# Promise and what is counted → short, full.
+SIZES = {
+    "P1 kills": (10, 200),
+    "P1 accepts between kills": (30, 50),
+    "P2 accepts": (50, 200),
+    "P3 kills": (2, 50),
+    "P4 examples": (10, 2_000),
+    "P4 steps": (20, 50),
+    "P4 races": (1, 50),
+    "P5 keys": (10, 1_000),
+    "P5 kills": (2, 50),
+    "P6 rounds": (20, 500),
+    "P9 waiting": (5_000, 100_000),
+    "P10 stops": (3, 50),
+    "P12 seconds": (1, 30),
+    "P12 at once": (32, 2_048),  # requests that the service takes; in full its own limit
+    "P13 breaks": (60, 200),
+    "P14 poison": (3, 20),
+    "P14 others": (30, 10_000),
+    "P16 restores of SQLite": (5, 20),
+    "P16 restores of PostgreSQL": (2, 20),
+    "P18 requests": (15, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
+    "P19 seeds": (200, 10_000),
+    "P20 crashes": (3, 50),
+    "pumped": (30_000, 50_000),
+    "users": (600, 1_000),
+}
+
+found: dict[str, list[str]] = {}  # promise → what its tests reported in this run
+
+
+# For what another test already does on the second database, or takes long.
+DATABASES = ("sqlite", "postgres") if FULL else ("sqlite",)
+
+
+def size(what: str) -> int:
+    return SIZES[what][FULL]
+
+
+def rounds(promise: str, count: int) -> Iterator[int]:
+    """0 … count - 1; a run in full tells how far it is."""
+    for number in range(count):
+        if FULL and number % max(1, count // 20) == 0:
+            print(f"{promise}: {number} of {count}", flush=True)
+        yield number
+
+
+def report(promise: str, line: str) -> None:
+    """For docs/proof/results.md, which a run in full writes; always printed."""
+    print(f"{promise}: {line}", flush=True)
+    found.setdefault(promise, []).append(line)
+
+
+def database_name(url: str) -> str:
+    return "SQLite" if url.startswith("sqlite") else "PostgreSQL"

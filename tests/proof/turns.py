@@ -1,0 +1,150 @@
+"""One thread that lets many actors take turns: the real store on SQLite in memory, time and chance by a seed.
+
+An actor is a coroutine that gives up its turn before and sometimes after every transaction, and around every call of
+a carrier. Whoever is next is drawn by lot; a crash is an actor that never gets another turn. Nothing here sleeps.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import apsw
+
+from heliograph.clock import Clock
+from heliograph.rules.ids import ulid
+from heliograph.storage.batch import Batch
+from heliograph.storage.blobs import Blobs
+from heliograph.storage.database import Story, T
+from heliograph.storage.migrate import pending
+from heliograph.storage.query import load_queries
+from heliograph.storage.sqlite import SqliteTx, drive
+from heliograph.storage.store import Store
+
+BEGIN_MS = 1_750_000_000_000
+ANSWER_WAITS = 0.3  # how often others act between a commit and its answer
+QUERIES = load_queries("sqlite")
+
+
+class Turn:
+    """`await Turn()`: now somebody else."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class SimClock(Clock):
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._now = BEGIN_MS
+        self._ids = 0
+
+    def now(self) -> int:
+        return self._now
+
+    def forward(self, ms: int) -> None:
+        self._now += max(0, ms)
+
+    def new_id(self, prefix: str) -> str:
+        self._ids += 1
+        return prefix + ulid(self._now, self._ids)
+
+    def entropy(self, size: int) -> bytes:
+        return self._rng.randbytes(size)
+
+    def below(self, limit: int) -> int:
+        return self._rng.randrange(limit)
+
+
+class Memory:
+    """The seam `Database`: every transaction whole, one after the other, on one connection."""
+
+    def __init__(self, template: apsw.Connection, rng: Random, written: Callable[[], None]) -> None:
+        self.connection = apsw.Connection(":memory:")
+        with self.connection.backup("main", template, "main") as copying:
+            copying.step(-1)
+        self._rng = rng
+        self._written = written  # called after every transaction that changed something
+
+    async def write(self, story: Story[T]) -> T:
+        await Turn()
+        result = self.transact(story)
+        if self._rng.random() < ANSWER_WAITS:
+            await Turn()
+        return result
+
+    async def read(self, story: Story[T]) -> T:
+        await Turn()
+        return self.transact(story, "ROLLBACK")
+
+    async def close(self) -> None:
+        self.connection.close()
+
+    def transact(self, story: Story[T], end: str = "COMMIT") -> T:
+        before = self.connection.total_changes()
+        self.connection.execute("BEGIN")
+        try:
+            result = drive(story, SqliteTx(self.connection, QUERIES))
+            self.connection.execute(end)
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        if end == "COMMIT" and self.connection.total_changes() != before:
+            self._written()
+        return result
+
+    def ask(self, sql: str, *given: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, given).fetchall()
+
+
+class Group:
+    """Group commit as `Batch` does it, in turns: whoever has the turn commits for all that wait."""
+
+    def __init__(self, database: Memory, story: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> None:
+        self._database = database
+        self._story = story
+        self._waiting: list[list[Any]] = []
+
+    async def submit(self, item: Any) -> Any:
+        slot = [item]
+        self._waiting.append(slot)
+        await Turn()
+        if len(slot) == 1:
+            taken, self._waiting = self._waiting, []
+            self._commit(taken)
+            if self._database._rng.random() < ANSWER_WAITS:
+                await Turn()
+        if isinstance(slot[1], Exception):
+            raise slot[1]
+        return slot[1]
+
+    def _commit(self, taken: list[list[Any]]) -> None:
+        items = [slot[0] for slot in taken]
+        try:
+            results = self._database.transact(lambda tx: self._story(tx, items))
+        except AssertionError:
+            raise
+        except Exception as error:
+            if len(taken) > 1:
+                for one in taken:
+                    self._commit([one])
+                return
+            results = [error]
+        for slot, result in zip(taken, results, strict=True):
+            slot.append(result)
+
+
+def make_store(database: Memory, clock: Clock, owner: str, folder: Path) -> Store:
+    store = Store(database, Blobs(folder), clock, owner)
+    for name, batch in vars(store).items():
+        if isinstance(batch, Batch):
+            setattr(store, name, Group(database, batch._story))
+    return store
+
+
+def empty_database() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    for _, sql in pending(0, "sqlite"):
+        connection.execute(sql)
+    return connection

@@ -1,0 +1,104 @@
+"""What carriers were handed, by the minute, for all processes together."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
+from heliograph.storage import carrier_use
+from heliograph.storage.carrier_use import Recent, Use
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import finish, message, start
+from tests.storage.test_money import outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        (Accepted(), "accepted"),
+        (Refused(bounced=True), "refused"),
+        (Deferred(uncertain=True), "put_off"),
+        (None, "put_off"),
+    ],
+)
+def test_what_an_outcome_counts_as(said: Outcome | None, result: str) -> None:
+    made = to_hand_over("a", said, 1.2345)
+    assert (made.carrier, made.result, made.took_ms) == ("a", result, 1234)
+
+
+def _made(*results: str, carrier: str = "a", took_ms: int = 30) -> list[HandOver]:
+    return [HandOver(carrier=carrier, result=result, took_ms=took_ms) for result in results]  # type: ignore[arg-type]
+
+
+async def _hand_over(store: Store, clock: TestClock, *made: HandOver) -> None:
+    await store.accept(message(clock))
+    (claim,) = await store.claim("email", 1)
+    change = replace(outcome(claim, clock.now(), "sent"), made=made)
+    # Only the first time is it ours to record, and to count.
+    assert [await store.record(change) for _ in (1, 2)] == [True, False]
+
+
+async def _recent(store: Store, clock: TestClock) -> dict[str, Recent]:
+    now = clock.now()
+    return await store.database.read(lambda tx: carrier_use.recent(tx, now))
+
+
+async def test_hand_overs_are_counted_as_they_are_recorded(store: Store, other: Store, clock: TestClock) -> None:
+    await _hand_over(store, clock, *_made("put_off", carrier="b"), *_made("accepted"))
+    await _hand_over(other, clock, *_made("refused", took_ms=90))
+    found = await _recent(store, clock)
+    assert {carrier: recent.hour for carrier, recent in found.items()} == {
+        "a": Use(accepted=1, refused=1, took_ms=120),
+        "b": Use(put_off=1, took_ms=30),
+    }
+    assert (found["a"].hour.total, found["a"].hour.mean_ms) == (2, 60)
+    assert found["a"].day == found["a"].hour == found["a"].minutes[-1]
+
+
+async def test_a_verifications_hand_overs_count_too(store: Store, clock: TestClock) -> None:
+    begun = start(clock)
+    await store.start_verification(begun)
+    await store.finish_verification(replace(finish(begun, clock), made=_made("put_off", "accepted")))
+    assert (await _recent(store, clock))["a"].hour == Use(accepted=1, put_off=1, took_ms=60)
+
+
+async def test_minutes_hour_and_day(store: Store, clock: TestClock, sql: Sql) -> None:
+    clock.forward(DAY_MS - clock.now() % DAY_MS)
+    for wait in (0, 23 * HOUR_MS, 30 * MINUTE_MS, 28 * MINUTE_MS, MINUTE_MS):  # at 0:00, 23:00, 23:30, 23:58, 23:59
+        clock.forward(wait)
+        await _hand_over(store, clock, *_made("accepted"))
+    recent = (await _recent(store, clock))["a"]
+    assert [place for place, use in enumerate(recent.minutes) if use.accepted] == [0, 30, 58, 59]
+    assert (recent.hour.accepted, recent.day.accepted) == (4, 5)
+    assert recent.rate == 1 / carrier_use.NOW  # the running minute is not counted
+    clock.forward(MINUTE_MS)
+    recent = (await _recent(store, clock))["a"]
+    assert (recent.hour.accepted, recent.day.accepted, recent.rate) == (3, 4, 2 / carrier_use.NOW)
+    clock.forward(7 * DAY_MS)
+    await store.purge()
+    assert await sql("SELECT count(*) FROM carrier_use") == [(4,)]  # each minute for eight days
+    clock.forward(DAY_MS)
+    await store.purge()
+    assert await sql("SELECT count(*) FROM carrier_use") == [(0,)]
+
+
+async def test_many_at_once(store: Store, other: Store, clock: TestClock) -> None:
+    """Two processes, each with several transactions, on the same carriers and minute."""
+    for _ in range(40):
+        await store.accept(message(clock))
+    made = _made("accepted"), _made("refused", carrier="b")
+    claims = [(process, claim) for process in (store, other) for claim in await process.claim("email", 20)]
+    await asyncio.gather(
+        *(
+            process.record(replace(outcome(claim, clock.now(), "sent"), made=[*made[i % 2], *made[1 - i % 2]]))
+            for i, (process, claim) in enumerate(claims)
+        )
+    )
+    found = await _recent(store, clock)
+    assert (found["a"].hour.accepted, found["b"].hour.refused) == (40, 40)

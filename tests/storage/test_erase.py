@@ -1,0 +1,355 @@
+"""Erasing an address: it stands nowhere any more, others keep what is theirs, and later sends are still suppressed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.app import sqlite_path
+from heliograph.rules.acceptance import Accepted, Found
+from heliograph.rules.erasure import is_erased
+from heliograph.rules.outcome import Report
+from heliograph.rules.setup import to_row
+from heliograph.rules.suppression_file import read_lines
+from heliograph.rules.team import Key, Recipient, TeamRecord, Webhook
+from heliograph.settings import Settings
+from heliograph.storage import erase as erasing
+from heliograph.storage import imports, suppressions
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.erase import StillMoving
+from heliograph.storage.sqlite import vacuum
+from heliograph.storage.store import Change, Due, Lease, NewSuppression, SetupChange, Store, Try
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+from tests.storage.samples import KEY, check, finish, message, once, start
+from tests.storage.test_purge import fill, scans
+
+pytestmark = pytest.mark.anyio
+
+CANARY, WRITTEN = "zoe.canary@example.com", "Zoe.Canary@EXAMPLE.com"
+PHONE = "+447700900777"
+OTHER = "ada@example.com"
+HOOK = "whk_a"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasing, "SETTLE_S", 0.0)
+    monkeypatch.setattr(erasing, "PORTION", 2)  # so that every walk has several
+
+
+@pytest.fixture
+async def team(store: Store) -> None:
+    """Team 1 with a key, a webhook and two sandbox recipients."""
+    rows = [
+        to_row("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        to_row("key", KEY, Key(id=KEY, team="team_a", name="k", hash=""), "team_a"),
+        to_row("webhook", HOOK, Webhook(id=HOOK, team="team_a", url="http://a.test", secret=""), "team_a"),
+        to_row("team", "team_b", TeamRecord(ref=2, id="team_b", name="B"), "team_b"),
+    ]
+    for address in (CANARY, PHONE, OTHER):
+        rows.append(to_row("recipient", f"team_a/{address}", Recipient(team="team_a", address=address), "team_a"))
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+
+
+def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:
+    return lambda action, subject, detail: AuditEntry(
+        at=clock.now(), team="team_a", action=action, subject=subject, detail=detail
+    )
+
+
+async def erase(store: Store, clock: TestClock, given: str) -> int:
+    return await erasing.erase(store, store.setup.teams["team_a"], given, entry(clock))
+
+
+def mail(clock: TestClock, *to: str, **more: Any) -> Any:
+    """A mail whose record has the fields of a real one."""
+    id_ = clock.new_id("eml_")
+
+    def decide(found: Found) -> Accepted:
+        kept = [address for address in to if address.lower() not in found.suppressed]
+        record = {"id": id_, "to": kept[0], "to_addresses": kept, "subject": f"Hello {to[0]}"}
+        return Accepted(response=msgspec.json.encode(record), recipients=[(a.lower(), a, "to") for a in kept], price=0)
+
+    content = msgspec.json.encode({"to": to, "text": f"Dear {to[0]}"})
+    fields = {"id": id_, "watch": [address.lower() for address in to], "content": content}
+    return message(clock, decide=decide, **fields | more)
+
+
+async def deliver(store: Store, clock: TestClock, status: str = "delivered", **more: Any) -> None:
+    """Hand over whatever is due; the carrier's words name the recipient."""
+    for lane in ("email", "phone"):
+        for claim in await store.claim(lane, 100):
+            place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
+            detail = {"text": f"250 <{claim.given}> {claim.address} ok"}
+            change = Change(at=clock.now(), wanted=status, accepted=True, carrier="c", detail=detail, **place, **more)
+            await store.record(change)
+
+
+async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
+    """The receiver answers with what it was told."""
+    for lease in await store.claim_endpoints([HOOK]):
+        new, _ = await store.due_deliveries(HOOK, 100)
+        told = await store.told_events(new)
+        for due in new:
+            await store.record_try(answered(lease, due, clock, state, str(told[due.event])))
+
+
+def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) -> Try:
+    return Try(
+        lease=lease,
+        due=due,
+        at=clock.now(),
+        status=200,
+        error=None,
+        duration_ms=1,
+        answer=answer,
+        state=state,
+        due_at=clock.now() + 10**9,
+    )
+
+
+async def plant(store: Store, clock: TestClock, canary: str, written: str) -> None:
+    """By every way that an address comes into the database."""
+    await store.accept(mail(clock, written, once=once("k1"), marketing_to=canary))
+    await store.accept(mail(clock, OTHER, written, once=once("k2")))
+    await store.accept(mail(clock, OTHER, content=naming(written)))
+    await deliver(store, clock)
+    await store.accept(mail(clock, written))
+    await deliver(store, clock, "bounced", suppress="bounce")
+    await store.unsuppress(1, canary)
+    await store.suppress(NewSuppression(1, canary, written, "complaint"))
+    words = msgspec.json.encode({"text": f"{OTHER}, {written}: unknown"}).decode()
+    row = (1, OTHER, OTHER, "bounce", None, words, clock.now())
+    await store.database.write(lambda tx: tx.run("insert_suppressions", suppressions=[row]))
+    begun = start(clock, phone=canary, prefix=canary[:-4], once=once("k3"))
+    await store.start_verification(begun)
+    answer = msgspec.json.encode({"to": canary})
+    await store.finish_verification(msgspec.structs.replace(finish(begun, clock, response=answer), inbox="sealed"))
+    await store.check_verification(check(begun, "right", clock.now()))
+    report = Report(status="delivered", detail={"text": f"to {canary.removeprefix('+')}"})
+    await store.report("c", [("unknown", report)], early=True)
+    lines = read_lines(f"{OTHER}\n{written}\nnot {written}\n".encode(), ("manual",))
+    note = entry(clock)("suppression.import", "imp_1", "3 lines")
+    id_ = clock.new_id("imp_")
+    await imports.begin(store.database, id_, 1, lines, note)
+    with pytest.raises(StillMoving, match="import"):
+        await erase(store, clock, canary)
+    assert await store.import_portion(id_)
+    notes = [entry(clock)("suppression.add", written, f"for {written}"), entry(clock)("recipient.ask", OTHER, "")]
+    await store.database.write(lambda tx: tx.run("insert_audit", entries=notes))
+    refused = [(clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0)]
+    await store.database.write(lambda tx: tx.run("note_refused", requests=refused))
+    await tell_webhooks(store, clock, "delivered")
+
+
+def naming(written: str) -> bytes:
+    return msgspec.json.encode({"to": [OTHER], "text": f"{written} invites you"})
+
+
+async def found(sql: Sql, settings: Settings, text: str) -> list[str]:
+    """Where the text stands, whatever its case: the whole SQLite file, or every table of PostgreSQL."""
+    path = sqlite_path(settings)
+    if path:
+        vacuum(path)
+        files = [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+        return [file.name for file in files if text.lower().encode() in file.read_bytes().lower()]
+    tables = await sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    return [
+        t for (t,) in tables if await sql(f"SELECT 1 FROM {t} AS t WHERE strpos(lower(t::text), lower('{text}')) > 0")
+    ]
+
+
+# -- it stands nowhere any more ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("canary", "written"), [(CANARY, WRITTEN), (PHONE, PHONE)], ids=["email", "phone"])
+async def test_it_stands_nowhere_any_more(
+    team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings, canary: str, written: str
+) -> None:
+    await plant(store, clock, canary, written)
+    bare = canary.removeprefix("+")
+    assert await found(sql, settings, bare)
+    before = {
+        table: await sql(f"SELECT count(*) FROM {table}") for table in ("message", "recipient", "event", "ledger")
+    }
+    assert await erase(store, clock, written) == 4
+    assert await found(sql, settings, bare) == []
+    assert await sql("SELECT count(*) FROM inbox_code") == [(0,)]  # sealed, so that no search would find it
+    after = {table: await sql(f"SELECT count(*) FROM {table}") for table in before}
+    assert after == before  # what happened stays, without the name
+    assert await found(sql, settings, OTHER)
+    assert canary not in store.setup.teams["team_a"].recipients
+    await store.apply_early_reports()
+    await store.purge()
+    assert await erase(store, clock, written) == 0  # again is no harm
+
+
+async def test_each_place_is_planted(team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings) -> None:
+    """The canary's own test: every table that can hold an address held it, or the other test would prove nothing."""
+    await plant(store, clock, CANARY, WRITTEN)
+    held = set()
+    tables = ("message", "content", "recipient", "event", "suppression", "idempotency", "verification", "marketing",
+              "early_report", "attempt", "delivery", "audit", "seen_recipient", "setting", "refused_request",
+              "suppression_import", "import_portion")  # fmt: skip
+    for table in tables:
+        rows = await sql(f"SELECT * FROM {table}")
+        held |= {table} if any(CANARY in str(row).lower() for row in rows) else set()
+    assert held == set(tables)
+
+
+async def test_others_keep_what_is_theirs(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    longer = f"x{CANARY}"  # contains it
+    await store.accept(mail(clock, OTHER))
+    await store.accept(mail(clock, longer))
+    await store.accept(mail(clock, OTHER, WRITTEN))
+    await deliver(store, clock)
+    await store.accept(mail(clock, CANARY, team=2))
+    await deliver(store, clock)
+    assert await erase(store, clock, CANARY) == 1
+    given = [row[0] for row in await sql("SELECT given FROM recipient ORDER BY message, position")]
+    assert given == [OTHER, longer, OTHER, "erased-2@erased.invalid", CANARY]
+    assert await sql("SELECT has_body FROM message ORDER BY key") == [(1,), (1,), (0,), (1,)]
+    records = [msgspec.json.decode(row[0]) for row in await sql("SELECT record FROM message ORDER BY key")]
+    assert records[2]["to_addresses"] == [OTHER, "erased@erased.invalid"]
+    assert records[2]["subject"] == "[erased]"
+    assert records[3]["to"] == CANARY  # another team's
+    told = await sql("SELECT recipient, detail FROM event WHERE message = 3 ORDER BY key")
+    assert {row[0] for row in told} == {OTHER, "erased-2@erased.invalid"}
+    assert all(OTHER in row[1] for row in told if row[0] == OTHER)
+
+
+async def test_what_is_told_of_it_afterwards_is_not_kept(
+    team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings
+) -> None:
+    """A receipt, and a webhook's answer that was on its way."""
+    await store.accept(mail(clock, CANARY))
+    await store.accept(mail(clock, OTHER, CANARY))
+    await deliver(store, clock, "sent", carrier_id="id-1")
+    (lease,) = await store.claim_endpoints([HOOK])
+    new, _ = await store.due_deliveries(HOOK, 100)
+    await erase(store, clock, CANARY)
+    for due in new:
+        await store.record_try(answered(lease, due, clock, "delivered", CANARY))
+    detail = {"text": f"550 {CANARY} unknown"}
+    for place in await sql("SELECT message, position FROM recipient"):
+        change = Change(at=clock.now(), message=place[0], position=place[1], wanted="bounced", suppress="bounce")
+        await store.record(msgspec.structs.replace(change, detail=detail if place[1] or place[0] == 1 else {}))
+    assert await found(sql, settings, CANARY) == []
+    assert [row[0] for row in await sql("SELECT status FROM recipient ORDER BY message, position")] == [
+        *("sent", "bounced", "sent"),
+    ]
+    assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # so that retention takes it
+    again, _ = await store.due_deliveries(HOOK, 100)
+    assert {due.key for due in new} <= {due.key for due in again}  # told again, without it
+
+
+async def test_no_look_reads_a_whole_table(store: Store, sql: Sql) -> None:
+    await fill(store, sql)
+    given = {"team": 1, "address": "b", "needles": [("b",)], "after": "eml_5", "limit": 1000}
+    for name in ("look_messages", "look_events"):
+        steps = await scans(store, sql, name, given)
+        assert all(step in ("SCAN s", "SCAN found", "SCAN seen") for step in steps), f"{name}: {steps}"
+
+
+# -- a hash stays ---------------------------------------------------------------------------------------------------
+
+
+async def suppressed(store: Store, clock: TestClock, address: str, team: int = 1) -> bool:
+    seen: list[bool] = []
+
+    def decide(found: Found) -> Accepted:
+        seen.append(address in found.suppressed)
+        return Accepted(response=b"{}", recipients=[], price=0)
+
+    await store.rehearse(message(clock, team=team, watch=[address], decide=decide))
+    await store.accept(message(clock, team=team, watch=[address], decide=decide))
+    assert seen[0] == seen[1]
+    return seen[0]
+
+
+async def test_later_sends_are_still_suppressed(
+    team: None, store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
+    await store.suppress(NewSuppression(1, CANARY, WRITTEN, "complaint"))
+    ((since,),) = await sql("SELECT created_at FROM suppression")
+    clock.forward(5000)
+    await erase(store, clock, WRITTEN)
+    for process in (store, other):  # the other one has not been told: the account's row says it
+        assert await suppressed(process, clock, CANARY)
+    assert not await suppressed(store, clock, OTHER)
+    assert not await suppressed(store, clock, CANARY, team=2)
+    (line,), _ = await store.database.read(partial(suppressions.search, team=1, text=""))
+    assert (is_erased(line.address), line.reason, line.created_at) == (True, "complaint", since)
+    assert CANARY not in (line.address, line.email)
+    email = await store.suppression(1, CANARY)
+    assert email and email[0] == line.email
+    assert await store.unsuppress(1, CANARY)  # whoever knows the address can give it free
+    assert not await suppressed(store, clock, CANARY)
+
+
+async def test_an_address_that_was_not_suppressed_is_now(team: None, store: Store, clock: TestClock) -> None:
+    await erase(store, clock, CANARY)
+    assert await suppressed(store, clock, CANARY)
+
+
+async def test_teams_that_never_erased_make_no_hash(team: None, store: Store, clock: TestClock) -> None:
+    await erase(store, clock, CANARY)
+    asked: list[tuple[int, str]] = []
+    name_of = store.name_of
+    store.name_of = lambda team, address: asked.append((team, address)) or name_of(team, address)  # type: ignore
+    await suppressed(store, clock, OTHER, team=2)
+    assert asked == []
+    await suppressed(store, clock, OTHER)
+    assert set(asked) == {(1, OTHER)}
+
+
+async def test_the_audit_log_has_a_part_of_the_hash(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    await erase(store, clock, CANARY)
+    name = store.name_of(1, CANARY)
+    wanted = [("address.erase", name[7:19], "begun"), ("address.erase", name[7:19], "done, messages: 0")]
+    assert await sql("SELECT action, subject, detail FROM audit ORDER BY key") == wanted
+
+
+# -- what must wait --------------------------------------------------------------------------------------------------
+
+
+async def test_what_has_not_ended_is_refused(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    await store.accept(mail(clock, OTHER, CANARY))
+    await store.accept(mail(clock, PHONE, channel="sms"))
+    for address in (CANARY, PHONE):
+        with pytest.raises(StillMoving, match="messages: 1, verifications: 0"):
+            await erase(store, clock, address)
+    assert await sql("SELECT erased FROM account WHERE team = 1") == [(0,)]
+    assert await sql("SELECT count(*) FROM suppression") == [(0,)]
+    await deliver(store, clock)
+    begun = start(clock, phone=PHONE)
+    await store.start_verification(begun)
+    await store.finish_verification(finish(begun, clock))
+    with pytest.raises(StillMoving, match="messages: 0, verifications: 1"):
+        await erase(store, clock, PHONE)
+    clock.forward(11 * 60_000)
+    assert await erase(store, clock, PHONE) == 1
+    assert await erase(store, clock, CANARY) == 1
+
+
+async def test_an_unsent_message_to_somebody_else_keeps_its_text(
+    team: None, store: Store, clock: TestClock, sql: Sql
+) -> None:
+    await store.accept(mail(clock, OTHER, content=naming(CANARY)))
+    with pytest.raises(StillMoving, match="messages to others"):
+        await erase(store, clock, CANARY)
+    assert len(await sql("SELECT body FROM content")) == 1
+    await deliver(store, clock)
+    assert await erase(store, clock, CANARY) == 1
+    assert await sql("SELECT body FROM content") == []
+
+
+@pytest.mark.parametrize("given", ["", "zoe", "+1", "delivered@simulator.test", "erased@erased.invalid"])
+async def test_what_is_no_address_of_a_person_is_refused(
+    team: None, store: Store, clock: TestClock, given: str
+) -> None:
+    with pytest.raises(ValueError, match="expected an email address|no address of a person"):
+        await erase(store, clock, given)

@@ -1,0 +1,42 @@
+"""A process that froze beyond its leases and goes on: what it lost is not its own any more (found by P19's seeds)."""
+
+import asyncio
+
+import pytest
+
+from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.samples import finish, message, once, start
+from tests.storage.test_outbox import sent
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Store, clock: TestClock) -> None:
+    item = message(clock, price=10)
+    await store.accept(item)
+    (old,) = await store.claim("email", 1)
+    clock.forward(LEASE_MS)
+    await store.reclaim()
+    (new,) = await store.claim("email", 1)
+    assert new.key == old.key
+    recorded = await asyncio.gather(store.record(sent(old, clock, "failed")), store.record(sent(new, clock)))
+    assert recorded == [False, True]
+    stored = await store.message(1, item.id)
+    assert stored
+    assert stored.status == "sent"
+    assert (await store.account(1)).held == 0
+
+
+async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, clock: TestClock) -> None:
+    frozen = start(clock, once=once("key"))
+    await store.start_verification(frozen)
+    clock.forward(IDEMPOTENCY_LEASE_MS)
+    winner = start(clock, once=once("key"))
+    await store.start_verification(winner)
+    await store.finish_verification(finish(frozen, clock, response=b'"frozen"'))
+    await store.finish_verification(finish(winner, clock, response=b'"winner"'))
+    again = await store.start_verification(start(clock, once=once("key")))
+    assert again
+    assert (again.body, again.replayed) == (b'"winner"', True)

@@ -1,0 +1,173 @@
+"""Imports of suppressions: kept whole, brought onto the list by any process, every line exactly once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from heliograph.accept.suppression import REASONS
+from heliograph.dashboard import importing
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.suppression_file import read_lines
+from heliograph.storage import imports
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.imports import ADDED, KNOWN, Import
+from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
+from tests.clocks import TestClock
+from tests.storage.conftest import Sql
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "PORTION", 2)
+    monkeypatch.setattr(imports, "WRITTEN", 2)
+
+
+async def begin(store: Store, clock: TestClock, text: str, team: int = 1) -> str:
+    id_ = clock.new_id("imp_")
+    note = AuditEntry(at=clock.now(), action="suppression.import", subject=id_)
+    await imports.begin(store.database, id_, team, read_lines(text.encode(), REASONS), note)
+    return id_
+
+
+def people(count: int) -> str:
+    return "\n".join(f"person{number}@example.net" for number in range(count))
+
+
+async def found(store: Store, id_: str, team: int = 1) -> Import:
+    begun = await store.database.read(partial(imports.find, team=team, id_=id_))
+    assert begun
+    return begun
+
+
+async def report(store: Store, id_: str) -> list[tuple[int, str, str]]:
+    told: list[tuple[int, str, str]] = []
+    after: int | None = -1
+    while after is not None:
+        lines, after = await store.database.read(partial(imports.report, id_=id_, after=after, limit=2))
+        told += [(line.number, line.text, outcome) for line, outcome in lines]
+    return told
+
+
+@asynccontextmanager
+async def working(*stores: Store) -> AsyncIterator[None]:
+    """These processes import."""
+    tasks = [asyncio.create_task(importing.keep_importing(one)) for one in stores]
+    try:
+        async with asyncio.timeout(30):
+            yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_every_line_and_what_became_of_it(store: Store, clock: TestClock, sql: Sql) -> None:
+    await store.suppress(NewSuppression(1, "known@example.net", "known@example.net", "bounce"))
+    id_ = await begin(
+        store,
+        clock,
+        'email,reason\nB@Example.net,bounce\n"no\0body"\nknown@example.net\na@example.net\nb@example.net\nc@x.test,why',
+    )
+    assert (await found(store, id_)).state == "importing"
+    while await store.import_portion(id_):
+        pass
+    begun = await found(store, id_)
+    assert (begun.state, begun.lines, begun.lines_done) == ("done", 6, 6)
+    assert (begun.added, begun.known, begun.left_out) == (2, 1, 3)
+    assert await report(store, id_) == [
+        (2, "B@Example.net", ADDED),
+        (3, "no\0body", "not an email address"),
+        (4, "known@example.net", KNOWN),
+        (5, "a@example.net", ADDED),
+        (6, "b@example.net", "the same as line 2"),
+        (7, "c@x.test", "the reason 'why' is none of bounce, complaint, manual"),
+    ]
+    left = await store.database.read(partial(imports.first_left, id_=id_))
+    assert [line.number for line in left] == [3, 6, 7]
+    assert await sql("SELECT email, reason FROM suppression WHERE address = 'b@example.net'") == [
+        ("B@Example.net", "bounce")
+    ]
+    assert await sql("SELECT count(*) FROM audit WHERE action = 'suppression.import'") == [(1,)]
+
+
+async def test_two_processes_do_each_line_once(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    """Whoever did a line a second time would find it on the list already, and publish it again."""
+    ids = [await begin(store, clock, people(31)), await begin(other, clock, people(31), team=2)]
+    async with working(store, other):
+        while {(await found(store, id_, team)).state for team, id_ in enumerate(ids, 1)} != {"done"}:
+            await asyncio.sleep(0.01)
+    for id_ in ids:
+        told = await report(store, id_)
+        assert [number for number, _, _ in told] == list(range(1, 32))
+        assert {outcome for _, _, outcome in told} == {ADDED}
+    assert await sql("SELECT count(*), count(DISTINCT subject) FROM event WHERE team = 1") == [(31, 31)]
+
+
+async def test_a_portion_that_is_undone_is_undone_whole(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await begin(store, clock, people(4))
+    assert await store.import_portion(id_)
+    real = imports.setup.suppress
+
+    async def dies_after(*arguments: object) -> None:
+        await real(*arguments)  # type: ignore[arg-type]
+        raise StoreUnavailable
+
+    with monkeypatch.context() as broken:
+        broken.setattr(imports.setup, "suppress", dies_after)
+        with pytest.raises(StoreUnavailable):
+            await store.import_portion(id_)
+    assert await sql("SELECT count(*) FROM suppression") == [(2,)]
+    assert len(await report(store, id_)) == (await found(store, id_)).lines_done == 2
+    assert await store.import_portion(id_)
+    assert not await store.import_portion(id_)
+    assert {outcome for _, _, outcome in await report(store, id_)} == {ADDED}
+
+
+async def test_a_small_file_does_not_wait_for_a_large_one(store: Store, clock: TestClock) -> None:
+    large, small = await begin(store, clock, people(40)), await begin(store, clock, "a@example.net\nb@example.net")
+    await store.import_portion(large)
+    assert await store.database.read(imports.open_imports) == [small, large]
+
+
+async def test_an_import_that_breaks_stops_and_the_others_go_on(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "LOOK_S", 0.001)
+    bad, good = await begin(store, clock, people(4)), await begin(store, clock, people(4), team=2)
+    await sql(f"UPDATE import_portion SET lines = '?' WHERE import_id = '{bad}' RETURNING number")
+    async with working(store):
+        while "importing" in {(await found(store, bad)).state, (await found(store, good, 2)).state}:
+            await asyncio.sleep(0.01)
+    assert (await found(store, bad)).state == "stopped"
+    assert (await found(store, good, 2)).state == "done"
+
+
+async def test_the_newest_of_a_team(store: Store, clock: TestClock) -> None:
+    ids = [await begin(store, clock, people(1)) for _ in range(6)]
+    await begin(store, clock, people(1), team=2)
+    assert [one.id for one in await store.database.read(partial(imports.newest, team=1))] == ids[:0:-1]
+    assert await store.database.read(partial(imports.find, team=2, id_=ids[0])) is None
+
+
+async def test_imports_go_after_thirty_days_also_files_whose_import_never_came(
+    store: Store, clock: TestClock, sql: Sql
+) -> None:
+    for _ in range(2):
+        await begin(store, clock, people(7))
+    await sql("DELETE FROM suppression_import WHERE id = (SELECT min(id) FROM suppression_import) RETURNING id")
+    clock.forward(30 * DAY_MS - 10_000)
+    kept = await begin(store, clock, people(1))
+    await store.purge()
+    assert await sql("SELECT count(*) FROM import_portion") == [(9,)]
+    clock.forward(11_000)
+    await store.purge()
+    assert (
+        await sql("SELECT import_id FROM import_portion") == await sql("SELECT id FROM suppression_import") == [(kept,)]
+    )

@@ -1,0 +1,100 @@
+"""A database that was turned back is paused; one that was not never is, whoever crashes or starts beside it."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heliograph.app import attest, open_store
+from heliograph.keeping import keep_number, seen_numbers
+from heliograph.rules.setup import pause_rows
+from heliograph.settings import Settings
+from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.witness import TURNED_BACK
+
+pytestmark = pytest.mark.anyio
+
+
+async def is_paused(store: Store) -> bool:
+    return (await store.refresh_setup()).platform.paused
+
+
+async def test_starts_grow_the_number(store: Store, settings: Settings) -> None:
+    assert [await attest(store, settings.data) for _ in range(3)] == [False, False, False]
+    (number,) = seen_numbers(settings.data).values()
+    assert number == 3
+    assert not await is_paused(store)
+
+
+async def test_a_new_data_folder_makes_no_claim(store: Store, tmp_path: Path) -> None:
+    await attest(store, tmp_path / "one")
+    await attest(store, tmp_path / "one")
+    assert not await attest(store, tmp_path / "two")
+    assert not await attest(store, tmp_path / "one")
+    assert not await is_paused(store)
+
+
+async def test_a_crash_between_the_two_writes_is_no_turn(store: Store, settings: Settings) -> None:
+    await attest(store, settings.data)
+    for _ in range(3):
+        await store.attest(seen_numbers(settings.data))  # the folder is not told
+    assert not await attest(store, settings.data)
+    assert not await is_paused(store)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-5", "１２x"])
+async def test_a_file_that_was_only_begun_is_not_read(store: Store, settings: Settings, text: str) -> None:
+    await attest(store, settings.data)
+    (file,) = (settings.data / "witness").iterdir()
+    file.write_text(text)
+    assert not await attest(store, settings.data)
+
+
+async def test_many_processes_on_one_folder(store: Store, settings: Settings) -> None:
+    async def process() -> list[bool]:
+        async with open_store(settings) as other:
+            return [await attest(other, settings.data) for _ in range(10)]
+
+    told = await asyncio.gather(*(process() for _ in range(4)))
+    assert told == [[False] * 10] * 4
+    assert not await is_paused(store)
+
+
+async def test_another_database_makes_no_claim(tmp_path: Path) -> None:
+    for name in ("one", "two", "one"):
+        async with open_store(Settings(database=f"sqlite:///{tmp_path / name}.db", data=tmp_path)) as store:
+            for _ in range(3):
+                assert not await attest(store, tmp_path)
+            assert not await is_paused(store)
+
+
+async def test_a_database_that_was_turned_back_is_paused_once(store: Store, settings: Settings) -> None:
+    await attest(store, settings.data)
+    ((database, number),) = seen_numbers(settings.data).items()
+    keep_number(settings.data, database, number + 1)  # as if the newest commit were gone
+    assert await attest(store, settings.data)
+    platform = store.setup.platform
+    assert (platform.paused, platform.paused_reason) == (True, TURNED_BACK)
+    await store.change_setup(lambda current, _: SetupChange(rows=pause_rows(current, False)))
+    assert not await attest(store, settings.data)
+    platform = (await store.refresh_setup()).platform
+    assert (platform.paused, platform.paused_reason) == (False, "")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str], Settings]:
+    return lambda name: Settings(database=f"sqlite:///{tmp_path / name}", data=tmp_path)
+
+
+async def test_the_original_goes_on_beside_its_copy(tmp_path: Path, files: Callable[[str], Settings]) -> None:
+    async with open_store(files("original")) as store:
+        await attest(store, tmp_path)
+    shutil.copy(tmp_path / "original", tmp_path / "copy")
+    async with open_store(files("original")) as original, open_store(files("copy")) as copy:
+        await attest(original, tmp_path)
+        assert await attest(copy, tmp_path)
+        for store in (copy, original, copy, original):
+            assert not await attest(store, tmp_path)
+        assert (await is_paused(original), await is_paused(copy)) == (False, True)

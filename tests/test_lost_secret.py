@@ -1,0 +1,122 @@
+"""The service's secret was changed: what was sealed before does not open, and all that need it say so."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from heliograph.app import make_carrier, make_domains, make_tools, signing_keys, webhook_secrets
+from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
+from heliograph.circuits import Circuits
+from heliograph.rules import team
+from heliograph.rules.circuit import MISSES_TO_OPEN
+from heliograph.rules.outcome import Deferred, Outcome
+from heliograph.rules.secrets import sealed
+from heliograph.rules.setup import Setup, to_row, updated
+from heliograph.rules.setup_file import read_setup_file
+from heliograph.rules.setup_plan import plan
+from heliograph.rules.webhook import rotated, sealed_secret
+from heliograph.sealing import CannotOpen, Sealer
+from heliograph.settings import Settings
+from heliograph.storage.store import SetupChange, Store
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+BEFORE, AFTER = Sealer(bytes(32)), Sealer(bytes([1] * 32))
+NOW = 1_800_000_000_000
+OLD, NEW = "whsec_" + "A" * 32, "whsec_" + "B" * 32
+HOOK = team.Webhook(id="whk_1", team="team_a", url="https://a.test", secret=sealed_secret(BEFORE, "whk_1", OLD))
+PARCEL = Parcel(message_id="sms_1", address="+14155550100", content=b"{}", attempt=0)
+TWILIO = """
+[[carriers]]
+id = "twilio"
+channel = "sms"
+kind = "twilio"
+account_sid = "AC00000000000000000000000000000000"
+auth_token = "hunter2"
+from = "+15005550006"
+"""
+
+
+def test_the_log_has_each_place_once() -> None:
+    sealer = Sealer(bytes([2] * 32))
+    with capture_logs() as logs:
+        for place in ("one", "one", "two", "one"):
+            with pytest.raises(CannotOpen):
+                sealer.open(BEFORE.seal(b"x", place), place)
+        with pytest.raises(CannotOpen):
+            sealer.open("v1.A", "what was never sealed")
+    assert [line["place"] for line in logs] == ["one", "two"]
+
+
+async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings: Settings, clock: TestClock) -> None:
+    options = sealed({"auth_token": "hunter2"}, lambda plain, field: BEFORE.seal(plain, f"carrier/twilio/{field}"))
+    record = team.Carrier(id="twilio", channel="sms", kind="twilio", options=options)
+    tools = make_tools(settings, store, clock, make_domains(settings, store, clock))
+    circuits = Circuits(store, Carriers(lambda record: make_carrier(record, tools)), clock)
+    await circuits.carriers.keep([record])  # as housekeeping does every second
+    outcome = await circuits.hand_over(record, PARCEL)
+    assert isinstance(outcome, Deferred) and outcome.unreachable  # the next carrier is asked
+    assert "Apply the setup file with them again" in outcome.detail["text"]
+    assert (await circuits.carriers.get(record)).read_callback(None) is None  # type: ignore[arg-type]
+    await circuits.carriers.close()
+    await tools.web.close()
+
+
+def test_applying_the_file_again_seals_its_secrets_anew() -> None:
+    file, setup = read_setup_file(TWILIO, {}, runnable=[("sms", "twilio")]), Setup()
+    for vault, rows in ((BEFORE, 1), (AFTER, 1), (AFTER, 0)):
+        made = plan(file, setup, 1, str, str, vault, (), make_secret=str, now=NOW)
+        assert len(made.rows) == rows
+        setup = updated(setup, made.rows, setup.version + 1)
+    (carrier,) = setup.carriers
+    text = carrier.options["auth_token"]["sealed"]
+    assert msgspec.json.decode(AFTER.open(text, "carrier/twilio/auth_token")) == "hunter2"
+
+
+def test_a_webhook_is_mended_by_rotating_it() -> None:
+    with pytest.raises(ValueError, match="Rotate it"):
+        webhook_secrets(AFTER, HOOK, NOW)
+    mended = rotated(HOOK, NEW, NOW, AFTER)
+    assert (webhook_secrets(AFTER, mended, NOW), mended.old_secret, mended.old_until) == ([NEW], None, 0)
+    rotating = replace(mended, old_secret=BEFORE.seal(OLD.encode(), "webhook/whk_1/old"), old_until=NOW + 1)
+    assert webhook_secrets(AFTER, rotating, NOW) == [NEW]
+
+
+async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: Store, clock: TestClock) -> None:
+    domain = team.Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
+    key = team.DkimKey(
+        id="dom_a/h1",
+        team="team_a",
+        domain="dom_a",
+        selector="h1",
+        algorithm="ed25519-sha256",
+        sealed=BEFORE.seal(b"pem", "dkim/dom_a/h1"),
+        public="",
+    )
+    rows = [
+        to_row("team", "team_a", team.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        to_row("domain", "dom_a", domain, "team_a"),
+        to_row("dkim_key", key.id, key, "team_a"),
+    ]
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    keys_of = signing_keys(store, AFTER)
+    assert [found.private for found in signing_keys(store, BEFORE)("a.test")] == [b"pem"]
+
+    class Signing(Carrier):
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            keys_of("a.test")
+            raise AssertionError("unsigned")
+
+    circuits = Circuits(store, Carriers(lambda _: Signing()), clock)
+    carrier = team.Carrier(id="mx", channel="email", kind="mx")
+    for _ in range(MISSES_TO_OPEN + 1):
+        outcome: Any = await circuits.hand_over(carrier, PARCEL)
+        assert isinstance(outcome, Deferred) and not outcome.unreachable
+        assert "Rotate them" in outcome.detail["text"]
+    assert store.setup.circuits == {}
+    with pytest.raises(NotReady):
+        keys_of("a.test")
