@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -68,7 +70,20 @@ async def test_a_whole_answer_is_one_write() -> None:
 async def test_pipelined_requests_are_answered_in_order() -> None:
     made, wire = connect()
     await ask(made, "GET /a HTTP/1.1", "GET /b HTTP/1.1", "GET /c HTTP/1.1")
-    assert [answer[-2:] for answer in wire.written] == [b"/a", b"/b", b"/c"]
+    bodies = [part.split(b"\r\n\r\n")[-1] for part in wire.written]
+    assert [body for body in bodies if body] == [b"/a", b"/b", b"/c"]
+
+
+async def test_an_answered_request_is_freed_without_the_collector() -> None:
+    made, _ = connect()
+    gc.disable()
+    try:
+        await ask(made, "GET /a HTTP/1.1")
+        answered = weakref.ref(made.cycle)
+        await ask(made, "GET /b HTTP/1.1")
+        assert answered() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_head_has_no_body() -> None:

@@ -4,12 +4,11 @@ answers in one write.
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from heliograph.api.request import WRITE, Headers, Response
+from heliograph.api.request import WRITE, Headers, Response, Scope
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import InvalidRequest, Refusal, ServiceUnavailable
 
@@ -50,17 +49,18 @@ class Connection(HttpToolsProtocol):
         self.in_headers = False
         self.header_bytes = 0
         super().on_headers_complete()
-        self.scope["state"][WRITE] = partial(self._write, self.cycle)
+        self.scope["state"][WRITE] = self._write  # not bound to the cycle: only the collector would ever free that
 
     def on_message_complete(self) -> None:
         self.reading_since = None
         super().on_message_complete()
 
-    def _write(self, cycle: RequestResponseCycle, response: Response, headers: Headers) -> bool:
+    def _write(self, scope: Scope, response: Response, headers: Headers) -> bool:
         """A whole answer at once, where uvicorn makes two system calls and two packets. False: leave it to uvicorn."""
-        if self.flow.write_paused or cycle.disconnected or not cycle.keep_alive or CLOSE in headers:
+        cycle = self.cycle
+        if cycle.scope is not scope or scope["method"] == "HEAD":  # not the same: others are pipelined behind it
             return False
-        if cycle.scope["method"] == "HEAD":
+        if self.flow.write_paused or cycle.disconnected or not cycle.keep_alive or CLOSE in headers:
             return False
         self.transport.write(_head(response, headers) + response.body)
         cycle.response_started = cycle.response_complete = True

@@ -32,7 +32,7 @@ class Response(msgspec.Struct, frozen=True):
 async def respond(scope: Scope, send: Send, response: Response, headers: Headers) -> None:
     """In one write where the connection can do that; `headers` are all but those of the body."""
     write = scope.get("state", {}).get(WRITE)
-    if write and write(response, headers):
+    if write and write(scope, response, headers):
         return
     headers = [
         (b"content-type", response.content_type),
