@@ -48,6 +48,7 @@ def connect(headers: Headers | None = None) -> tuple[Connection, Wire]:
 
     config = uvicorn_config(cast(Front, app))
     config.load()
+    app.refused = lambda refusal: Response(503, b"{}")  # type: ignore[attr-defined]
     made, wire = Connection(config=config, server_state=ServerState(), app_state={}), Wire()
     made.connection_made(wire)
     return made, wire
@@ -126,6 +127,16 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert b"".join(wire.written).endswith(b"/a")
+
+
+async def test_one_connection_too_many_is_answered_before_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 0)
+    made, wire = connect()
+    assert not wire.closed  # closed before its request was read, it would be reset
+    await ask(made, "GET /a HTTP/1.1")
+    answer = b"".join(wire.written)
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"connection: close\r\n" in answer
+    assert wire.closed
 
 
 async def test_only_connections_idle_for_long_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ SIZES = {
     "P9 waiting": (5_000, 100_000),
     "P10 stops": (3, 50),
     "P12 seconds": (1, 30),
-    "P12 at once": (32, 2_048),  # requests that the service takes; in full its own limit
+    "P12 at once": (32, 512),  # requests that the service takes; in full its own limit
     "P13 breaks": (60, 200),
     "P14 poison": (3, 20),
     "P14 others": (30, 10_000),

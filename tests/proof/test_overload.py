@@ -63,7 +63,10 @@ class Callers:
             raw = await reader.readexactly(int(headers[b"content-length"]))
         except (OSError, EOFError):
             return Asked(0, time.monotonic() - began)
-        self._idle.append((reader, writer))
+        if headers.get(b"connection") == b"close":
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
         status = int(lines[0].split()[1])
         id_ = json.loads(raw)["id"] if status == 202 else ""
         return Asked(status, time.monotonic() - began, b"retry-after" in headers, id_)

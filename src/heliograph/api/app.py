@@ -25,7 +25,7 @@ from heliograph.storage.store import RefusedRequest, StoreUnavailable
 
 log = structlog.get_logger()
 
-ACTIVE_MAX = 2048  # requests at once; the next ones are told to come back (P12)
+ACTIVE_MAX = 512  # requests at work at once; the next ones are told to come back (P12)
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
@@ -42,7 +42,6 @@ class Api:
             return
         request = Request(scope, receive, self.desk.clock.new_id("req_"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
-        self._active += 1
         name = "none"
         refusal: Refusal | None = None
         try:
@@ -64,7 +63,6 @@ class Api:
             log.exception("internal error", request_id=request.id)
             refusal = InternalError()
         finally:
-            self._active -= 1
             self._budget.give_back(request)
         if refusal is not None:
             response = self.refused(refusal, request)
@@ -94,14 +92,18 @@ class Api:
                 f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
                 retry_after=turn.wait_s,
             )
-        if self.desk.state.draining or self._active > ACTIVE_MAX:
+        if self.desk.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
         value = None
         if route.body is not None:
             request.check_media_type()
             raw = await request.read_body(route.body_max, self._budget)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
-        return await route.call(Call(self.desk, route, request, params, caller, value))
+        self._active += 1
+        try:
+            return await route.call(Call(self.desk, route, request, params, caller, value))
+        finally:
+            self._active -= 1
 
     def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
         """For the team's request log, when a key says whose request it was."""

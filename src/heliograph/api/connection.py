@@ -8,7 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from heliograph.api.request import WRITE, Headers, Response, Scope
+from heliograph.api.request import WRITE, Headers, Receive, Response, Scope, Send, respond
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import InvalidRequest, Refusal, ServiceUnavailable
 
@@ -30,7 +30,7 @@ class Connection(HttpToolsProtocol):
         self.header_bytes = 0
         self.idle_since: float | None = None
         if len(self.connections) > CONNECTIONS_MAX:
-            self._refuse(ServiceUnavailable("Too many connections. Try again later.", retry_after=1))
+            self.app = self._no_room
 
     def data_received(self, data: bytes) -> None:
         if self.in_headers:
@@ -54,6 +54,13 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.reading_since = None
         super().on_message_complete()
+
+    async def _no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers the first request, and only then closes: a connection that is closed before that is reset."""
+        app: Any = self.config.loaded_app
+        response: Response = app.refused(ServiceUnavailable("Too many connections. Try again later.", retry_after=1))
+        await receive()
+        await respond(scope, send, response, [*response.headers, CLOSE])
 
     def _write(self, scope: Scope, response: Response, headers: Headers) -> bool:
         """A whole answer at once, where uvicorn makes two system calls and two packets. False: leave it to uvicorn."""
@@ -82,7 +89,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer without the application: what came in is not a request, or there is no room for it."""
-        app: Any = self.app
+        app: Any = self.config.loaded_app
         response: Response = app.refused(refusal)
         self.transport.write(_head(response, [*response.headers, CLOSE]) + response.body)
         self.transport.close()
