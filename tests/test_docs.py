@@ -261,7 +261,7 @@ MACHINE = re.compile("|".join(("/" + "work/", "/" + "tmp/v", "/" + "root", "/" +
 def repository() -> Iterator[Path]:
     """The text files that are ours: no hidden folders but .ci, nothing that a run leaves behind."""
     for entry in ROOT.iterdir():
-        if entry.is_file():
+        if entry.is_file() and entry.name != ".git":  # in a linked worktree it is a file that names this machine
             yield entry
         elif entry.name in (".ci", "bench", "docs", "src", "tests"):
             yield from (path for path in entry.rglob("*") if path.is_file() and path.suffix in TEXTS)
