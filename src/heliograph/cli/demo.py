@@ -1,6 +1,5 @@
 """`heliograph demo`: the service with two seeded teams and lines to copy."""
 
-import asyncio
 import socket
 from importlib import resources
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from heliograph import server
 from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
+from heliograph.cli.serve import run
 from heliograph.clock import Clock
 from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import make_token
@@ -61,8 +60,7 @@ def demo(settings: Settings) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
         click.echo("\n".join([*lines[:1], f"Dashboard    {settings.base_url}/dashboard/link/{link}", *lines[1:]]))
 
-    with clear_mistakes(settings):
-        asyncio.run(server.serve(settings, "all", ready))
+    run(settings, "all", ready)
 
 
 def in_own_folder(settings: Settings) -> Settings:

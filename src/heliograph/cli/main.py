@@ -2,39 +2,55 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from heliograph import __version__
-from heliograph.cli.apply import apply
-from heliograph.cli.backup import backup
-from heliograph.cli.carriers import carriers
-from heliograph.cli.credit import credit
-from heliograph.cli.demo import demo
-from heliograph.cli.doctor import doctor
-from heliograph.cli.domain import domain
-from heliograph.cli.erase import erase
-from heliograph.cli.key import key
-from heliograph.cli.listen import listen
-from heliograph.cli.migrate import migrate
-from heliograph.cli.pause import pause, resume
-from heliograph.cli.reputation import reputation
-from heliograph.cli.send import send
-from heliograph.cli.serve import serve
-from heliograph.cli.user import user
-from heliograph.cli.webhook import webhook
-from heliograph.rules.setup_file import SetupError
-from heliograph.server import CannotListen
-from heliograph.settings import BadSetting
-from heliograph.storage.migrate import NewerSchema
 
-MISTAKES = (BadSetting, SetupError, NewerSchema, CannotListen)
 INTERRUPTED = 130
 
+# Name → the line of the list; its module is imported when it is called, because importing all takes a second.
+COMMANDS = {
+    "apply": "Apply a setup file.",
+    "backup": "Copy the database and the attachments into a folder.",
+    "carriers": "Show the carriers, and which of them cannot be reached.",
+    "credit": "Top up a team's credit, or correct it.",
+    "demo": "Run the service with two teams, and print lines to copy.",
+    "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
+    "domain": "Sending domains: what to set in DNS, and whether it is there.",
+    "erase": "Erase an address or a number from all records of a team.",
+    "key": "Make, store and revoke API keys.",
+    "listen": "Forward a team's events to a program on this machine.",
+    "migrate": "Bring the database to the schema of this version.",
+    "pause": "Pause delivery: messages are still accepted, and wait.",
+    "reputation": "Bounces and complaints of each team, and the end of a pause.",
+    "resume": "Resume delivery after a pause: what waited is sent.",
+    "send": "Send one message through a running service.",
+    "serve": "Run the service until SIGTERM or Ctrl-C.",
+    "user": "People of the dashboard: list, add, or let one in.",
+    "webhook": "Webhooks: who is told of events, and what became of it.",
+}
+MODULES = {"resume": "pause"}  # where a command's file has another name
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class Commands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, listed, rest = super().resolve_command(ctx, args)
+        if listed is None or name is None:
+            return name, listed, rest
+        return name, getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), name), rest
+
+
+@click.group(
+    cls=Commands,
+    commands=[click.Command(name, help=line) for name, line in COMMANDS.items()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="heliograph")
 def cli() -> None:
     """Send transactional email, SMS, WhatsApp and one-time codes.
@@ -46,29 +62,6 @@ def cli() -> None:
 
     Settings come from flags, then HELIOGRAPH_… variables, then the file of --config.
     """
-
-
-for command in (
-    serve,
-    demo,
-    apply,
-    migrate,
-    key,
-    domain,
-    webhook,
-    carriers,
-    reputation,
-    credit,
-    erase,
-    send,
-    listen,
-    pause,
-    resume,
-    backup,
-    doctor,
-    user,
-):
-    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -88,9 +81,6 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         _complain(error.format_message())
         return error.exit_code
-    except MISTAKES as error:
-        _complain(str(error))
-        return 1
     except click.Abort:
         return INTERRUPTED
     return code if isinstance(code, int) else 0

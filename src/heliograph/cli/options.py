@@ -15,7 +15,9 @@ import click
 from rich.console import Console
 
 from heliograph.app import open_store
+from heliograph.rules.setup_file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.storage.migrate import NewerSchema
 from heliograph.storage.store import Store, StoreUnavailable
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ FLAGS = {
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
 
+MISTAKES = (BadSetting, SetupError, NewerSchema)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -40,7 +43,10 @@ def with_settings(*flags: str) -> Callable[[Command], Command]:
         @functools.wraps(command)
         def run(*, config: Path | None, **given: Any) -> None:
             values = {name: given.pop(name) for name in flags}
-            command(_checked(read_settings(values, file=config)), **given)
+            try:
+                command(_checked(read_settings(values, file=config)), **given)
+            except MISTAKES as error:
+                raise click.ClickException(str(error)) from error
 
         run = click.option(
             "--config",

@@ -1,6 +1,7 @@
 """`heliograph serve`: the service itself."""
 
 import asyncio
+from collections.abc import Callable
 
 import click
 
@@ -39,8 +40,16 @@ def serve(settings: Settings, role: str) -> None:
         if link:
             click.echo(f"First operator: {settings.base_url}/dashboard/link/{link}")
 
-    with clear_mistakes(settings):
-        asyncio.run(server.serve(settings, role, ready))
+    run(settings, role, ready)
+
+
+def run(settings: Settings, role: str, ready: Callable[[Settings], None]) -> None:
+    """Serve until told to stop; `ready` is called with the addresses as they became."""
+    try:
+        with clear_mistakes(settings):
+            asyncio.run(server.serve(settings, role, ready))
+    except server.CannotListen as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def _first_link(store: Store) -> str | None:

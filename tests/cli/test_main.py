@@ -1,0 +1,34 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heliograph.cli import main
+
+from .conftest import Run
+
+FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - {"main", "options"}
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_listed_command_is_there(run: Run, name: str) -> None:
+    shown = run(name, "--help")
+    assert shown.code == 0
+    assert shown.out.startswith(f"Usage: heliograph {name} ")
+
+
+def test_every_command_is_listed_and_its_line_fits(run: Run) -> None:
+    assert {main.MODULES.get(name, name) for name in main.COMMANDS} == FILES
+    assert list(main.COMMANDS) == sorted(main.COMMANDS)
+    listed = run("--help").out
+    assert [line for line in main.COMMANDS.values() if line not in listed] == []
+
+
+def test_a_command_is_imported_when_it_is_called() -> None:
+    look = (
+        "import sys; from heliograph.cli.main import cli; cli.main(['--help'], standalone_mode=False); "
+        "print(sorted(name for name in sys.modules if name.startswith('heliograph')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "['heliograph', 'heliograph.cli', 'heliograph.cli.main', 'heliograph.receiving']"
