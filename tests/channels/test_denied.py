@@ -29,6 +29,7 @@ RANGES = """
 168.63.129.16 168.63.129.16
 :: ::ffff:ffff
 ::1 ::1
+::ffff:0:0:0 ::ffff:0:ffff:ffff
 64:ff9b:: 64:ff9b::ffff:ffff
 64:ff9b:1:: 64:ff9b:1:ffff:ffff:ffff:ffff:ffff
 100:: 100::ffff:ffff:ffff:ffff
@@ -80,6 +81,8 @@ def test_their_neighbours_are_open(address: str) -> None:
         ("::ffff:8.8.8.8", False),
         ("0:0:0:0:0:ffff:0808:0808", False),
         ("::127.0.0.1", True),  # v4-compatible
+        ("::ffff:0:127.0.0.1", True),  # v4-translated, of SIIT
+        ("::ffff:0:8.8.8.8", True),
         ("2002:7f00:1::", True),  # 6to4 of 127.0.0.1
         ("2002:808:808::", True),  # 6to4 as a whole
         ("64:ff9b::10.0.0.1", True),
