@@ -111,7 +111,9 @@ def test_the_same_content_makes_the_same_bytes() -> None:
         ('A "B" \\ C', rb'From: "A \"B\" \\ C" <hi@acme.test>'),
         ("Acme, Inc.; (x) <y@z>:", b'From: "Acme, Inc.; (x) <y@z>:" <hi@acme.test>'),
         ("Zürich", b"From: =?utf-8?B?WsO8cmljaA==?= <hi@acme.test>"),
+        ("Bäckerei am Markt", b"From: =?utf-8?Q?B=C3=A4ckerei_am_Markt?= <hi@acme.test>"),
         ("=?utf-8?Q?x?=", b"From: =?utf-8?B?PT91dGYtOD9RP3g/PQ==?= <hi@acme.test>"),
+        ("A" * 200, b'From: "' + b"A" * 200 + b'"'),
     ],
 )
 def test_display_names(name: str, line: bytes) -> None:
@@ -128,7 +130,9 @@ def test_display_names(name: str, line: bytes) -> None:
         " leading and trailing ",
         "two  spaces",
         "word " * 39 + "end",
-        "x" * 200,
+        "x" * 1000,
+        "Reset your password, Zoë: https://acme.test/" + "a" * 100,
+        'Zoë, _your_ order? (=1) is "ready" ' + "and more " * 15,
         "Grüße aus Zürich",
         "注文" * 100,
         "😀" * 200,
@@ -145,7 +149,23 @@ def test_subjects_come_back_the_same_on_short_lines(subject: str) -> None:
     assert max(map(len, mail.headers.split(b"\r\n"))) <= 76
     for word in re.findall(rb"=\?.*?\?=", mail.headers):
         assert len(word) <= 75
-        pybase64.b64decode(word[10:-2]).decode()  # whole characters
+        str(make_header(decode_header(word.decode())))  # whole characters
+
+
+@pytest.mark.parametrize(
+    ("subject", "lines"),
+    [
+        ("two  spaces", ["Subject: two  spaces"]),
+        ("x" * 200, ["Subject: " + "x" * 200]),
+        ("word  " * 10 + "word " * 8 + "end", ["Subject: " + "word  " * 10 + "word", " " + "word " * 7 + "end"]),
+        ("a " + "y" * 70 + " b", ["Subject: a", " " + "y" * 70 + " b"]),
+    ],
+)
+def test_ascii_is_never_encoded(subject: str, lines: list[str]) -> None:
+    mail = make(content(subject=subject))
+    assert judged(mail)["subject"] == subject
+    start = mail.headers.index(b"Subject: ")
+    assert mail.headers[start : mail.headers.index(b"\r\nDate:")].decode().split("\r\n") == lines
 
 
 def test_addresses() -> None:
@@ -471,6 +491,29 @@ def test_the_parameters_of_a_type_are_kept() -> None:
     mail = make(content(attachments=[small(content_type="text/calendar; charset=utf-8; method=REQUEST")]))
     (file,) = judged(mail).iter_attachments()
     assert dict(file["content-type"].params) == {"charset": "utf-8", "method": "REQUEST", "name": "a.txt"}
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"a,b\r\n1,2\r\n", "quoted-printable"),
+        (b"a,b\n1,2\n", "quoted-printable"),
+        (b"a\rb\n\rc\r\r\n", "quoted-printable"),
+        (b"", "quoted-printable"),
+        (b"\n\n\r\n\n", "quoted-printable"),
+        (b".\r\nFrom me\n.\r\n.x", "quoted-printable"),
+        (b"x = y \t\nspace at the end \r\n" + b"long=" * 5000, "quoted-printable"),
+        ("name;Zürich\n".encode(), "base64"),
+        (b"a\0b", "base64"),
+    ],
+)
+def test_text_files_are_readable_and_come_back_to_the_byte(body: bytes, encoding: str) -> None:
+    mail = make(content(attachments=[small(content_type="text/csv", body=body)]))
+    assert max(map(len, wire(mail).split(b"\r\n"))) <= 76
+    assert not BARE_LINE_END.search(wire(mail))
+    file = parts_of(read(mail))[-1]
+    assert payload(file) == body
+    assert file["content-transfer-encoding"] == encoding
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 56, 57, 58, 114, 200_000])

@@ -1,8 +1,8 @@
 """The email as it goes over the wire: header block and body, built as bytes.
 
-What leaves here has CRLF line ends only, lines of at most 76 characters where a line can be broken (an address
-cannot), a body in seven bits with no line that starts with a dot or with `From `, and exactly the header fields
-that were meant.
+What leaves here has CRLF line ends only, lines of at most 76 characters where a line can be broken (an address or a
+long word of a subject cannot), a body in seven bits with no line that starts with a dot or with `From `, and exactly
+the header fields that were meant.
 """
 
 import re
@@ -26,7 +26,8 @@ SOFT = 72  # of a line that goes on: room for the `=` at its end and for _guarde
 LINE_MAX = 998  # of any line (RFC 5322 2.1.1)
 CHUNK = 64 * KIB  # bytes handed out at once
 STEP = 57 * 840  # bytes of a file read at once: whole lines of 76, and less than a CHUNK of them
-WORD = 39  # bytes in an encoded word: the longest field name, `Subject: `, leaves 67 characters
+WORD = 39  # bytes in an encoded word in base64: the longest field name, `Subject: `, leaves 67 characters
+Q_WORD = 55  # characters in an encoded word that is readable: 67 less `=?utf-8?Q?` and `?=`
 SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters
 ENTROPY_MIN = 8  # bytes
 
@@ -35,8 +36,12 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
-_NAME = re.compile("[ -~]{1,60}")
-_SUBJECT = re.compile("[!-~]{1,60}(?: [!-~]{1,60})*")  # can be folded at its spaces and comes back the same
+_NAME = re.compile("[ -~]{1,400}")
+# ASCII goes as it is: filters distrust an encoding that nothing needs. Folded where a single space stands, so that
+# it comes back the same.
+_PLAIN = re.compile("[!-~](?:[ -~]*[!-~])?")
+_FOLD = re.compile("(?<=[!-~]) (?=[!-~])")
+_UNBROKEN = 900  # characters between two such spaces; leaves room for the field's name
 _FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no backslash between quotes
 _TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
 _FIELD_NAME = re.compile(rb"[!-9;-~]+")
@@ -44,9 +49,12 @@ _FIELD_NAME = re.compile(rb"[!-9;-~]+")
 _NO_CONTROL = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
 _AS_IS = bytes(byte for byte in b"\t\r\n" + bytes(range(0x20, 0x7F)) if byte != ord("="))
 _SOFT_LINE = re.compile(rb".{1,%d}(?<!=)(?<!=.)" % SOFT, re.DOTALL)  # ends between escapes
+_ASCII_TEXT = b"\t\r\n" + bytes(range(0x20, 0x7F))
+_Q_AS_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"  # in a phrase too (RFC 2047 5)
 _SPACE, _DOT, _F = b" .F"
 _BYTES = [bytes([byte]) for byte in range(256)]
 _ESCAPES = [b"=%02X" % byte for byte in range(256)]
+_Q = [b"_" if byte == _SPACE else _BYTES[byte] if byte in _Q_AS_IS else _ESCAPES[byte] for byte in range(256)]
 
 Fields = list[tuple[str, Sequence[bytes]]]  # name, and what stands between the places where it may be folded
 
@@ -221,8 +229,10 @@ def _phrase(name: str) -> list[bytes]:
 
 
 def _unstructured(text: str) -> list[bytes]:
-    if "=?" not in text and _SUBJECT.fullmatch(text):
-        return text.encode().split(b" ")
+    if "=?" not in text and _PLAIN.fullmatch(text):
+        tokens = _FOLD.split(text)
+        if max(map(len, tokens)) <= _UNBROKEN:
+            return [token.encode() for token in tokens]
     return _words(_line(text)) or [b""]
 
 
@@ -233,8 +243,22 @@ def _line(text: str) -> str:
 
 
 def _words(text: str) -> list[bytes]:
-    """Encoded words (RFC 2047); the space between two of them is no part of the text."""
+    """Encoded words (RFC 2047), in the shorter of the two forms; the space between two is no part of the text."""
+    whole = text.encode()
+    if 6 * len(whole.translate(None, b" " + _Q_AS_IS)) < len(whole):
+        return [b"=?utf-8?Q?" + word + b"?=" for word in _q_words(text)]
     return [b"=?utf-8?B?" + pybase64.b64encode(piece) + b"?=" for piece in _pieces(text, WORD)]
+
+
+def _q_words(text: str) -> Iterator[bytes]:
+    word = b""
+    for character in text:
+        quoted_character = b"".join([_Q[byte] for byte in character.encode()])
+        if len(word) + len(quoted_character) > Q_WORD:
+            yield word
+            word = b""
+        word += quoted_character
+    yield word
 
 
 def _pieces(text: str, size: int) -> Iterator[bytes]:
@@ -305,17 +329,25 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
     if plain not in ALLOWED_TYPES or not all(found):
         raise ValueError(f"{quoted(file.content_type)} is not an attachment's type")
     kept = [f'{match[1]}="{match[2]}"'.encode() for match in found if match]
+    encoding, encoded = _encoded(file, plain, open_blob)
     fields: Fields = [
         ("Content-Type", _separated([plain.encode(), *kept, *_parameter("name", file.filename)], b";")),
-        ("Content-Transfer-Encoding", [b"base64"]),
+        ("Content-Transfer-Encoding", [encoding]),
         ("Content-Disposition", _separated([b"attachment", *_parameter("filename", file.filename)], b";")),
     ]
+    return Entity(fields=fields, content=[encoded])
+
+
+def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tuple[bytes, bytes | Attached]:
+    """The transfer encoding and the file in it. Large files stay on disk until they leave, and so are base64."""
     if file.blob is not None:
-        attached = Attached(blob=file.blob, size=file.size, open_blob=open_blob)
-        return Entity(fields=fields, content=[attached])
+        return b"base64", Attached(blob=file.blob, size=file.size, open_blob=open_blob)
     if file.base64 is None:
         raise ValueError(f"attachment {quoted(file.filename)} has no content")
-    return Entity(fields=fields, content=[_base64(pybase64.b64decode(file.base64, validate=True))])
+    content = pybase64.b64decode(file.base64, validate=True)
+    if kind.startswith("text/") and not content.translate(None, _ASCII_TEXT):
+        return b"quoted-printable", _exact(content)
+    return b"base64", _base64(content)
 
 
 def _parameter(name: str, value: str) -> list[bytes]:
@@ -360,6 +392,16 @@ def _quoted_printable(plain: bytes, to_escape: bytes) -> bytes:
         for line in plain.split(b"\r\n")
     ]
     return b"\r\n".join(lines) + b"\r\n"
+
+
+def _exact(content: bytes) -> bytes:
+    """Quoted-printable of a file in ASCII: every byte comes back, also a line end that is not CRLF."""
+    lines = content.replace(b"=", b"=3D").split(b"\r\n")
+    return b"\r\n".join([b"=\r\n".join(map(_wrapped, _lone_ends(line))) for line in lines]) + b"\r\n"
+
+
+def _lone_ends(line: bytes) -> list[bytes]:
+    return line.replace(b"\r", b"=0D").replace(b"\n", b"=0A\n").split(b"\n")
 
 
 def _wrapped(line: bytes) -> bytes:
