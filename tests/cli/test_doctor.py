@@ -71,6 +71,18 @@ def test_the_secret(run: Run, tmp_path: Path, content: str, mode: int, level: st
     assert content not in ended.out
 
 
+@pytest.mark.parametrize("name", ["heliograph-data", "heliograph.db"])
+def test_what_others_can_read(run: Run, tmp_path: Path, name: str) -> None:
+    run("pause")
+    assert "access" not in levels(run("doctor", *ANY_PORT, "--json").out)
+    path = tmp_path / name
+    path.chmod(path.stat().st_mode | 0o040)
+    ended = run("doctor", *ANY_PORT)
+    assert ended.code == 1
+    assert f"FAIL  access: {name} has mode" in ended.out
+    assert f"→ chmod {'700' if path.is_dir() else '600'} {name}" in ended.out
+
+
 def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heliograph.cli.doctor.PROBE_S", 0.05)
     (tmp_path / "file").write_text("")

@@ -33,6 +33,7 @@ CONNECT_S = 5
 PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes
 DISK_EMPTY = 100 << 20
+OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 OLDEST_YEAR = 2024  # a clock before this was never set
 
 LOOKS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
@@ -50,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, as_json: bool) -> None:
-    """Check database, data folder, disk, secret, clock, DNS, carriers and port.
+    """Check database, data folder, access, disk, secret, clock, DNS, carriers and port.
 
     Changes nothing and can run beside the service. Exit code 1 when something must be mended.
 
@@ -78,6 +79,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     setup, found = asyncio.run(_database(settings))
     yield from found
     yield _folder(settings.data)
+    yield from _open_to_others(settings)
     yield _disk(settings.data)
     yield _secret(settings)
     yield _clock(Clock().now())
@@ -149,6 +151,14 @@ def _folder(data: Path) -> Finding:
     return Finding("data folder", "ok", f"{data} can be written")
 
 
+def _open_to_others(settings: Settings) -> Iterator[Finding]:
+    """Messages stand in the database and in the attachments as they were sent. Its log has the database's mode."""
+    database = sqlite_path(settings)
+    for path, mode in ((settings.data, "700"), *([(database, "600")] if database else [])):
+        if path.exists() and (found := stat.S_IMODE(path.stat().st_mode)) & OTHERS:
+            yield Finding("access", "FAIL", f"{path} has mode {found:04o}: others can read it", f"chmod {mode} {path}")
+
+
 def _disk(data: Path) -> Finding:
     there = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
@@ -170,7 +180,7 @@ def _secret(settings: Settings) -> Finding:
         key = b""
     if len(key) != 32:
         return Finding("secret", "FAIL", f"{path} cannot be read as 32 bytes in base64", "restore it from a backup")
-    if mode & 0o077:
+    if mode & OTHERS:
         return Finding("secret", "FAIL", f"{path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
     return Finding("secret", "ok", f"{path} is there, mode {mode:04o}")
 

@@ -1,5 +1,6 @@
 """The entry point: the commands, and how every mistake becomes one line and an exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 from heliograph import __version__
 
 INTERRUPTED = 130
+OURS_ALONE = 0o077  # umask: whatever a command makes (database, log, attachments, backup), nobody else can read
 
 # Name → the line of the list; its module is imported when it is called, because importing all takes a second.
 COMMANDS = {
@@ -65,7 +67,12 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    sys.exit(_exit_code(arguments))
+    before = os.umask(OURS_ALONE)
+    try:
+        code = _exit_code(arguments)
+    finally:
+        os.umask(before)
+    sys.exit(code)
 
 
 def _exit_code(arguments: Sequence[str] | None) -> int:
