@@ -91,7 +91,6 @@ def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
         ("team_acme", "gone@example.com", "delete the suppression"),
         ("team_sandbox", "stranger@example.com", "sandbox team"),
         ("team_bare", "delivered@simulator.test", "domain"),
-        ("team_suspended", "delivered@simulator.test", "suspended"),
     ]:
         page.goto(f"/dashboard/teams/{team}")
         page.get_by_label("To", exact=True).fill(to)

@@ -15,7 +15,7 @@ from heliograph.rules.acceptance import Acceptance, Answer
 from heliograph.rules.address import parse_address
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.recipients import check_allowed, read_recipients
-from heliograph.rules.refusals import InvalidRequest, TeamSuspended
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.team import Caller, Channel, Template
@@ -42,8 +42,6 @@ def can_resend(unreached: list[tuple[str, str]]) -> bool:
 
 async def resend(desk: Desk, caller: Caller, sent: Sent) -> Answer:
     """Accept it as a new message; raises the refusal that a send would."""
-    if caller.team.record.suspended:
-        raise TeamSuspended()
     template = None
     if sent.template_id is not None:
         template = find_template(caller.team, sent.template_id, sent.channel)

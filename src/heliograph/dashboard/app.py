@@ -25,7 +25,7 @@ from heliograph.dashboard.visit import (
     is_allowed,
 )
 from heliograph.rules.limits import MIB
-from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal
+from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.team import Team
 from heliograph.storage.people import SignedIn
 
@@ -81,9 +81,13 @@ class Dashboard:
                 return self._turned_away(visit), visit
             if request.method == "POST" and not self._is_own_form(route, visit):
                 return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
+            if _is_suspended(route, visit):
+                raise TeamSuspended
             return await route.view(visit), visit
         except (NotFound, MethodNotAllowed, Gone):
             return _error(404, "There is no such page, or it is not for you."), visit
+        except TeamSuspended as refusal:
+            return _error(403, refusal.message), visit
         except Refusal as refusal:
             return _error(400, str(refusal)), visit
         except ClientGone:
@@ -172,6 +176,13 @@ class Dashboard:
 def cookies(request: Request) -> dict[str, str]:
     pairs = request.headers.get(b"cookie", b"").decode("latin-1").split(";")
     return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _is_suspended(route: PageRoute, visit: Visit) -> bool:
+    """Whether the form would send, or prepare to, for a suspended team; what is an operator's stays open."""
+    if route.method != "POST" or route.need == "operator" or route.suspended:
+        return False
+    return visit.team_found is not None and visit.team_found.record.suspended
 
 
 def _error(status: int, text: str) -> Page:

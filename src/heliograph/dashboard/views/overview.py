@@ -13,7 +13,7 @@ from heliograph.dashboard.charts import Bucket, Chart, Series
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.refusals import Refusal, TeamSuspended
+from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Team
 from heliograph.storage import figures
 from heliograph.storage.figures import QUEUE_MOST, Figures
@@ -39,8 +39,6 @@ async def send_test(visit: Visit) -> Answer:
         text="It works. This message was sent from the overview of the dashboard.",
     )
     try:
-        if visit.team.record.suspended:
-            raise TeamSuspended()
         done = await send_email(visit.desk, visit.caller, request, None)
     except Refusal as refusal:
         return await _page(visit, to, _in_words(refusal))

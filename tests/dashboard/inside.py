@@ -1,0 +1,107 @@
+"""The pages without processes and browsers: the dashboard's own application on a store, asked by people of a test's."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit
+
+import msgspec
+
+from heliograph.accept.desk import Desk
+from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.visit import COOKIE, Office
+from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.team import Setting, TeamRecord
+from heliograph.storage.people import People, SignedIn
+from heliograph.storage.store import NewTeam, SetupChange, Store
+
+OPERATOR = "operator"  # who asks; any other word is a role in every team
+
+
+class _Everybody(People):
+    """Whoever has a cookie is signed in, in the role that it names."""
+
+    teams: tuple[str, ...] = ()
+
+    async def session(self, token: str) -> SignedIn | None:
+        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR, 0)
+
+    async def roles(self, person: str) -> dict[str, str]:
+        return dict.fromkeys(self.teams, person.removeprefix("usr_"))
+
+
+class Shown(msgspec.Struct, frozen=True):
+    status: int
+    headers: dict[str, str]
+    text: str  # without its tags
+    html: str
+
+    @property
+    def told(self) -> str:
+        """What the next page says once."""
+        return unquote(self.headers.get("set-cookie", "").partition("=")[2].partition(";")[0])
+
+
+class Pages:
+    def __init__(self, desk: Desk) -> None:
+        self._store = desk.store
+        people = _Everybody(desk.store.database, desk.clock)
+        people.teams = tuple(desk.store.setup.teams)
+        office = Office(
+            desk=desk,
+            people=people,
+            seal=lambda plain, _: plain.decode(),
+            unseal=lambda text, _: text.encode(),
+            eml=lambda id_, content: b"",
+        )
+        self._app = Dashboard(office)
+
+    @property
+    def setup(self) -> Setup:
+        return self._store.setup
+
+    async def get(self, path: str, who: str = "owner") -> Shown:
+        return await self._ask("GET", path, b"", who)
+
+    async def post(self, path: str, form: Mapping[str, str] | None = None, who: str = "owner") -> Shown:
+        return await self._ask("POST", path, urlencode({"csrf": "csrf", **(form or {})}).encode(), who)
+
+    async def _ask(self, method: str, path: str, body: bytes, who: str) -> Shown:
+        parts = urlsplit(path)
+        headers = [
+            (b"cookie", f"{COOKIE}={who}".encode()),
+            (b"content-type", b"application/x-www-form-urlencoded"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        html = b"".join(message.get("body", b"") for message in sent[1:]).decode()
+        text = " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
+        return Shown(sent[0]["status"], answered, text, html)
+
+
+async def set_up(store: Store, *records: tuple[str, str, Setting, str | None]) -> None:
+    """Write records: kind, id, record, team; a new team has credit for ten thousand."""
+    rows = [to_row(*record) for record in records]
+    teams = [NewTeam(r[2].ref, 10**10) for r in records if isinstance(r[2], TeamRecord)]
+    await store.change_setup(
+        lambda current, _: SetupChange(rows=rows, new_teams=[t for t in teams if t.ref not in current.teams_by_ref])
+    )
