@@ -5,8 +5,9 @@ import contextlib
 import gc
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 import msgspec
@@ -41,6 +42,7 @@ from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
 from heliograph.keeping import Seat, derive, master_secret
+from heliograph.rules.client_address import client_address
 from heliograph.rules.outcome import Report
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
@@ -66,14 +68,19 @@ class Server(uvicorn.Server):
 
 
 class Front:
-    """The door: pages of the dashboard, or the API."""
+    """The door: pages of the dashboard, or the API. Behind it the client is who came to the first trusted proxy."""
 
-    def __init__(self, api: Api, pages: Dashboard) -> None:
+    def __init__(self, api: Api, pages: Dashboard, trusted_proxies: Sequence[str] = ()) -> None:
         self._api = api
         self._pages = pages
+        self._trusted = [ip_network(text) for text in trusted_proxies]
         self.refused = api.refused
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if self._trusted and scope.get("client"):
+            host, port = scope["client"]
+            forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            scope["client"] = client_address(host, forwarded, self._trusted), port
         return (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)
 
 
@@ -150,7 +157,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         )
     )
     rates = RateLimits()
-    server = Server(uvicorn_config(Front(Api(desk, rates), pages)))
+    server = Server(uvicorn_config(Front(Api(desk, rates), pages, settings.trusted_proxies)))
     loops = [
         store.follow_setup(),
         close_slow(server.server_state.connections),

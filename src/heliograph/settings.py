@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
     resolver: tuple[str, int] | None = None  # the DNS server that is asked about sending domains; None: the zones' own
     webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
+    trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is believed
     simulator_step_ms: int = 200  # between two states of a simulated message
 
     @property
@@ -47,6 +48,7 @@ NAMES = (
     "bounce_listen",
     "resolver",
     "webhook_allow_private",
+    "trusted_proxies",
     "simulator_step_ms",
 )
 
@@ -114,11 +116,11 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"bounce_listen": None if value in ("", "off") else _address(value)}
         case "resolver":
             return {"resolver": _address(value) if value else None}
-        case "webhook_allow_private":
+        case "webhook_allow_private" | "trusted_proxies":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:
                 ipaddress.ip_network(part)
-            return {"webhook_allow_private": tuple(ranges)}
+            return {name: tuple(ranges)}
         case _:
             if not (value.isascii() and value.isdigit()) or int(value) > 3_600_000:
                 raise ValueError("expected milliseconds, a whole number from 0 to 3600000")

@@ -195,6 +195,33 @@ def test_nobody_is_sent_to_the_door(site: Site, path: str) -> None:
     assert (answer.status, answer.headers["location"]) == (303, f"/dashboard/sign-in?next={path}")
 
 
+@pytest.mark.parametrize("path", ["", "/keys", "/team"])
+def test_a_team_that_is_not_there_answers_as_one_of_others(site: Site, path: str) -> None:
+    page = site.open("outside@example.com")
+    mine = {"Cookie": "; ".join(f"{one['name']}={one['value']}" for one in page.context.cookies())}
+    for headers, status in (({}, 303), (mine, 404)):
+        answers = [
+            site.service.ask(method, f"/dashboard/teams/{team}{path}", key=None, headers=headers)
+            for method in ("GET", "POST")
+            for team in ("team_acme", "team_none")
+        ]
+        alike = [
+            (
+                answer.status,
+                answer.raw,
+                {
+                    name: value.replace("team_none", "team_acme")
+                    for name, value in answer.headers.items()
+                    if name != "x-request-id"
+                },
+            )
+            for answer in answers
+        ]
+        assert alike[0] == alike[1]
+        assert alike[2] == alike[3]
+        assert alike[0][0] == status
+
+
 def test_where_one_goes_after_the_door(site: Site) -> None:
     site.open("next@example.com")
     for next_page, ends_at in (

@@ -60,7 +60,7 @@ class Api:
             log.error("store unavailable", request_id=request.id, error=str(error))
             refusal = ServiceUnavailable(retry_after=2)
         except Exception:
-            log.exception("internal error", request_id=request.id)
+            log.exception("internal error", request_id=request.id, address=request.address)
             refusal = InternalError()
         finally:
             self._budget.give_back(request)

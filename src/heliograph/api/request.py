@@ -44,10 +44,12 @@ async def respond(scope: Scope, send: Send, response: Response, headers: Headers
 
 
 class Request:
-    __slots__ = ("_receive", "headers", "id", "method", "path", "query_string", "raw_headers")
+    __slots__ = ("_receive", "address", "headers", "id", "method", "path", "query_string", "raw_headers")
 
     def __init__(self, scope: Scope, receive: Receive, id_: str) -> None:
         self.id = id_
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query_string: bytes = scope["query_string"]

@@ -55,9 +55,8 @@ class Dashboard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, self._office.desk.clock.new_id("req_"))
-        client = scope.get("client")
         try:
-            answer, visit = await self._visit(request, scope["raw_path"], client[0] if client else "")
+            answer, visit = await self._visit(request, scope["raw_path"])
         except ClientGone:
             return
         finally:
@@ -68,17 +67,19 @@ class Dashboard:
         try:
             response = self._response(answer, visit)
         except Exception:  # a template that breaks on what it is given
-            log.exception("page failed", request_id=request.id)
+            log.exception("page failed", request_id=request.id, address=request.address)
             response = self._response(_broken(request), visit)
         await respond(scope, send, response, [(b"x-request-id", request.id.encode()), *response.headers])
 
-    async def _visit(self, request: Request, raw_path: bytes, address: str) -> tuple[Answer, Visit | None]:
+    async def _visit(self, request: Request, raw_path: bytes) -> tuple[Answer, Visit | None]:
         visit: Visit | None = None
         try:
             route, params = self._router.find(request.method, request.path, raw_path)
-            visit = await self._read(route, request, params, address)
+            visit = await self._read(route, request, params)
             if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
                 return self._turned_away(visit), visit
+            if "team" in params and visit.team_found is None:
+                raise Gone
             if request.method == "POST" and not self._is_own_form(route, visit):
                 return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             if _is_suspended(route, visit):
@@ -93,10 +94,10 @@ class Dashboard:
         except ClientGone:
             raise
         except Exception:
-            log.exception("page failed", request_id=request.id)
+            log.exception("page failed", request_id=request.id, address=request.address)
             return _broken(request), visit
 
-    async def _read(self, route: PageRoute, request: Request, params: dict[str, str], address: str) -> Visit:
+    async def _read(self, route: PageRoute, request: Request, params: dict[str, str]) -> Visit:
         who = await self._signed_in(request)
         roles = await self._office.people.roles(who.person) if who else {}
         form: dict[str, str] = {}
@@ -111,7 +112,7 @@ class Dashboard:
             query=request.loose_query(),
             form=form,
             files=files,
-            address=address,
+            address=request.address,
             who=who,
             roles=roles,
             team_found=self._team(params),
@@ -122,17 +123,12 @@ class Dashboard:
         return await self._office.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
-        if "team" not in params:
-            return None
-        team = self._office.desk.store.setup.teams.get(params["team"])
-        if team is None:
-            raise Gone
-        return team
+        return self._office.desk.store.setup.teams.get(params.get("team", ""))
 
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:
             return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
-        if visit.team_found and visit.team_found.record.id not in visit.roles:
+        if "team" in visit.params and visit.params["team"] not in visit.roles:  # whether there is such a team or not
             return _error(404, "There is no such page, or it is not for you.")
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
