@@ -8,6 +8,7 @@ from heliograph.app import open_store
 from heliograph.rules.keys import matches, parse_token
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup import Setup
+from heliograph.rules.team import Carrier
 from heliograph.rules.webhook import secret_size
 from heliograph.settings import Settings
 
@@ -74,6 +75,24 @@ def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:
     expected = "heliograph: a.toml: teams[0].domains[0].name: is missing\n"
     assert (refused.code, refused.out, refused.err) == (1, "", expected)
     assert asyncio.run(_records()) == 0
+
+
+def test_of_a_carrier_only_what_is_written_changes(run: Run, tmp_path: Path) -> None:
+    whole = 'id = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "mail.test"\npassword = "canary"\npriority = 3\n'
+    (tmp_path / "a.toml").write_text(f"[[carriers]]\n{whole}")
+    (tmp_path / "b.toml").write_text('[[carriers]]\nid = "relay"\nenabled = false\nport = 2525\n')
+    assert run("apply", "a.toml").out == "carrier relay: created\n"
+    before = asyncio.run(_carrier())
+    assert run("apply", "b.toml").out == "carrier relay: changed (enabled, options)\n"
+    assert run("apply", "b.toml").out == "nothing changed\n"
+    after = asyncio.run(_carrier())
+    assert (after.enabled, after.priority, after.options) == (False, 3, before.options | {"port": 2525})
+
+
+async def _carrier() -> Carrier:
+    async with open_store(Settings()) as store:
+        (carrier,) = store.setup.carriers
+        return carrier
 
 
 async def _records() -> int:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,27 @@ def test_a_carrier_without_a_needed_field_is_refused(kind: tuple[str, str], name
     text = CARRIER + f'channel = "{kind[0]}"\nkind = "{kind[1]}"\n' + rest
     with pytest.raises(SetupError, match=rf"carriers\[0\]\.{name}: is missing"):
         read_setup_file(text, {"SECRET": "s3cret"}, runnable=CARRIER_FIELDS)
+
+
+@pytest.mark.parametrize("kind", CARRIER_FIELDS)
+def test_of_a_carrier_that_is_set_up_a_part_may_be_written(kind: tuple[str, str]) -> None:
+    (carrier,) = read_setup_file(CARRIER + "enabled = false", {}, runnable=CARRIER_FIELDS, known={"c": kind}).carriers
+    assert carrier == {"id": "c", "channel": kind[0], "kind": kind[1], "enabled": False, "options": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('id = "c"\ncolour = "red"', "colour: is not known here"),
+        ('id = "c"\nport = "25"', "port: expected a whole number"),
+        ('id = "c"\nkind = "smtp"\nchannel = "email"', "host: is missing"),  # another kind: nothing of it is there
+        ('id = "d"\nenabled = false', "channel: is missing"),
+        ('id = ["c"]', "channel: is missing"),
+    ],
+)
+def test_the_part_is_judged_as_the_whole(text: str, message: str) -> None:
+    with pytest.raises(SetupError, match=rf"carriers\[0\]\.{re.escape(message)}"):
+        read_setup_file(f"[[carriers]]\n{text}", {}, runnable=CARRIER_FIELDS, known={"c": ("sms", "smpp")})
 
 
 def test_a_variable_that_is_not_set_is_refused() -> None:

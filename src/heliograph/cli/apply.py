@@ -36,9 +36,11 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     heliograph apply setup.toml
     heliograph apply setup.toml --json | jq -r '.keys[0].token'
     """
-    read = read_setup_file(_text(file), os.environ, name=file.name, runnable=CARRIERS)
+    text = _text(file)
 
     async def story(store: Store) -> tuple[Plan, list[str]]:
+        known = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.carriers}
+        read = read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS, known=known)
         return await apply_setup(store, read, vault_of(settings)), await _notes(settings, read)
 
     done, notes = with_store(settings, f"Applying {file.name}", story)

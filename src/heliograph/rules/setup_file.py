@@ -61,11 +61,14 @@ def read_setup_file(
     environment: Mapping[str, str],
     name: str = "FILE",
     runnable: Collection[CarrierKind] = SIMULATORS,
+    known: Mapping[str, CarrierKind] = {},
 ) -> SetupFile:
-    """`runnable`: the carriers that this version can make."""
+    """`runnable`: the carriers that this version can make; `known`: those that are set up, by id. Of these the file
+    may write a part.
+    """
     try:
         given = _with_environment("", tomllib.loads(text), environment)
-        return SetupFile(name=name, **_document(runnable)(given))
+        return SetupFile(name=name, **_document(runnable, known)(given))
     except Misread as error:
         raise SetupError(f"{name}: {error.path}: {error.why}") from None
     except (
@@ -291,10 +294,13 @@ _CARRIER: dict[str, Reader] = {
 }
 
 
-def _carrier(runnable: Collection[CarrierKind]) -> Reader:
+def _carrier(runnable: Collection[CarrierKind], known: Mapping[str, CarrierKind]) -> Reader:
     def read(value: Any) -> dict[str, Any]:
+        before = known.get(str(typed(value, dict).get("id")))
+        if before:
+            value = {"channel": before[0], "kind": before[1]} | value
         for name in ("id", "channel", "kind"):
-            if name not in typed(value, dict):
+            if name not in value:
                 raise Misread(name, "is missing")
         channel, kind = (read_at(name, _CARRIER[name], value[name]) for name in ("channel", "kind"))
         if (channel, kind) not in CARRIER_FIELDS:
@@ -304,6 +310,7 @@ def _carrier(runnable: Collection[CarrierKind]) -> Reader:
             usable = " or ".join(repr(k) for c, k in sorted(runnable) if c == channel)
             raise Misread("kind", f"{kind!r} is not built into this version yet; use {usable}")
         fields, needed = CARRIER_FIELDS[channel, kind]
+        needed = () if before == (channel, kind) else needed
         given: dict[str, Any] = table(_CARRIER | fields, *needed)(value)
         return {name: given[name] for name in given if name in _CARRIER} | {
             "options": {name: given[name] for name in given if name in fields}
@@ -410,7 +417,7 @@ def read_team_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     return fields, errors
 
 
-def _document(runnable: Collection[CarrierKind]) -> Reader:
+def _document(runnable: Collection[CarrierKind], known: Mapping[str, CarrierKind]) -> Reader:
     return table(
         {
             "platform": table(
@@ -423,7 +430,7 @@ def _document(runnable: Collection[CarrierKind]) -> Reader:
                     "templates_need_approval": flag,
                 }
             ),
-            "carriers": list_of(_carrier(runnable)),
+            "carriers": list_of(_carrier(runnable, known)),
             "teams": list_of(table(_TEAM, "id")),
         }
     )
