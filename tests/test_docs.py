@@ -17,6 +17,7 @@ from heliograph.rules import team, verification
 from heliograph.rules.keys import make_token
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
+from heliograph.rules.setup_file import CARRIER_FIELDS
 from heliograph.settings import NAMES, PREFIX, Settings
 from tests.service import Service
 
@@ -149,6 +150,16 @@ def test_setup_file_table(heading: str) -> None:
             assert shown[name] in ("needed", "made")
         else:
             assert shown[name] == default(name, fields[name])
+
+
+def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
+    """The first cell names the kind once, and stays empty in its other rows."""
+    shown: dict[str, set[str]] = {}
+    kind = ""
+    for first, names, *_ in table(section("docs/configuration.md", "Fields of each carrier kind")):
+        kind = bare(first.partition(",")[0]) or kind
+        shown.setdefault(kind, set()).update(bare(name) for name in names.split(", "))
+    assert shown == {kind: set(fields) for (_, kind), (fields, _) in CARRIER_FIELDS.items()}
 
 
 def default(name: str, field: msgspec.structs.FieldInfo) -> str:
