@@ -3,7 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+RUNS := .venv/.runs
+READY := .venv/.ready
 RULES := tests/rules
 JOBS ?= 2
 
@@ -12,17 +14,24 @@ JOBS ?= 2
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-setup: $(STAMP) ## Make .venv with the locked dependencies and this project
+setup: $(READY) ## Make .venv with all locked dependencies, those of the tests too, and this project
 
-$(STAMP): requirements-dev.lock pyproject.toml
+$(RUNS): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Heliograph needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
-	@echo "Setting up .venv (once; about a minute) …"
+	@echo "Setting up .venv (once; some seconds) …"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) -r requirements.lock
+	@echo "$(CURDIR)/src" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/heliograph.pth"
+	@printf '#!%s\nfrom heliograph.cli.main import main\nmain()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/heliograph
+	@chmod +x $(BIN)/heliograph
 	@touch $@
 
-run: setup ## Start everything on the embedded database, with two teams and lines to copy
+$(READY): $(RUNS) requirements-dev.lock
+	@echo "Adding what the tests need to .venv (once; about a minute) …"
+	@$(PIP) -r requirements-dev.lock
+	@touch $@
+
+run: $(RUNS) ## Start everything on the embedded database, with two teams and lines to copy
 	@$(BIN)/heliograph demo
 
 demo: run ## The same as `make run`
@@ -64,7 +73,7 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 	@$(BIN)/python bench/screenshots.py
 
 bench-setup: setup
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@$(PIP) -r requirements-bench.lock
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .
