@@ -18,6 +18,8 @@ from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Carrier, Channel, Platform, Team, Template
 from heliograph.rules.template import check_variables, find_template, read_variables, render
 
+LastCheck = Callable[[Found, int], None]  # found, now
+
 
 class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to: str
@@ -79,14 +81,29 @@ def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) 
     return [c for c in routing.candidates(channel, country, desk.store.setup.carriers) if c.id not in closed]
 
 
-def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft) -> None:
+def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft) -> LastCheck:
+    """Answers what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
     check_phone_allowed(caller.team, draft.to)
+    unserved = None
     if not carriers_for(desk, channel, draft.to, draft.country):
-        raise NoCarrierAvailable(
+        unserved = NoCarrierAvailable(
             f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
             param="to",
             retry_after=30,
         )
+    setup = desk.store.setup
+    asked = routing.candidates(channel, draft.country, setup.carriers)
+    is_counted = caller.team.sandbox and not magic.is_magic_phone(draft.to) and routing.leaves(asked)
+    if unserved and not is_counted:
+        raise unserved
+
+    def check(found: Found, now: int) -> None:
+        if is_counted:
+            pricing.take_sandbox(found.account, setup.platform.sandbox_per_day, now)
+        if unserved:
+            raise unserved
+
+    return check
 
 
 def sms_content(team: Team, platform: Platform, country: str | None, body: str) -> SmsContent:
@@ -116,9 +133,9 @@ def phone_acceptance(
     price: int,
     once: Once | None,
     marketing_to: str | None = None,
-    check: Callable[[Found, int], None] = lambda found, now: None,
+    check: LastCheck,
 ) -> Acceptance:
-    """`check` is the channel's own last rule, asked before the price is held."""
+    """`check` is the channel's own last rules, asked before the price is held."""
     team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id(PREFIXES[channel])
     status = "queued" if desk.store.setup.platform.paused else "sending"
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))

@@ -68,8 +68,8 @@ def sms_acceptance(desk: Desk, caller: Caller, draft: Draft, once: Once | None) 
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
-    check_destination(desk, caller, "sms", draft)
+    check = check_destination(desk, caller, "sms", draft)
     content = sms_content(team, setup.platform, draft.country, draft.body)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once)
+    item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once, check=check)
     return item, draft, content

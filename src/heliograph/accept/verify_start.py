@@ -5,13 +5,14 @@ a simulator delivered in its inbox: for that it is kept sealed.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from heliograph.accept.desk import Desk
 from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_price, sms_content
 from heliograph.channels.carrier import Parcel
-from heliograph.rules import magic, pricing
+from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import check_conversion
 from heliograph.rules.ids import timestamp
@@ -61,8 +62,8 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
 async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
     setup, team = desk.store.setup, caller.team
     phone, country = _check(caller, request)
-    code = _code(desk, phone)
-    start = _start(desk, caller, phone, code, once)
+    code, carriers = _code(desk, phone), carriers_for(desk, "sms", phone, country)
+    start = _start(desk, caller, phone, code, once, carriers)
     replay = await desk.store.start_verification(start)
     if replay is not None:
         return replay
@@ -71,7 +72,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
     made: list[HandOver] = []
-    outcome, by = await _dispatch(desk, carriers_for(desk, "sms", phone, country), parcel, made)
+    outcome, by = await _dispatch(desk, carriers, parcel, made)
     is_inbox = team.sandbox and not start.magic and by is not None and by.kind == "simulator"
     error = None
     if isinstance(outcome, Refused):
@@ -112,7 +113,7 @@ def inbox_context(verification: str) -> str:
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
-    start = _start(desk, caller, phone, "", None)
+    start = _start(desk, caller, phone, "", None, carriers_for(desk, "sms", phone, country))
     await desk.store.rehearse_verification(start)
     return VerifyPreview(
         to=phone,
@@ -143,8 +144,9 @@ def _price(desk: Desk, caller: Caller, phone: str) -> int:
     return phone_price(caller.team, phone, rate)
 
 
-def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None) -> Start:
+def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None, carriers: Sequence[Carrier]) -> Start:
     record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
+    is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
 
     def check(recent: Recent) -> None:
         check_velocity(
@@ -171,6 +173,7 @@ def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None)
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,
+        sandbox_most=desk.store.setup.platform.sandbox_per_day if is_counted else None,
         owner=desk.store.owner,
         check=check,
         once=once,

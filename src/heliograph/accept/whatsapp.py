@@ -66,7 +66,7 @@ def whatsapp_acceptance(
     desk: Desk, caller: Caller, draft: Draft, once: Once | None
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
     team = caller.team
-    check_destination(desk, caller, "whatsapp", draft)
+    check_where = check_destination(desk, caller, "whatsapp", draft)
     template = draft.template
     content = WhatsappContent(
         template=template.upstream_name or template.name,
@@ -77,7 +77,8 @@ def whatsapp_acceptance(
     most = team.record.marketing_per_day
     capped = template.category == "MARKETING" and most > 0 and not is_magic_phone(draft.to)
 
-    def check_marketing(found: Found, now: int) -> None:
+    def check(found: Found, now: int) -> None:
+        check_where(found, now)
         if capped and len(found.marketing) >= most:
             free_at = found.marketing[-most] + DAY_MS
             raise MarketingLimitReached(
@@ -95,6 +96,6 @@ def whatsapp_acceptance(
         price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
         once=once,
         marketing_to=draft.to if capped else None,
-        check=check_marketing,
+        check=check,
     )
     return item, draft, content

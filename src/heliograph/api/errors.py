@@ -32,6 +32,7 @@ STATUS: dict[type[Refusal], int] = {
     r.BrandDomainNotFound: 404,
     r.NoCarrierAvailable: 503,
     r.MarketingLimitReached: 429,
+    r.SandboxLimitReached: 429,
     r.FeatureNotOnPlan: 403,
     r.VerifyRateLimited: 429,
     r.VerificationNotFound: 404,

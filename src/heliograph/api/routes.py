@@ -64,6 +64,7 @@ PHONE = (
     r.BrandDomainNotFound,
     r.KeyDomainScope,
     r.RecipientNotAllowed,
+    r.SandboxLimitReached,
     r.NoCarrierAvailable,
     r.InsufficientCredit,
 )
@@ -73,6 +74,7 @@ VERIFY = (
     r.InvalidPhone,
     r.FeatureNotOnPlan,
     r.RecipientNotAllowed,
+    r.SandboxLimitReached,
     r.VerifyRateLimited,
     r.InsufficientCredit,
 )

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import msgspec
 
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import InsufficientCredit
+from heliograph.rules.limits import DAY_MS, SECOND_MS
+from heliograph.rules.refusals import InsufficientCredit, SandboxLimitReached
 from heliograph.rules.team import Platform, Template
 
 UNIT = 1_000_000
@@ -72,6 +72,8 @@ class Account(msgspec.Struct, kw_only=True):
     month: str  # "2026-11", the month that `used` counts
     used: int  # email recipients
     erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
+    sandbox_day: int = 0  # days since 1970, the day that `sandbox_used` counts
+    sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers
 
 
 def month_of(ms: int) -> str:
@@ -91,6 +93,20 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
     within = account.used < quota
     account.used += count
     return within
+
+
+def take_sandbox(account: Account, most: int, now: int) -> None:
+    """Count a message or code of a sandbox team that goes over a real carrier: so many in a UTC day (contract 13)."""
+    day = now // DAY_MS
+    if day > account.sandbox_day:  # a straggler of yesterday must not bring the old day back
+        account.sandbox_day, account.sandbox_used = day, 0
+    if account.sandbox_used >= most:
+        raise SandboxLimitReached(
+            f"A sandbox team sends {most} messages and codes a day over real carriers. {SandboxLimitReached.fix}",
+            param="to",
+            retry_after=max(1, -(-((account.sandbox_day + 1) * DAY_MS - now) // SECOND_MS)),
+        )
+    account.sandbox_used += 1
 
 
 def hold(account: Account, amount: int) -> None:

@@ -333,6 +333,12 @@ class MarketingLimitReached(Refusal):
     fix = "Wait for the seconds in Retry-After."
 
 
+class SandboxLimitReached(Refusal):
+    """The sandbox team has sent the day's share of messages and codes over real carriers."""
+
+    fix = "Wait for the seconds in Retry-After, send to magic recipients, or go live."
+
+
 # -- money -------------------------------------------------------------------------------------------------
 
 

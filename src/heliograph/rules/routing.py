@@ -21,6 +21,11 @@ def _serves(carrier: Carrier, country: str | None) -> bool:
     return carrier.channel == "email" or "*" in carrier.countries or country in carrier.countries
 
 
+def leaves(asked: Sequence[Carrier]) -> bool:
+    """Whether a message for these candidates goes out into the world; also when none is there to take it."""
+    return not asked or asked[0].kind != "simulator"
+
+
 def builtin_simulator(channel: Channel) -> Carrier:
     return Carrier(id=f"simulator-{channel}", channel=channel, kind="simulator")
 

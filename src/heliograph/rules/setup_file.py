@@ -180,7 +180,8 @@ COUNTRY = matching("[A-Z]{2}", "a country as ISO code such as GB")
 SENDER_VALUE = matching(
     r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}", "a sender of at most 11 letters and digits, or a number"
 )
-_COUNTRIES = list_of(matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'"))
+_COUNTRY_OR_ANY = matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'")
+_COUNTRIES = list_of(_COUNTRY_OR_ANY)
 _CURRENCY = matching("[A-Z]{3}", "a currency such as USD")
 _LANGUAGE = matching("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")
 _COUNT = number()
@@ -406,12 +407,32 @@ _TEAM: dict[str, Reader] = {
 }
 
 
+_PLATFORM: dict[str, Reader] = {
+    "sender": _bare_email,
+    "brand": line,
+    "verify_price": map_of(_CURRENCY, _money),
+    "verify_text": map_of(_LANGUAGE, _verify_text),
+    "mail_host": _domain,
+    "templates_need_approval": flag,
+    "prices": map_of(one_of("sms", "whatsapp"), map_of(_CURRENCY, map_of(_COUNTRY_OR_ANY, _money))),
+    "sandbox_per_day": _COUNT,
+}
+
+
 def read_team_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Single fields of a team, as a form gives them: what they mean, and what is wrong with the others."""
+    return _read_fields(_TEAM, given)
+
+
+def read_platform_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    return _read_fields(_PLATFORM, given)
+
+
+def _read_fields(known: dict[str, Reader], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     fields, errors = {}, {}
     for name, value in given.items():
         try:
-            fields[name] = _TEAM[name](value)
+            fields[name] = known[name](value)
         except ValueError as error:
             errors[name] = str(error)
     return fields, errors
@@ -420,16 +441,7 @@ def read_team_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 def _document(runnable: Collection[CarrierKind], known: Mapping[str, CarrierKind]) -> Reader:
     return table(
         {
-            "platform": table(
-                {
-                    "sender": _bare_email,
-                    "brand": line,
-                    "verify_price": map_of(_CURRENCY, _money),
-                    "verify_text": map_of(_LANGUAGE, _verify_text),
-                    "mail_host": _domain,
-                    "templates_need_approval": flag,
-                }
-            ),
+            "platform": table(_PLATFORM),
             "carriers": list_of(_carrier(runnable, known)),
             "teams": list_of(table(_TEAM, "id")),
         }

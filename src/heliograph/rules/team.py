@@ -29,6 +29,8 @@ class Platform(Setting, frozen=True):
     verify_text: dict[str, str] = {}  # by language; they win over the built-in ones
     mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
     templates_need_approval: bool = False  # what a team changes in a template waits for an operator
+    prices: dict[Channel, dict[str, dict[str, int]]] = {}  # offered at approval: channel → currency → country or "*"
+    sandbox_per_day: int = 50  # messages and codes of a sandbox team over real carriers
     paused: bool = False  # delivery is paused: new messages answer `queued`
     paused_reason: str = ""  # when no operator paused it
 

@@ -33,16 +33,15 @@ async def accept(
     answers: list[Answer | Exception] = []
     accepted: list[tuple[Acceptance, Accepted]] = []
     for item in items:
-        account = accounts[item.team]
-        before = account.available, account.held, account.month, account.used
+        before = msgspec.structs.replace(accounts[item.team])
         try:
             if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
                 answers.append(replay)
                 continue
-            found = Found(suppressed[item.team], account, marketing[item.team, item.marketing_to or ""])
+            found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
             done = item.decide(found)
         except Refusal as refusal:
-            account.available, account.held, account.month, account.used = before
+            accounts[item.team] = before
             answers.append(refusal)
             continue
         if item.marketing_to:
@@ -89,12 +88,11 @@ async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
 
 
 def to_account(row: Sequence[Any]) -> Account:
-    team, available, held, month, used, erased = row
-    return Account(team=team, available=available, held=held, month=month, used=used, erased=erased)
+    return Account(**dict(zip(Account.__struct_fields__, row, strict=True)))
 
 
 async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
-    rows = [(a.team, a.available, a.held, a.month, a.used) for a in accounts]
+    rows = [(a.team, a.available, a.held, a.month, a.used, a.sandbox_day, a.sandbox_used) for a in accounts]
     await tx.run("update_accounts", accounts=rows)
 
 

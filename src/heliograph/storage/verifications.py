@@ -55,6 +55,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     credit_low: int = 0  # tell when credit falls below; 0 = never
+    sandbox_most: int | None = None  # a day, over real carriers; None: it is not counted
     owner: str  # the process that will ask the carrier
     check: Callable[[Recent], None]  # raises when a limit is reached
     once: Once | None = None
@@ -107,12 +108,14 @@ async def start(tx: Tx, items: Sequence[Start], publisher: Publisher) -> list[An
     answers: list[Answer | None | Exception] = []
     begun: list[Start] = []
     for item in items:
+        before = msgspec.structs.replace(accounts[item.team])
         try:
             if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
                 answers.append(replay)
                 continue
             _decide(item, lately, accounts[item.team], now)
         except Refusal as refusal:
+            accounts[item.team] = before
             answers.append(refusal)
             continue
         lately.add(item)
@@ -223,6 +226,8 @@ async def give_up(tx: Tx, owner: str, now: int, publisher: Publisher) -> int:
 
 def _decide(item: Start, lately: "_Lately", account: Account, now: int) -> None:
     """Raises when a limit is reached or credit is short."""
+    if item.sandbox_most is not None:
+        pricing.take_sandbox(account, item.sandbox_most, now)
     if not item.magic:
         item.check(lately.recent(item, now))
     pricing.hold(account, item.price)
@@ -295,8 +300,9 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], now: 
     await tx.run("insert_verifications", verifications=rows)
     await conversion.count(tx, [(i.team, i.phone, i.created_at, 1, 0) for i in begun])
     holds = [(i.team, "hold", i.price, i.id, i.created_at) for i in begun if i.price]
-    if holds:
+    if holds or any(i.sandbox_most is not None for i in begun):
         await save_accounts(tx, accounts.values())
+    if holds:
         await tx.run("insert_ledger", entries=holds)
 
 

@@ -6,5 +6,5 @@ WHERE team = :team AND key < :before
 ORDER BY key DESC LIMIT :limit;
 
 -- name: find_accounts
-SELECT a.team, a.available, a.held, a.month, a.used, a.erased
+SELECT a.team, a.available, a.held, a.month, a.used, a.erased, a.sandbox_day, a.sandbox_used
 FROM rows(:teams, team bigint) AS t JOIN account a ON a.team = t.team;
