@@ -290,6 +290,31 @@ def test_what_is_no_request_gets_an_error_in_the_same_shape(shared_service: Serv
     assert json.loads(body)["error"]["code"] == "invalid_request"
 
 
+# -- what is answered before the body comes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "status"),
+    [
+        ("/v1/emails", "application/json", 401),
+        ("/v1/nothing", "application/json", 404),
+        ("/carriers/nobody/callback", "application/json", 404),
+        ("/carriers/sim-sms/callback", "application/json", 404),
+        ("/dashboard/sign-in", "multipart/form-data; boundary=x", 415),
+        ("/dashboard/link/x", "multipart/form-data; boundary=x", 415),
+        ("/dashboard/teams/team_acme/suppressions/import", "multipart/form-data; boundary=x", 303),
+        ("/dashboard/operator/teams", "application/x-www-form-urlencoded", 303),
+    ],
+)
+def test_a_body_is_read_only_when_it_is_known_whose_it_is(
+    shared_service: Service, path: str, kind: str, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", shared_service.ports[-1]), 10) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: 60000\r\n\r\n"
+        connection.sendall(head.encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 %d " % status)
+
+
 # -- nothing is written ------------------------------------------------------------------------------------
 
 

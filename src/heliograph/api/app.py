@@ -1,6 +1,7 @@
 """The ASGI application: the checks that every request passes, in the order of contract 2, then its endpoint."""
 
 import asyncio
+from functools import partial
 
 import structlog
 
@@ -11,9 +12,10 @@ from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
-from heliograph.api.route import IN_THREAD, Call, Route
+from heliograph.api.route import Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
+from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
     InternalError,
     RateLimitExceeded,
@@ -48,8 +50,8 @@ class Api:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
             name = route.name
             if route.scopes is None:
-                raw = await request.read_body(route.body_max, self._budget) if route.method == "POST" else b""
-                response = await route.call(Call(self.desk, route, request, params, None, raw=raw))
+                read = partial(request.read_body, route.body_max, self._budget)
+                response = await route.call(Call(self.desk, route, request, params, None, read=read))
             else:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:

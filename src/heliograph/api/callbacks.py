@@ -12,16 +12,19 @@ CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
 async def callback(call: Call) -> Response:
     """404 for an unknown carrier and for one without a secret alike."""
-    store, request = call.desk.store, call.request
+    store, request, carriers = call.desk.store, call.request, call.desk.circuits.carriers
     for record in store.setup.carriers:
         if record.id == call.params["id"]:
-            told = await take_callback(store, call.desk.circuits.carriers, record, _read(call))
+            if (await carriers.get(record)).read_callback(_read(call)) is None:
+                break  # it takes none, whatever the body, which stays unread
+            body = await call.read() if call.read and request.method == "POST" else b""
+            told = await take_callback(store, carriers, record, _read(call, body))
             if told is not None:
                 return Response(told.status, told.body, content_type=told.content_type)
     raise NotFound(f"There is nothing at {request.path}. {NotFound.fix}")
 
 
-def _read(call: Call) -> Callback:
+def _read(call: Call, body: bytes = b"") -> Callback:
     request = call.request
     query = request.query_string.decode("latin-1")
     return Callback(
@@ -29,6 +32,6 @@ def _read(call: Call) -> Callback:
         url=call.desk.base_url + request.path + ("?" + query if query else ""),
         query=request.loose_query(),
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
-        body=call.raw,
+        body=body,
         now=call.desk.clock.now(),
     )

@@ -7,11 +7,9 @@ import msgspec
 
 from heliograph.accept.desk import Desk
 from heliograph.api.request import Request, Response
-from heliograph.rules.limits import BODY_MAX, KIB
+from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Caller
-
-IN_THREAD = 256 * KIB  # bodies above this are decoded and fingerprinted off the event loop
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -55,7 +53,7 @@ class Call(msgspec.Struct, frozen=True):
     params: dict[str, str]
     who: Caller | None
     json: Any = None  # the decoded body
-    raw: bytes = b""  # the body, on routes without a key
+    read: Callable[[], Awaitable[bytes]] | None = None  # the body, on routes without a key: who is it from?
 
     @property
     def caller(self) -> Caller:

@@ -1,15 +1,17 @@
-"""The pages as an ASGI application: session, role, form and its token, view, HTML; the same for every page."""
+"""The pages as an ASGI application: session, role, then the form and its token, view, HTML; the same for every page."""
 
 import asyncio
 import hmac
 from urllib.parse import quote, unquote, urlsplit
 
 import structlog
+from msgspec.structs import replace
 
 from heliograph.api.budget import ByteBudget
+from heliograph.api.errors import status_of
 from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
 from heliograph.api.router import Router
-from heliograph.dashboard.forms import read_form
+from heliograph.dashboard.forms import check_kind, read_form
 from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import render
 from heliograph.dashboard.visit import (
@@ -24,14 +26,13 @@ from heliograph.dashboard.visit import (
     Visit,
     is_allowed,
 )
-from heliograph.rules.limits import MIB
+from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.team import Team
 from heliograph.storage.people import SignedIn
 
 FLASH = "heliograph_told"
 HTML = b"text/html; charset=utf-8"
-FORM_MAX = 12 * MIB  # a list of suppressions to import
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -75,48 +76,50 @@ class Dashboard:
         visit: Visit | None = None
         try:
             route, params = self._router.find(request.method, request.path, raw_path)
-            visit = await self._read(route, request, params)
+            visit = await self._arrive(request, params)
             if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
                 return self._turned_away(visit), visit
             if "team" in params and visit.team_found is None:
                 raise Gone
-            if request.method == "POST" and not self._is_own_form(route, visit):
-                return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             if _is_suspended(route, visit):
                 raise TeamSuspended
+            if request.method == "POST":
+                visit = await self._with_form(route, visit)
+                if not self._is_own_form(visit):
+                    return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             return await route.view(visit), visit
         except (NotFound, MethodNotAllowed, Gone):
             return _error(404, "There is no such page, or it is not for you."), visit
-        except TeamSuspended as refusal:
-            return _error(403, refusal.message), visit
         except Refusal as refusal:
-            return _error(400, str(refusal)), visit
+            return _error(status_of(type(refusal)), str(refusal)), visit
         except ClientGone:
             raise
         except Exception:
             log.exception("page failed", request_id=request.id, address=request.address)
             return _broken(request), visit
 
-    async def _read(self, route: PageRoute, request: Request, params: dict[str, str]) -> Visit:
+    async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
+        """Who asks about what; the body is still unread."""
         who = await self._signed_in(request)
-        roles = await self._office.people.roles(who.person) if who else {}
-        form: dict[str, str] = {}
-        files: dict[str, bytes] = {}
-        if request.method == "POST":
-            body = await request.read_body(FORM_MAX if route.need != "anyone" else 64 * 1024, self._budget)
-            form, files = read_form(request.headers.get(b"content-type", b"").decode("latin-1"), body)
         return Visit(
             office=self._office,
             request=request,
             params=params,
             query=request.loose_query(),
-            form=form,
-            files=files,
             address=request.address,
             who=who,
-            roles=roles,
+            roles=await self._office.people.roles(who.person) if who else {},
             team_found=self._team(params),
         )
+
+    async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
+        """Only for those who may: what the page does not expect is refused before it is read."""
+        kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
+        check_kind(kind, route.files)
+        body = await visit.request.read_body(route.form_max, self._budget)
+        read = asyncio.to_thread(read_form, kind, body) if len(body) > IN_THREAD else None
+        form, files = await read if read else read_form(kind, body)
+        return replace(visit, form=form, files=files)
 
     async def _signed_in(self, request: Request) -> SignedIn | None:
         token = cookies(request).get(COOKIE)
@@ -132,7 +135,7 @@ class Dashboard:
             return _error(404, "There is no such page, or it is not for you.")
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
-    def _is_own_form(self, route: PageRoute, visit: Visit) -> bool:
+    def _is_own_form(self, visit: Visit) -> bool:
         """The session's token; before there is a session, the browser's word that the form is ours."""
         if visit.who is not None:
             return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())

@@ -1,43 +1,105 @@
-"""Bodies of POSTs: forms as browsers send them, with files where a page asks for one."""
+"""Bodies of POSTs: forms as browsers send them, with files on the pages that take some."""
 
-from email.parser import BytesParser
-from email.policy import HTTP
 from urllib.parse import parse_qsl
 
-from heliograph.rules.refusals import InvalidRequest
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from heliograph.rules.limits import KIB
+from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
 
 FIELDS_MAX = 1000
+TYPE_MAX = 200  # characters of a content type, its boundary included
+PARTS_MAX = 100
+PART_HEADERS_MAX = 8
+PART_HEADER_MAX = KIB  # bytes of one header of a part
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+Form = tuple[dict[str, str], dict[str, bytes]]  # fields, files
 
 
-def read_form(content_type: str, body: bytes) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Fields and files."""
+def check_kind(content_type: str, files: bool) -> None:
+    """Before the body is read: refuse what the page does not expect."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        return _multipart(content_type, body)
+    if len(content_type) > TYPE_MAX or kind not in ("", URLENCODED, *([MULTIPART] if files else ())):
+        raise UnsupportedMediaType("The form cannot be read: it is not of the kind that this page sends.")
+
+
+def read_form(content_type: str, body: bytes) -> Form:
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
-    except ValueError:
+        fields, files = _multipart(content_type, body) if "/form-data" in content_type.lower() else _urlencoded(body)
+    except (FormParserError, ValueError):
         raise InvalidRequest("The form cannot be read.") from None
-    return _storable(dict(pairs)), {}
-
-
-def _multipart(content_type: str, body: bytes) -> tuple[dict[str, str], dict[str, bytes]]:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    mail = BytesParser(policy=HTTP).parsebytes(head + body)
-    fields: dict[str, str] = {}
-    files: dict[str, bytes] = {}
-    for part in mail.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
-            if part.get_filename() is None:
-                fields[name] = content.decode("utf-8", "replace")
-            else:
-                files[name] = content
-    return _storable(fields), files
-
-
-def _storable(fields: dict[str, str]) -> dict[str, str]:
     if any("\0" in value for value in fields.values()):  # PostgreSQL has no place for it
         raise InvalidRequest("The form holds a character that cannot be stored.")
-    return fields
+    return fields, files
+
+
+def _urlencoded(body: bytes) -> Form:
+    text = body.decode("ascii")
+    return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)), {}
+
+
+def _multipart(content_type: str, body: bytes) -> Form:
+    parts = _Parts()
+    parser = MultipartParser(
+        parse_options_header(content_type)[1].get(b"boundary") or b"none",
+        {
+            "on_part_begin": parts.begin,
+            "on_header_field": parts.header_name,
+            "on_header_value": parts.header_value,
+            "on_header_end": parts.header_end,
+            "on_part_data": parts.data,
+            "on_part_end": parts.end,
+            "on_end": parts.finish,
+        },
+        max_header_count=PART_HEADERS_MAX,
+        max_header_size=PART_HEADER_MAX,
+    )
+    parser.write(body)
+    if not parts.whole:
+        raise ValueError("it is cut off")
+    return parts.fields, parts.files
+
+
+class _Parts:
+    """What the parser finds, part by part."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, str] = {}
+        self.files: dict[str, bytes] = {}
+        self.whole = False
+        self._count = 0
+
+    def begin(self) -> None:
+        self._count += 1
+        if self._count > PARTS_MAX:
+            raise ValueError("too many parts")
+        self._content: list[bytes] = []
+        self._names: dict[bytes, bytes] = {}
+        self._header, self._value = b"", b""
+
+    def header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end].lower()
+
+    def header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def header_end(self) -> None:
+        if self._header == b"content-disposition":
+            self._names = parse_options_header(self._value)[1]
+        self._header, self._value = b"", b""
+
+    def data(self, data: bytes, start: int, end: int) -> None:
+        self._content.append(data[start:end])
+
+    def end(self) -> None:
+        name, content = self._names.get(b"name", b"").decode("utf-8", "replace"), b"".join(self._content)
+        if b"filename" in self._names:
+            self.files[name] = content
+        else:
+            self.fields[name] = content.decode("utf-8", "replace")
+
+    def finish(self) -> None:
+        self.whole = True

@@ -39,9 +39,12 @@ from heliograph.dashboard.views import (
     webhooks,
 )
 from heliograph.dashboard.visit import Need, View
+from heliograph.rules.limits import BODY_MAX, MIB
 
 TEAM = "/dashboard/teams/{team}"
 OPERATOR = "/dashboard/operator"
+TEMPLATE_MAX = MIB  # the HTML of a mail, percent-encoded
+IMPORT_MAX = 12 * MIB  # a list of suppressions
 
 
 class PageRoute(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class PageRoute(msgspec.Struct, frozen=True):
     view: View
     need: Need
     suspended: bool = False  # open to a suspended team too: it looks, takes away and tidies up, and prepares no send
+    form_max: int = BODY_MAX  # bytes of its form
+    files: bool = False  # whether its form may bring files
 
 
 PAGES: list[PageRoute] = [
@@ -134,7 +139,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/suppressions/erase", erase.show, "owner"),
     PageRoute("POST", TEAM + "/suppressions/erase", erase.erase, "owner", suspended=True),
     PageRoute("GET", TEAM + "/suppressions/export", suppressions.export, "viewer"),
-    PageRoute("POST", TEAM + "/suppressions/import", suppressions.import_file, "developer", suspended=True),
+    PageRoute("POST", TEAM + "/suppressions/import", suppressions.import_file, "developer", True, IMPORT_MAX, True),
     PageRoute("GET", TEAM + "/suppressions/imports/{id}", suppressions.show_import, "developer"),
     PageRoute("GET", TEAM + "/suppressions/imports/{id}/report", suppressions.report, "developer"),
     PageRoute("GET", TEAM + "/suppressions/imports/{id}/live", suppressions.live, "developer"),
@@ -158,11 +163,11 @@ PAGES: list[PageRoute] = [
     # templates
     PageRoute("GET", TEAM + "/templates", templates.index, "viewer"),
     PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer"),
-    PageRoute("POST", TEAM + "/templates/new", template_edit.create, "developer"),
-    PageRoute("POST", TEAM + "/templates/preview", template_edit.preview, "developer"),
+    PageRoute("POST", TEAM + "/templates/new", template_edit.create, "developer", form_max=TEMPLATE_MAX),
+    PageRoute("POST", TEAM + "/templates/preview", template_edit.preview, "developer", form_max=TEMPLATE_MAX),
     PageRoute("GET", TEAM + "/templates/{template}", templates.show, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/edit", template_edit.edit, "developer"),
-    PageRoute("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer"),
+    PageRoute("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer", form_max=TEMPLATE_MAX),
     PageRoute("GET", TEAM + "/templates/{template}/preview", templates.preview, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/versions/{version}", templates.show_version, "viewer"),
     PageRoute("POST", TEAM + "/templates/{template}/restore", template_change.restore, "developer"),

@@ -37,8 +37,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     params: dict[str, str]
     query: dict[str, str]
-    form: dict[str, str]  # of a POST; a name given twice has its last value
-    files: dict[str, bytes]  # of a multipart POST
+    form: dict[str, str] = {}  # of a POST; a name given twice has its last value
+    files: dict[str, bytes] = {}  # of a multipart POST
     address: str  # the client's
     who: SignedIn | None
     roles: dict[str, str]  # team → role of this person

@@ -1,10 +1,12 @@
 """What carriers say later, by a request or by their own connection: believed only when the carrier proves itself."""
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
 
 from heliograph.channels.carrier import Callback, Carriers, Told
+from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.outcome import Report
 from heliograph.rules.team import Carrier
 from heliograph.storage.store import Store
@@ -14,7 +16,8 @@ log = structlog.get_logger()
 
 async def take_callback(store: Store, carriers: Carriers, record: Carrier, callback: Callback) -> Told | None:
     """The answer to a carrier's callback, once its reports are stored; None: it takes none."""
-    told = (await carriers.get(record)).read_callback(callback)
+    read = (await carriers.get(record)).read_callback
+    told = await asyncio.to_thread(read, callback) if len(callback.body) > IN_THREAD else read(callback)
     if told is None:
         return None
     if told.status >= 400:

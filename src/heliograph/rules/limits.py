@@ -19,6 +19,7 @@ DOMAIN_MAX = 253  # octets of the A-label form (contract 4)
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
 BODY_MAX = 64 * KIB
+IN_THREAD = 256 * KIB  # bodies above this are read off the event loop
 JSON_DEPTH_MAX = 32
 
 # SMS (spec 8)

@@ -1,0 +1,209 @@
+"""Forms: who is there, whether it may, and how much, all before a byte of the body; then read in one pass."""
+
+import asyncio
+import time
+from collections.abc import MutableMapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from heliograph.dashboard import app
+from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.forms import PARTS_MAX, check_kind, read_form
+from heliograph.dashboard.pages import IMPORT_MAX, PAGES
+from heliograph.dashboard.visit import Office
+from heliograph.rules.limits import BODY_MAX, MIB
+from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
+from heliograph.storage.people import SignedIn
+
+FORM = "application/x-www-form-urlencoded"
+FILES = "multipart/form-data; boundary=line"
+DISPOSITION = b"Content-Disposition: form-data; name="
+
+
+def parts(*each: bytes, end: bytes = b"--line--\r\n") -> bytes:
+    return b"".join(b"--line\r\n" + part + b"\r\n" for part in each) + end
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "fields", "files"),
+    [
+        (FORM, b"a=1&b=&c=%C3%A9+x&a=2", {"a": "2", "b": "", "c": "é x"}, {}),
+        ("", b"a=1", {"a": "1"}, {}),
+        (FILES, parts(DISPOSITION + b'"a"\r\n\r\n1\r\n2'), {"a": "1\r\n2"}, {}),
+        (FILES, parts(DISPOSITION + b'"\xc3\xa9"; x="a;b"\r\n\r\n\xc3\xa9'), {"é": "é"}, {}),
+        (FILES, parts(DISPOSITION + b'f; filename="a.csv"\r\nContent-Type: text/csv\r\n\r\n\0\r\n--lin'), {},
+         {"f": b"\0\r\n--lin"}),
+        (FILES, parts(DISPOSITION + b'f; filename=""\r\n\r\n', DISPOSITION + b"a\r\n\r\nx"), {"a": "x"}, {"f": b""}),
+        (FILES, parts(b"Content-Type: text/plain\r\n\r\nnameless"), {"": "nameless"}, {}),
+    ],
+)  # fmt: skip
+def test_what_browsers_send(kind: str, body: bytes, fields: dict[str, str], files: dict[str, bytes]) -> None:
+    assert read_form(kind, body) == (fields, files)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (FORM, b"a=%FF"),
+        (FORM, "a=é".encode()),
+        (FORM, b"a=%00"),
+        (FORM, b"&".join(b"a=1" for _ in range(1001))),
+        (FILES, parts(DISPOSITION + b"a\r\n\r\n1", end=b"--lin")),
+        (FILES, b""),
+        (FILES, b"nothing of the kind"),
+        (FILES, parts(DISPOSITION + b"a\r\n\r\n\0")),
+        (FILES, parts(*[DISPOSITION + b"a\r\n\r\n1"] * (PARTS_MAX + 1))),
+        (FILES, parts(DISPOSITION + b'"' + b"a" * 2000 + b'"\r\n\r\n1')),
+        (FILES, parts(b"X-A: 1\r\n" * 9 + DISPOSITION + b"a\r\n\r\n1")),
+        ("multipart/form-data", parts(DISPOSITION + b"a\r\n\r\n1")),
+    ],
+    ids=[
+        *("not UTF-8", "not ASCII", "a null", "too many fields", "cut off", "empty", "no parts", "a null in a part"),
+        *("too many parts", "a long header", "many headers", "no boundary"),
+    ],
+)
+def test_what_cannot_be_read(kind: str, body: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        read_form(kind, body)
+
+
+@pytest.mark.parametrize(("kind", "files"), [("", False), (FORM, False), (FORM + ";a=b", True), (FILES, True)])
+def test_kinds_that_a_page_takes(kind: str, files: bool) -> None:
+    check_kind(kind, files)
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [(FILES, False), ("text/plain", True), ("multipart/mixed; boundary=x", True), (FILES + ";" * 200, True)],
+)
+def test_kinds_that_it_does_not(kind: str, files: bool) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        check_kind(kind, files)
+
+
+HOSTILE = {
+    "parts": lambda n: parts(*[DISPOSITION + b"a\r\n\r\n"] * 90) + b"--line\r\n" * n,
+    "line breaks": lambda n: parts(DISPOSITION + b"a\r\n\r\n" + b"\r\n" * n),
+    "nearly boundaries": lambda n: parts(DISPOSITION + b"a\r\n\r\n" + b"\r\n--lin" * n),
+    "headers": lambda n: parts(b"a: b\r\n" * n + b"\r\n"),
+    "a folded header": lambda n: parts(DISPOSITION + b"a" + b";\r\n a" * n + b"\r\n\r\n1"),
+    "no end": lambda n: parts(DISPOSITION + b"a\r\n\r\n" + b"x" * n, end=b""),
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_reading_grows_with_the_body(shape: str) -> None:
+    def cost(n: int) -> float:
+        body, began = HOSTILE[shape](n), time.thread_time()
+        try:
+            read_form(FILES, body)
+        except InvalidRequest:
+            pass
+        return time.thread_time() - began
+
+    assert min(cost(80_000) for _ in range(3)) < 8 * max(min(cost(20_000) for _ in range(3)), 0.001)
+
+
+# -- before the body -----------------------------------------------------------------------------------------------
+
+
+class People:
+    """Ada, who has one role in the team; a session's token is its name."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+
+    async def session(self, token: str) -> SignedIn | None:
+        return ADA if token == "ada" else None
+
+    async def roles(self, person: str) -> dict[str, str]:
+        return {"team_acme": self.role}
+
+
+ADA = SignedIn("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", operator=0, has_totp=0)
+
+
+class Sent:
+    """One POST whose body never comes unless it is given."""
+
+    def __init__(self, path: str, *, cookie: str = "", length: int = 0, kind: str = FORM, body: bytes = b"") -> None:
+        headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % (length or len(body)))]
+        headers.append((b"cookie", f"heliograph_session={cookie}".encode()))
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }
+        self.body = body
+        self.asked = False
+        self.status = 0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        self.asked = True
+        return {"type": "http.request", "body": self.body} if self.body else {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+
+
+@pytest.fixture(autouse=True)
+def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "render", lambda template, values: b"")
+
+
+def post(sent: Sent, role: str = "owner") -> Sent:
+    team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
+    setup = SimpleNamespace(teams={"team_acme": team})
+    desk = SimpleNamespace(
+        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"), base_url="", store=SimpleNamespace(setup=setup)
+    )
+    office = cast(Office, SimpleNamespace(desk=desk, people=People(role)))
+
+    async def call() -> None:
+        await Dashboard(office)(sent.scope, sent.receive, sent.send)
+
+    asyncio.run(call())
+    return sent
+
+
+IMPORT = "/dashboard/teams/team_acme/suppressions/import"
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "role", "status"),
+    [
+        (IMPORT, {"length": MIB}, "owner", 303),
+        (IMPORT, {"length": MIB, "cookie": "mallory"}, "owner", 303),
+        (IMPORT, {"length": MIB, "cookie": "ada"}, "viewer", 403),
+        (IMPORT, {"length": IMPORT_MAX + 1, "cookie": "ada", "kind": FILES}, "owner", 413),
+        (IMPORT, {"length": MIB, "cookie": "ada", "kind": "text/csv"}, "owner", 415),
+        ("/dashboard/teams/team_acme/suppressions", {"length": BODY_MAX + 1, "cookie": "ada"}, "owner", 413),
+        ("/dashboard/teams/team_acme/suppressions", {"length": 9, "cookie": "ada", "kind": FILES}, "owner", 415),
+        ("/dashboard/sign-in", {"length": BODY_MAX + 1}, "owner", 413),
+        ("/dashboard/sign-in", {"length": 60_000, "kind": FILES}, "owner", 415),
+        ("/dashboard/link/anything", {"length": 60_000, "kind": FILES}, "owner", 415),
+        ("/dashboard/nowhere", {"length": 9}, "owner", 404),
+    ],
+)
+def test_the_first_answer_needs_no_body(path: str, options: dict[str, Any], role: str, status: int) -> None:
+    sent = post(Sent(path, **options), role)
+    assert (sent.status, sent.asked) == (status, False)
+
+
+def test_a_body_that_is_larger_than_it_said() -> None:
+    sent = Sent("/dashboard/teams/team_acme/suppressions", cookie="ada", length=1, body=b"a" * (BODY_MAX + 1))
+    assert post(sent).status == 413
+
+
+def test_only_the_import_takes_files() -> None:
+    assert [route.path for route in PAGES if route.files] == [IMPORT.replace("team_acme", "{team}")]
+    assert all(route.form_max == BODY_MAX for route in PAGES if route.need in ("anyone", "person", "viewer"))
