@@ -24,7 +24,6 @@ from heliograph.storage.store import Change, Due, Lease, NewSuppression, SetupCh
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import KEY, check, finish, message, once, start
-from tests.storage.test_purge import fill, scans
 
 pytestmark = pytest.mark.anyio
 
@@ -244,14 +243,6 @@ async def test_what_is_told_of_it_afterwards_is_not_kept(
     assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # so that retention takes it
     again, _ = await store.due_deliveries(HOOK, 100)
     assert {due.key for due in new} <= {due.key for due in again}  # told again, without it
-
-
-async def test_no_look_reads_a_whole_table(store: Store, sql: Sql) -> None:
-    await fill(store, sql)
-    given = {"team": 1, "address": "b", "needles": [("b",)], "after": "eml_5", "limit": 1000}
-    for name in ("look_messages", "look_events"):
-        steps = await scans(store, sql, name, given)
-        assert all(step in ("SCAN s", "SCAN found", "SCAN seen") for step in steps), f"{name}: {steps}"
 
 
 # -- a hash stays ---------------------------------------------------------------------------------------------------

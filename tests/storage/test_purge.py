@@ -1,15 +1,14 @@
 """Retention: bodies for 7 days after the end, the rest for 90, or as each team says; files while they are needed."""
 
-import re
-from typing import Any
+from functools import partial
 
 import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup import to_row
 from heliograph.rules.team import TeamRecord
-from heliograph.storage.query import bound, load_queries
-from heliograph.storage.sqlite import SqliteDatabase
+from heliograph.storage import housekeeping
+from heliograph.storage.housekeeping import WHOLE, _purge_ended
 from heliograph.storage.store import Change, SetupChange, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -119,63 +118,27 @@ async def test_a_team_that_keeps_long_does_not_hide_what_others_no_longer_keep(
     assert await sql("SELECT DISTINCT team FROM message") == [(1,)]
 
 
-PURGES = ("ended_messages", "ended_with_body", "old_verifications", "old_lone_events", "old_inbox_codes")
+async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: TestClock, sql: Sql) -> None:
+    """Found by a reader as over, reopened before the writer came."""
+    await store.accept(message(clock))
+    await end(store, clock)
+    (key,) = (await sql("SELECT key FROM message"))[0]
+    reopened = [(key, "none", 1)]
+    await store.database.write(lambda tx: tx.run("reopen_messages", messages=reopened))
+    await store.database.write(partial(_purge_ended, rows=[(key,)], queries=WHOLE))
+    assert (await counts(sql))["message"] == 1
 
 
-async def test_no_purge_reads_a_whole_table(store: Store, sql: Sql) -> None:
-    """With 20,000 messages, verifications and events that are kept, each is looked for along its index."""
-    await fill(store, sql)
-    for name in PURGES:
-        steps = await scans(store, sql, name, {"own": [(2, 5)], "before": 1, "limit": 500})
-        assert all(step.startswith(("SCAN a", "SCAN r", "Seq Scan on account")) for step in steps), f"{name}: {steps}"
-
-
-async def scans(store: Store, sql: Sql, name: str, given: dict[str, Any]) -> list[str]:
-    """The steps of a query's plan that read a whole table; those that read parameters aside."""
-    is_sqlite = isinstance(store.database, SqliteDatabase)
-    query = load_queries("sqlite" if is_sqlite else "postgres")[name]
-    values = bound(query, dict(given))
-    text = query.sql
-    for number, param in reversed(list(enumerate(query.params, 1))):
-        value = values[param] if isinstance(values[param], int) else f"'{values[param]}'"
-        text = re.sub(rf":{param}\b" if is_sqlite else rf"\${number}(?![0-9])", str(value), text)
-    plan = await sql(("EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN ") + text)
-    steps = [str(row[-1]).lstrip(" ->") for row in plan]
-    return [step for step in steps if step.startswith(("SCAN ", "Seq Scan")) and "jsonb_each" not in step]
-
-
-async def fill(store: Store, sql: Sql) -> None:
-    """20,000 rows of each, of both teams."""
-    if isinstance(store.database, SqliteDatabase):
-        numbers = "(WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 20000) SELECT x FROM n)"
-    else:
-        numbers = "(SELECT generate_series(1, 20000) AS x)"
-    await sql(
-        "INSERT INTO message (id, team, channel, status, sandbox, key_id, price, charge, sequence, created_at,"
-        " ended_at, has_body, record)"
-        f" SELECT 'eml_' || x, 1 + x % 2, 'email', 'delivered', 0, 'k', 0, 'none', 1, x + 9, x + 9, 1, '{{}}'"
-        f" FROM {numbers} AS n"
-    )
-    await sql(
-        "INSERT INTO verification (id, team, key_id, phone, prefix, magic, sandbox, status, wrong, salt, digest, price,"
-        " charge, created_at, expires_at)"
-        " SELECT 'vrf_' || x, 1 + x % 2, 'k', '+1', '+1', 0, 0, 'expired', 0, '', '', 0, 'none', x + 9, x + 9"
-        f" FROM {numbers} AS n"
-    )
-    await sql(
-        "INSERT INTO event (id, team, subject, message, type, created_at)"
-        f" SELECT 'evt_' || x, 1 + x % 2, 's', CASE WHEN x % 3 > 0 THEN x END, 't', x + 9 FROM {numbers} AS n"
-    )
-    await sql(
-        "INSERT INTO inbox_code (team, verification, sealed, created_at)"
-        f" SELECT 1 + x % 2, 'vrf_' || x, '', x + 9 FROM {numbers} AS n"
-    )
-    await sql(
-        "INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)"
-        f" SELECT x, 0, 'a', 'a', 'to', 'delivered', 1, 0 FROM {numbers} AS n"
-    )
-    await sql(f"INSERT INTO content (message, body) SELECT x, '' FROM {numbers} AS n")
-    await sql("ANALYZE")
+async def test_everything_goes_however_much_it_is(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "PORTION", 2)
+    for number in range(5):
+        await store.accept(message(clock, once=once(f"{number}"), marketing_to="a@example.com"))
+    await end(store, clock)
+    clock.forward(90 * DAY_MS)
+    await store.purge()
+    assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": 2}
 
 
 async def test_nothing_unfinished_is_ever_purged(store: Store, clock: TestClock, sql: Sql) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name, stand_in
+from heliograph.rules.lanes import SLOTS
 from heliograph.rules.magic import is_magic
 from heliograph.rules.message import is_final
 from heliograph.rules.setup import Row
@@ -25,6 +26,7 @@ from heliograph.storage.store import SetupChange, Store
 PORTION = 1000  # rows looked at in one transaction
 SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
 SUBJECT = "[erased]"
+LANES = [(lane,) for lane in SLOTS]
 
 Tell = Callable[[str, int], None]  # what was looked through, how many rows of it so far
 
@@ -88,7 +90,7 @@ async def begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
     """Refuse, or suppress the hash in the place of the address. The account's row is the lock that accepts wait on."""
     place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
     await tx.run("mark_erased", team=wanted.ref)
-    ((messages,),) = await tx.run("moving_messages", **place)
+    ((messages,),) = await tx.run("moving_messages", lanes=LANES, **place)
     ((codes,),) = await tx.run("moving_verifications", now=entry.at, **place)
     ((imports,),) = await tx.run("moving_imports", team=wanted.ref)
     if messages or codes:
@@ -166,7 +168,7 @@ class _Hit(msgspec.Struct, frozen=True):
 async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int) -> tuple[int, int]:
     rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
     keys = [(row[0],) for row in rows]
-    working = {row[0] for row in await tx.run("working_messages", messages=keys)}
+    working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=LANES, messages=keys)}
     people: dict[int, list[Any]] = {key: [] for (key,) in keys}
     for person in await tx.run("recipients_of", messages=keys):
         people[person[0]].append(person)

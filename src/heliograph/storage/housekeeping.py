@@ -3,58 +3,81 @@
 Webhook deliveries go after 30 days. The ledger stays, and so does whatever has not ended.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.team import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import deliveries, imports, outcomes, requests, throttle
-from heliograph.storage.database import Tx
+from heliograph.storage import deliveries, imports, outcomes, requests
+from heliograph.storage.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
-PORTION = 500  # messages in one transaction
-LONE = (
-    ("old_verifications", "purge_verifications"),
-    ("old_lone_events", "purge_lone_events"),
-    ("old_inbox_codes", "purge_inbox_codes"),
-)
+PORTION = 100  # in one transaction: SQLite's writer serves everybody, and nobody waits long for it
+# What goes by its age alone, and at which.
+AGES = {
+    "purge_idempotency": 0,
+    "purge_marketing": DAY_MS,
+    "purge_early_reports": outcomes.EARLY_MS,
+    "purge_reputation": COUNTS_KEPT_MS,
+    "purge_conversion": COUNTS_KEPT_MS,
+    "purge_figures": FIGURES_KEPT_MS,
+    "purge_spent": DAY_MS,
+    "purge_carrier_use": COUNTS_KEPT_MS,
+    "purge_tries": 0,
+}
+LONE = {
+    "old_verifications": "purge_verifications",
+    "old_lone_events": "purge_lone_events",
+    "old_inbox_codes": "purge_inbox_codes",
+}
+BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
+WHOLE = ("purge_events", "purge_parts", "purge_seen", "purge_recipients", "purge_messages")
 DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}
 
 
-async def purge(tx: Tx, now: int, teams: Collection[TeamRecord] = ()) -> bool:
-    """Put away one portion; answers whether there may be more. A team that is not given keeps the defaults."""
+async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()) -> None:
+    """Put away what is over, in portions. A team that is not given keeps the defaults."""
+    for query, age in AGES.items():
+        while len(await database.write(partial(_run, query=query, before=now - age, limit=PORTION))) == PORTION:
+            continue
     contents, messages = _kept(teams, "keep_content_days", now), _kept(teams, "keep_messages_days", now)
-    await tx.run("purge_idempotency", now=now)
-    await tx.run("purge_marketing", before=now - DAY_MS)
-    await tx.run("purge_early_reports", before=now - outcomes.EARLY_MS)
-    await tx.run("purge_reputation", before=now - COUNTS_KEPT_MS)
-    await tx.run("purge_conversion", before=now - COUNTS_KEPT_MS)
-    await tx.run("purge_figures", before=now - FIGURES_KEPT_MS)
-    await tx.run("purge_spent", before=now - DAY_MS)
-    await tx.run("purge_carrier_use", before=now - COUNTS_KEPT_MS)
-    bodies = [tuple(r) for r in await tx.run("ended_with_body", **contents)]
-    if bodies:
-        for query in ("purge_contents", "purge_blobs", "mark_bodiless"):
-            await tx.run(query, messages=bodies)
-    lone = []
-    for find, query in LONE:
-        rows = [tuple(r) for r in await tx.run(find, **messages)]
-        lone.append(len(rows))
+    await _put_away(database, "ended_with_body", contents, partial(_purge_ended, queries=BODY))
+    for find, query in LONE.items():
+        await _put_away(database, find, messages, partial(_purge_lone, query=query))
+    await _put_away(database, "ended_messages", messages, partial(_purge_ended, queries=WHOLE))
+    for portion in (
+        partial(deliveries.purge, before=now - DELIVERIES_KEPT_MS),
+        partial(requests.purge, now=now),
+        partial(imports.purge, now=now),
+    ):
+        while await database.write(portion):
+            continue
+
+
+async def _put_away(database: Database, find: str, given: dict[str, Any], drop: "partial[Any]") -> None:
+    """What a reader finds, a writer drops."""
+    rows: Sequence[Any] = [()] * PORTION
+    while len(rows) == PORTION:
+        rows = [tuple(row) for row in await database.read(partial(_run, query=find, **given))]
         if rows:
-            await tx.run(query, old=rows)
-    old = [tuple(r) for r in await tx.run("ended_messages", **messages)]
-    if old:
-        for query in ("purge_events", "purge_parts", "purge_seen", "purge_recipients", "purge_messages"):
-            await tx.run(query, messages=old)
-    await throttle.purge(tx, now)
-    more = [
-        await deliveries.purge(tx, now - DELIVERIES_KEPT_MS),
-        await requests.purge(tx, now),
-        await imports.purge(tx, now),
-    ]
-    return any(more) or PORTION in (len(bodies), len(old), *lone)
+            await database.write(partial(drop, rows=rows))
+
+
+async def _run(tx: Tx, query: str, **given: Any) -> list[Any]:
+    return await tx.run(query, **given)
+
+
+async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
+    await tx.run(query, old=rows)
+
+
+async def _purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
+    ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
+    for query in queries:
+        await tx.run(query, messages=ended)
 
 
 def _kept(teams: Collection[TeamRecord], field: str, now: int) -> dict[str, Any]:

@@ -497,8 +497,7 @@ class Store:
         """Put away what retention no longer keeps."""
         now = self._clock.now()
         teams = [team.record for team in self._setup.teams.values()]
-        while await self.database.write(lambda tx: housekeeping.purge(tx, now, teams)):
-            continue
+        await housekeeping.purge(self.database, now, teams)
 
     async def sweep_blobs(self) -> None:
         """Remove the attachment files that no message needs, also those whose transaction never came."""

@@ -25,10 +25,6 @@ async def forgive_try(tx: Tx, names: Iterable[str], span_ms: int) -> None:
     await _set(tx, {name: times[:-1] for name, times in (await _lock(tx, names)).items()}, span_ms)
 
 
-async def purge(tx: Tx, now: int) -> None:
-    await tx.run("purge_tries", now=now)
-
-
 async def _lock(tx: Tx, names: Iterable[str]) -> dict[str, list[int]]:
     given = {hashed(name): name for name in names}
     rows = await tx.run("lock_tries", names=[(hash_,) for hash_ in given])

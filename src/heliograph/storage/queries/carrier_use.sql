@@ -19,7 +19,10 @@ FROM carrier_use WHERE minute >= :since GROUP BY carrier, minute;
 -- name: carrier_use_since
 SELECT carrier, CAST(sum(accepted) AS BIGINT), CAST(sum(refused) AS BIGINT), CAST(sum(put_off) AS BIGINT),
        CAST(sum(took_ms) AS BIGINT)
-FROM carrier_use WHERE minute >= :since GROUP BY carrier;
+FROM carrier_use
+INDEXED BY carrier_use_by_minute  --sqlite
+WHERE minute >= :since GROUP BY carrier;
 
 -- name: purge_carrier_use
-DELETE FROM carrier_use WHERE minute <= :before;
+DELETE FROM carrier_use WHERE (carrier, minute, seat) IN (
+    SELECT carrier, minute, seat FROM carrier_use WHERE minute <= :before ORDER BY minute LIMIT :limit) RETURNING 1;

@@ -4,10 +4,16 @@
 -- name: mark_erased
 UPDATE account SET erased = 1 WHERE team = :team RETURNING team;
 
+-- The queue has no index by message, since every accept would pay for it: these read what the team has in it.
+
 -- name: moving_messages
--- Reads the queue once: it has no index by message, since every accept would pay for it.
-SELECT count(DISTINCT o.message) FROM outbox o JOIN recipient r ON r.message = o.message
-WHERE o.team = :team AND r.address = :address;
+WITH queue AS (
+    SELECT o.message FROM rows(:lanes, lane text) AS l
+    JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
+    UNION ALL
+    SELECT message FROM outbox WHERE owner IS NOT NULL AND team = :team
+)
+SELECT count(DISTINCT q.message) FROM queue q JOIN recipient r ON r.message = q.message AND r.address = :address;
 
 -- name: moving_verifications
 SELECT count(*) FROM verification
@@ -42,7 +48,13 @@ FOR UPDATE OF m  --postgres
 ;
 
 -- name: working_messages
-SELECT DISTINCT o.message FROM rows(:messages, message bigint) AS r JOIN outbox o ON o.message = r.message;
+WITH wanted AS (SELECT message FROM rows(:messages, message bigint) AS r)
+SELECT o.message FROM rows(:lanes, lane text) AS l
+JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
+WHERE o.message IN (SELECT message FROM wanted)
+UNION
+SELECT message FROM outbox
+WHERE owner IS NOT NULL AND team = :team AND message IN (SELECT message FROM wanted);
 
 -- name: events_of
 SELECT e.key, e.id, e.subject, e.recipient, e.detail, e.message FROM rows(:messages, message bigint) AS r

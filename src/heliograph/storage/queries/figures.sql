@@ -31,4 +31,5 @@ SELECT l.lane,
 FROM rows(:lanes, lane text) AS l;
 
 -- name: purge_figures
-DELETE FROM figure WHERE hour <= :before;
+DELETE FROM figure WHERE (team, hour, channel) IN (
+    SELECT team, hour, channel FROM figure WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;

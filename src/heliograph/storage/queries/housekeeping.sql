@@ -1,17 +1,22 @@
 -- Periodic work: what is over is put away, in small portions.
 
+-- What goes by its age alone. The age is asked twice where a row may be renewed: PostgreSQL asks the outer one again
+-- after it waited for whoever renewed it.
+
 -- name: purge_idempotency
-DELETE FROM idempotency WHERE expires_at <= :now;
+DELETE FROM idempotency WHERE expires_at <= :before AND (key_id, hash) IN (
+    SELECT key_id, hash FROM idempotency WHERE expires_at <= :before ORDER BY expires_at LIMIT :limit) RETURNING 1;
 
 -- name: purge_marketing
-DELETE FROM marketing WHERE created_at <= :before;
+DELETE FROM marketing WHERE key IN (
+    SELECT key FROM marketing WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
 -- What a team keeps is looked for team by team along its index. `own` has the teams that keep it for a time of their
--- own: what happened up to `before` goes.
+-- own: what happened up to `before` goes. CROSS: else SQLite reads the whole index and asks for each row's team.
 
 -- name: ended_messages
 SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-JOIN message m INDEXED BY message_ended ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
+CROSS JOIN message m INDEXED BY message_ended ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
     AND m.ended_at <= coalesce(r.before, :before)                                      --sqlite
 CROSS JOIN LATERAL (                                                                   --postgres
     SELECT i.key FROM message i                                                        --postgres
@@ -21,13 +26,21 @@ LIMIT :limit;
 
 -- name: ended_with_body
 SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-JOIN message m INDEXED BY message_ended_with_body ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
+CROSS JOIN message m INDEXED BY message_ended_with_body ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
     AND m.has_body = 1 AND m.ended_at <= coalesce(r.before, :before)                             --sqlite
 CROSS JOIN LATERAL (                                                                             --postgres
     SELECT i.key FROM message i WHERE i.team = a.team AND i.ended_at IS NOT NULL                 --postgres
       AND i.has_body = 1 AND i.ended_at <= coalesce(r.before, :before)                           --postgres
     ORDER BY i.ended_at LIMIT :limit) AS m                                                       --postgres
 LIMIT :limit;
+
+-- name: lock_ended
+-- Of these, those that an operator has not sent again meanwhile.
+SELECT key FROM message
+WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r) AND ended_at IS NOT NULL
+ORDER BY key
+FOR UPDATE  --postgres
+;
 
 -- name: mark_bodiless
 UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
@@ -43,7 +56,7 @@ SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash 
 
 -- name: old_verifications
 SELECT v.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-JOIN verification v INDEXED BY verification_by_age ON v.team = a.team          --sqlite
+CROSS JOIN verification v INDEXED BY verification_by_age ON v.team = a.team          --sqlite
     AND v.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
     SELECT i.key FROM verification i                                           --postgres
@@ -56,7 +69,7 @@ DELETE FROM verification WHERE key IN (SELECT key FROM rows(:old, key bigint) AS
 
 -- name: old_lone_events
 SELECT e.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-JOIN event e INDEXED BY event_alone ON e.team = a.team AND e.message IS NULL   --sqlite
+CROSS JOIN event e INDEXED BY event_alone ON e.team = a.team AND e.message IS NULL   --sqlite
     AND e.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
     SELECT i.key FROM event i WHERE i.team = a.team AND i.message IS NULL      --postgres
@@ -70,7 +83,7 @@ DELETE FROM event WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
 -- name: old_inbox_codes
 SELECT c.team, c.verification
 FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-JOIN inbox_code c INDEXED BY inbox_code_by_age ON c.team = a.team              --sqlite
+CROSS JOIN inbox_code c INDEXED BY inbox_code_by_age ON c.team = a.team              --sqlite
     AND c.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
     SELECT i.team, i.verification FROM inbox_code i                            --postgres
@@ -89,7 +102,8 @@ DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message 
 DELETE FROM part WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
 -- name: purge_early_reports
-DELETE FROM early_report WHERE created_at <= :before;
+DELETE FROM early_report WHERE key IN (
+    SELECT key FROM early_report WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
 -- name: purge_recipients
 DELETE FROM recipient WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);

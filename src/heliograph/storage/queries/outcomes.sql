@@ -54,10 +54,10 @@ FROM rows(:reports, carrier text, carrier_id text, report text, created_at bigin
 SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
 
 -- name: take_early_reports
-DELETE FROM early_report WHERE created_at > :since AND (
-    EXISTS (SELECT 1 FROM recipient r
-            WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
-    OR EXISTS (SELECT 1 FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
+-- Counted, since PostgreSQL may answer EXISTS by reading all recipients.
+DELETE FROM early_report WHERE created_at > :since AND 0 < (
+    (SELECT count(*) FROM recipient r WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
+    + (SELECT count(*) FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
 )
 RETURNING key, carrier, carrier_id, report;
 

@@ -11,4 +11,5 @@ ON CONFLICT (process, key) DO UPDATE SET requests = excluded.requests, told_at =
 SELECT process, key, requests FROM spent WHERE process <> :process AND told_at > :since;
 
 -- name: purge_spent
-DELETE FROM spent WHERE told_at < :before;
+DELETE FROM spent WHERE told_at <= :before AND (process, key) IN (
+    SELECT process, key FROM spent WHERE told_at <= :before ORDER BY told_at LIMIT :limit) RETURNING 1;

@@ -23,4 +23,5 @@ GROUP BY team;
 DELETE FROM reputation WHERE team = :team;
 
 -- name: purge_reputation
-DELETE FROM reputation WHERE hour <= :before;
+DELETE FROM reputation WHERE (team, hour) IN (
+    SELECT team, hour FROM reputation WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;

@@ -21,9 +21,10 @@ DELETE FROM refused_request
 WHERE id IN (SELECT id FROM refused_request WHERE id < :before ORDER BY id LIMIT :limit) RETURNING id;
 
 -- name: trim_refused
--- Of the teams that were refused lately, what is beyond the newest :most.
+-- Of the teams that were refused lately, what is beyond the newest :most. `+ 0` keeps SQLite from the index on team:
+-- it would read all of it.
 DELETE FROM refused_request WHERE id IN (
-    SELECT o.id FROM (SELECT DISTINCT team FROM refused_request WHERE id > :since) t
+    SELECT o.id FROM (SELECT DISTINCT team + 0 AS team FROM refused_request WHERE id > :since) t
     JOIN refused_request o ON o.team = t.team AND o.id <= (
         SELECT n.id FROM refused_request n WHERE n.team = t.team ORDER BY n.id DESC LIMIT 1 OFFSET :most)
     LIMIT :limit) RETURNING id;

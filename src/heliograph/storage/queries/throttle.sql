@@ -12,4 +12,5 @@ UPDATE wrong_try SET times = r.times, ends_at = r.ends_at
 FROM rows(:tries, name text, times text, ends_at bigint) AS r WHERE wrong_try.name = r.name;
 
 -- name: purge_tries
-DELETE FROM wrong_try WHERE ends_at <= :now;
+DELETE FROM wrong_try WHERE ends_at <= :before AND name IN (
+    SELECT name FROM wrong_try WHERE ends_at <= :before ORDER BY ends_at LIMIT :limit) RETURNING 1;

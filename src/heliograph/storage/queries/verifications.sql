@@ -27,7 +27,8 @@ ON CONFLICT (team, place, hour) DO UPDATE SET starts = conversion.starts + exclu
                                               verified = conversion.verified + excluded.verified;
 
 -- name: purge_conversion
-DELETE FROM conversion WHERE hour <= :before;
+DELETE FROM conversion WHERE (team, place, hour) IN (
+    SELECT team, place, hour FROM conversion WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;
 
 -- name: insert_verifications
 INSERT INTO verification (id, team, key_id, phone, prefix, magic, sandbox, status, wrong, salt, digest, price, charge,
