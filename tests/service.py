@@ -1,6 +1,7 @@
 """The service as a user runs it: real processes of the command line, spoken to over HTTP."""
 
 import http.client
+import io
 import json
 import os
 import signal
@@ -9,12 +10,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 import msgspec
 
+from heliograph.cli.main import main
 from heliograph.rules.keys import make_token
+from tests.forks import Forked
 
 SETUP = Path(__file__).with_name("setup.toml")
 NAMES = (
@@ -22,7 +28,11 @@ NAMES = (
     *("SUSPENDED_MANAGE", "SLOW_MANAGE", "BROKE", "NARROW", "PLAIN", "UDH", "QUOTA", "SLOW_SMS", "OTHER"),
 )
 TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
-COMMAND = (sys.executable, "-m", "heliograph.cli.main")
+PLAIN = (sys.executable, "-m", "heliograph.cli.main")
+COMMAND = PLAIN  # a test may start the service with a fault in it
+Process = subprocess.Popen[str] | Forked
+
+_alone = threading.Lock()  # a command in this process has its environment and its streams for itself
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -49,7 +59,7 @@ class Service:
         self.database = database
         self.data = data
         self.ports: list[int] = []
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Process] = []
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")},
             **TOKENS,
@@ -74,25 +84,41 @@ class Service:
                 process.stdout.close()
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command to its end."""
-        return subprocess.run(
-            [*COMMAND, *arguments], env=self._environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        """One command to its end. It runs in this process, which has imported everything, and in a thread, because
+        the test may have an event loop of its own."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+
+        def command() -> object:
+            with mock.patch.dict(os.environ, self._environment, clear=True), redirect_stdout(out), redirect_stderr(err):
+                try:
+                    main(arguments)
+                except SystemExit as ended:
+                    return ended.code
+
+        with _alone, ThreadPoolExecutor(1) as pool:
+            code = pool.submit(command).result()
+        said = (stream.buffer.getvalue().decode() for stream in (out, err))
+        return subprocess.CompletedProcess(arguments, code, *said)
 
     def apply(self, file: Path = SETUP) -> Any:
         done = self.run("apply", str(file), "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, role: str = "all", port: int = 0) -> "subprocess.Popen[str]":
+    def start(self, role: str = "all", port: int = 0) -> Process:
         """Start a process and wait until it answers; its port is the last one of `ports`."""
-        process = subprocess.Popen(
-            [*COMMAND, "serve", "--role", role, "--listen", f"127.0.0.1:{port}"],
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        arguments = ["serve", "--role", role, "--listen", f"127.0.0.1:{port}"]
+        process: Process
+        if COMMAND == PLAIN:
+            process = Forked(arguments, self._environment)
+        else:
+            process = subprocess.Popen(
+                [*COMMAND, *arguments],
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         self.processes.append(process)
         assert process.stdout
         seen = []
@@ -106,12 +132,12 @@ class Service:
                 return process
         raise AssertionError("".join(seen))
 
-    def kill(self, process: "subprocess.Popen[str] | None" = None) -> None:
+    def kill(self, process: Process | None = None) -> None:
         process = process or self.processes[-1]
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    def stop(self, process: "subprocess.Popen[str] | None" = None) -> int:
+    def stop(self, process: Process | None = None) -> int:
         process = process or self.processes[-1]
         process.send_signal(signal.SIGTERM)
         return process.wait(60)
@@ -159,7 +185,7 @@ def until(check: Callable[[], Any], seconds: float = 10.0) -> Any:
         time.sleep(0.02)
 
 
-def _drain(process: "subprocess.Popen[str]") -> None:
+def _drain(process: Process) -> None:
 
     def read() -> None:
         assert process.stdout

@@ -1,0 +1,121 @@
+"""Processes of the command line without the second of CPU that its imports take: forked from one that has them."""
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+MESSAGE_MAX = 1 << 18
+
+
+class Forked:
+    """What tests use of subprocess.Popen."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._ended, ended = socket.socketpair()
+        read, write = os.pipe()
+        os.umask(umask := os.umask(0o077))
+        asked = json.dumps([arguments, dict(environment), os.getcwd(), umask]).encode()
+        with ended:
+            socket.send_fds(_parent(), [asked], [ended.fileno(), write])
+        os.close(write)
+        self.stdout = os.fdopen(read, encoding="utf-8")
+        self.pid = int(self._ended.recv(20))
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._ended.settimeout(timeout)
+            try:
+                self.returncode = int(self._ended.recv(20))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
+            self._ended.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+@functools.cache
+def _parent() -> socket.socket:
+    """Our end of the process that forks; it ends when we do."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs)
+    theirs.close()
+    atexit.register(ours.close)
+    return ours
+
+
+def _serve(control: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers leave no zombies
+    while True:
+        asked, files, *_ = socket.recv_fds(control, MESSAGE_MAX, 2)
+        if not asked:
+            return
+        if os.fork() == 0:
+            control.close()
+            _watch(asked, *files)
+        for file in files:
+            os.close(file)
+
+
+def _watch(asked: bytes, ended: int, output: int) -> None:
+    """In a process of its own, which waits for the one that was asked for."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        os.close(ended)
+        _become(asked, output)
+    os.close(output)
+    os.write(ended, b"%d" % child)
+    _, status = os.waitpid(child, 0)
+    os.write(ended, b"%d" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become(asked: bytes, output: int) -> None:
+    arguments, environment, folder, umask = json.loads(asked)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    os.umask(umask)
+    code: object = 1
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    import heliograph.cli.serve  # noqa: F401  the second that is saved
+    from heliograph.cli.main import main
+
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    with socket.socket(fileno=os.dup(0)) as at:
+        _serve(at)
