@@ -1,4 +1,7 @@
-"""Reading what comes back: a golden table over real messages, the rules in small ones, and hostile bytes."""
+"""Reading what comes back: a golden table over real messages, the rules in small ones, and hostile bytes.
+
+What a refusal's words and codes mean for the address is tested in tests/rules/test_blame.py.
+"""
 
 from pathlib import Path
 
@@ -31,7 +34,7 @@ def read_file(name: str) -> Returned:
 
 
 def is_as_labelled(row: list[str]) -> bool:
-    name, _, kind, permanent, status, _ = row
+    name, _, kind, permanent, status, *_ = row
     found = read_file(name)
     return found.kind == kind and permanent in ("-", PERMANENT[found.permanent]) and status == (found.status or "-")
 
@@ -58,15 +61,25 @@ def test_real_messages_name_their_recipient() -> None:
     assert wrong <= {"lhost-sendmail-15", "lhost-verizon-01"}, wrong  # `@mx.example.org`; only inside the original
 
 
+# What each label of the table does to the recipient: state, and why the address is suppressed.
+BLAME = {
+    "hard": ("bounced", "bounce"),
+    "not-address": ("failed", None),
+    "soft": ("failed", None),
+    "complaint": ("complained", "complaint"),
+    "none": None,
+}
+
+
 @NEEDS_MESSAGES
-def test_real_messages_that_change_nothing() -> None:
-    for name, _, kind, *_ in golden():
+def test_real_messages_do_what_they_are_labelled() -> None:
+    wrong = {}
+    for name, _, kind, _, _, _, blame, *_ in golden():
         report = to_report(read_file(name))
-        if kind in ("delay", "auto_reply", "unknown"):
-            assert report is None, name
-        elif kind == "bounce":
-            assert report and report.status in ("bounced", "failed"), name
-            assert (report.suppress == "bounce") is (report.status == "bounced"), name
+        done = (report.status, report.suppress) if report and report.status != "delivered" else None
+        if done != BLAME[blame]:
+            wrong[name] = (kind, blame, done)
+    assert not wrong
 
 
 def dsn(*fields: str, notice: str = "Your message could not be delivered.", original: str = "Subject: hello") -> bytes:
@@ -236,23 +249,13 @@ def test_feedback_reports(type_: str, kind: str, complained: bool) -> None:
     )
 
 
-def bounce(permanent: bool | None = True, **told: object) -> Returned:
-    return Returned(kind="bounce", permanent=permanent, **told)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("returned", "status", "suppress"),
     [
-        *[(bounce(status=s, code="550"), "bounced", "bounce") for s in "5.1.1 5.1.2 5.1.3 5.1.6 5.1.10 5.2.1".split()],
-        *[(bounce(status=s, code="550"), "failed", None) for s in "5.7.1 5.7.26 5.3.4 5.2.2 5.4.4 5.1.8 5.5.0".split()],
-        *[(bounce(code=c), "bounced", "bounce") for c in ("550", "551", "553")],
-        *[(bounce(code=c), "failed", None) for c in ("552", "554", "521")],
-        (bounce(status="5.0.0", code="550"), "bounced", "bounce"),
-        (bounce(status="5.0.0", code="554", reason="unknown_user", bad_address=True), "bounced", "bounce"),
-        (bounce(code="550", reason="mailbox_full"), "failed", None),
-        (bounce(status="5.1.1", reply_status="5.7.1", code="550"), "failed", None),
-        (bounce(permanent=False, status="4.1.1", code="450", reason="unknown_user", bad_address=True), "failed", None),
-        (bounce(permanent=None), "failed", None),
+        (Returned(kind="bounce", permanent=True, bad_address=True), "bounced", "bounce"),
+        (Returned(kind="bounce", permanent=True), "failed", None),
+        (Returned(kind="bounce", permanent=False, bad_address=True), "failed", None),
+        (Returned(kind="bounce", permanent=None, bad_address=True), "failed", None),
         (Returned(kind="delivered", action="delivered"), "delivered", None),
     ],
 )
@@ -260,6 +263,29 @@ def test_reports(returned: Returned, status: str, suppress: str | None) -> None:
     report = to_report(returned)
     assert report is not None
     assert (report.status, report.suppress) == (status, suppress)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "bad"),
+    [
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 5.1.1 user unknown"), "", True),
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550"), "", True),
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 5.7.1 sorry"), "", False),  # both codes must say so
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 mailbox is full"), "", False),
+        # only the first line of the reply is in the report
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550-Sorry"), "<<< 550-Sorry\n<<< 550 we have a policy", False),
+        # the server complained of the sender
+        (
+            ("Status: 5.1.1", "Diagnostic-Code: smtp; 550 user unknown"),
+            ">>> MAIL From:<b@x.example>\n<<< 550 no",
+            False,
+        ),
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 user unknown (in reply to MAIL FROM command)"), "", False),
+        (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 user unknown (in reply to RCPT TO command)"), "", True),
+    ],
+)
+def test_reports_that_blame_the_address(fields: tuple[str, ...], text: str, bad: bool) -> None:
+    assert read_returned(dsn("Action: failed", *fields, notice=text)).bad_address is bad
 
 
 @pytest.mark.parametrize(

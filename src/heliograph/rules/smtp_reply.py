@@ -6,15 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.rules.blame import blames_address, read_reason
+
 # What the server was told last; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
 Verdict = Literal["accepted", "bounced", "failed", "deferred"]
 
 TEXT_MAX = 500  # characters of a reply that the timeline keeps
-
-# Only these say that the address itself is bad.
-BAD_ADDRESS = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"})
-BAD_ADDRESS_PLAIN = frozenset({550, 551, 553})  # where no enhanced code says more
+WORDS_MAX = 2000  # … and that are judged: on the event loop, at most 10 ms
 
 # Before MAIL an error is the host's, as Postfix and Exim see it: another host or a later time may do.
 _ABOUT_THE_HOST = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
@@ -62,15 +61,10 @@ def verdict(reply: Reply, verb: Verb) -> Verdict:
         case kind if kind == wanted and verb != "body":
             return "accepted"
         case 5 if verb not in _ABOUT_THE_HOST:
-            return "bounced" if verb in _ABOUT_THE_RECIPIENT and _blames_the_address(reply) else "failed"
+            blamed = blames_address(read_reason(" ".join(reply.lines)[:WORDS_MAX]), reply.enhanced)
+            return "bounced" if blamed and verb in _ABOUT_THE_RECIPIENT else "failed"
         case _:  # 4xx, and what does not belong here
             return "deferred"
-
-
-def _blames_the_address(reply: Reply) -> bool:
-    if reply.enhanced is None:
-        return reply.code in BAD_ADDRESS_PLAIN
-    return reply.enhanced in BAD_ADDRESS
 
 
 def pauses_host(detail: Mapping[str, Any]) -> bool:

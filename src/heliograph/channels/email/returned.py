@@ -13,15 +13,13 @@ from heliograph.channels.email.arf import NOT_SPAM, Feedback, read_feedback
 from heliograph.channels.email.dsn import Group, read_status
 from heliograph.channels.email.parts import Mail, read_mail
 from heliograph.channels.email.ses import read_notification
+from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason
 from heliograph.rules.outcome import Report
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
 
 TEXT_MAX = 500  # characters of the carrier's words that are kept
 
-# reliability.md, SMTP retries: what makes an address bounce, and so be suppressed.
-ADDRESS_STATUSES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"})
-ADDRESS_CODES = frozenset({"550", "551", "553"})
 # A recipient's own word; other feedback (auth-failure, dmarc) tells about us, not about the recipient's wish.
 COMPLAINTS = frozenset({"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"})
 
@@ -48,13 +46,12 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     permanent: bool | None = None
     status: str | None = None  # enhanced code, as the message itself says
-    reply_status: str | None = None  # the one in the last server's reply, where a report gives both
     code: str | None = None  # SMTP reply code; of a complaint: its feedback type
     recipient: str | None = None
     text: str = ""
     action: str | None = None  # of RFC 3464
-    reason: str | None = None  # of words.py, when the words give one
-    bad_address: bool = False  # … and it is the address's own fault
+    reason: str | None = None  # of rules/blame.py, when the words give one
+    bad_address: bool = False  # it is the address's own fault
     original_sender: str | None = None  # envelope sender of the mail it is about: our signed one
     original_id: str | None = None  # … and its Message-ID
 
@@ -85,20 +82,11 @@ def to_report(returned: Returned) -> Report | None:
     if returned.kind == "delivered":
         return Report(status="delivered", detail=detail) if returned.action != "relayed" else None
     if returned.kind == "bounce":
-        if returned.permanent and _blames_address(returned):
+        if returned.permanent and returned.bad_address:
             return Report(status="bounced", detail=detail, suppress="bounce")
         # Also a soft failure: who returns the mail has stopped trying (contract 6: retried, then `failed`).
         return Report(status="failed", detail=detail)
     return None
-
-
-def _blames_address(returned: Returned) -> bool:
-    if returned.status is not None and not returned.status.endswith(".0"):
-        # Some servers report any refusal of a recipient as 5.1.1, over the reply's own `5.7.1 blocked`.
-        return {returned.status, returned.reply_status or returned.status} <= ADDRESS_STATUSES
-    if returned.reason is not None:  # `550 mailbox full` is no bad address, `5.0.0 user unknown` is
-        return returned.bad_address
-    return returned.code in ADDRESS_CODES and (returned.status is None or words.is_vague(returned.status))
 
 
 def _complaint(mail: Mail, feedback: Feedback) -> Returned:
@@ -124,18 +112,21 @@ def _status_report(mail: Mail, group: Group) -> Returned:
     status = _sharper(group.status, codes.enhanced)
     kind = _kind(group, status, notice)
     diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
-    reason = words.read_reason(*((diagnostic,) if _WORD.search(diagnostic) else (codes.excerpt, notice)))
+    # A diagnostic may be the first line of a longer reply, which the notice then quotes.
+    told = (diagnostic, words.read_codes(notice).excerpt)
+    reason = read_reason(*(told if _WORD.search(diagnostic) else (codes.excerpt, notice)))
     return Returned(
         kind=kind,
         permanent=None if kind == "delivered" else kind == "bounce" and _is_permanent(status, codes, reason, notice),
         status=status,
-        reply_status=codes.enhanced,
         code=codes.code,
         recipient=group.recipient or _named(mail, notice),
         text=_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        bad_address=bool(reason and reason.address),
+        # Some servers report any refusal of a recipient as 5.1.1, over the reply's own `5.7.1`: both must say so.
+        bad_address=blames_address(reason, status, codes.enhanced)
+        and not words.is_at_sender(f"{diagnostic}\n{notice}"),
         original_sender=_enclosed(mail, "return-path"),
         original_id=_enclosed(mail, "message-id"),
     )
@@ -160,7 +151,7 @@ def _kind(group: Group, status: str | None, notice: str) -> Kind:
     return "bounce"
 
 
-def _is_permanent(status: str | None, codes: words.Codes, reason: words.Reason | None, notice: str) -> bool | None:
+def _is_permanent(status: str | None, codes: words.Codes, reason: Reason | None, notice: str) -> bool | None:
     for code in (status, codes.code):
         if code and code[0] in "45":
             return code[0] == "5"
@@ -177,7 +168,7 @@ def _notice(mail: Mail) -> Returned | None:
     if not _is_notice(mail, subject, notice, failed):
         return None
     codes = words.read_codes(notice)
-    reason = words.read_reason(codes.excerpt, notice)
+    reason = read_reason(codes.excerpt, notice)
     delayed = not failed and words.says_still_trying(f"{subject}\n{notice}")
     return Returned(
         kind="delay" if delayed else "bounce",
@@ -187,7 +178,7 @@ def _notice(mail: Mail) -> Returned | None:
         recipient=_named(mail, notice),
         text=_line(codes.excerpt or notice or subject),
         reason=reason.name if reason else None,
-        bad_address=bool(reason and reason.address),
+        bad_address=blames_address(reason, codes.enhanced) and not words.is_at_sender(notice),
         original_sender=_enclosed(mail, "return-path"),
         original_id=_enclosed(mail, "message-id"),
     )
@@ -216,7 +207,7 @@ def _is_daemon(mail: Mail) -> bool:
 
 
 def _gives_reason(notice: str) -> bool:
-    reason, codes = words.read_reason(notice), words.read_codes(notice)
+    reason, codes = read_reason(notice), words.read_codes(notice)
     return bool(codes.code or codes.enhanced or (reason and reason.address))
 
 
@@ -239,11 +230,11 @@ def _is_auto(mail: Mail) -> bool:
 
 def _named(mail: Mail, notice: str) -> str | None:
     """The address a notice is about: the first that is neither the reader's nor the writer's own."""
-    failed = words.ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
+    failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
         return failed[0]
     own = " ".join(mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")).lower()
-    named = [found[0].rstrip(".") for found in words.ADDRESS.finditer(notice)]
+    named = [found[0].rstrip(".") for found in ADDRESS.finditer(notice)]
     strangers = [address for address in named if address.lower() not in own and not _is_contact(address)]
     return next(iter(strangers + named), None) or _enclosed(mail, "to")
 
@@ -255,7 +246,7 @@ def _is_contact(address: str) -> bool:
 def _enclosed(mail: Mail, name: str) -> str | None:
     """An address or id that the returned original carries."""
     part = mail.enclosed()
-    found = words.ADDRESS.search(part.fields.get(name, "")) if part else None
+    found = ADDRESS.search(part.fields.get(name, "")) if part else None
     return found[0] if found else None
 
 

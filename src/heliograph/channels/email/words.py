@@ -1,13 +1,11 @@
-"""What people and servers write about a failed delivery: reply codes, reasons, and whether it is final.
-
-Reasons are phrases, not servers: most systems say one of a few things in one of a few ways.
-"""
+"""What people and servers write about a failed delivery: reply codes, and whether it is final."""
 
 import re
 
 import msgspec
 
-WORDS_MAX = 8000  # characters of a notice that are searched
+from heliograph.rules.blame import ADDRESS, URL, WORDS_MAX
+
 EXCERPT = 400  # characters after a reply code that belong to it
 
 # Where the copy of the original begins in a notice without MIME: a line that says so, or its first fields.
@@ -32,10 +30,7 @@ _QUOTED_SUBJECT = re.compile(
     r"^.{0,40}\b(?:subject|betreff|objet|asunto|oggetto|assunto|件名|тема)[ \t]{0,3}[:：].*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
-ADDRESS = re.compile(r"[^\s<>()\[\]\"',;:=|`]{1,64}@[A-Za-z0-9\-_.\x80-\U0010ffff]{1,255}")
-
-_ADDRESS_OR_URL = re.compile(f"{_URL.pattern}|{ADDRESS.pattern}", re.IGNORECASE)
+_ADDRESS_OR_URL = re.compile(f"{URL.pattern}|{ADDRESS.pattern}", re.IGNORECASE)
 
 _CODE = r"(?<![0-9A-Za-z.\-_/#])([45][0-5][0-9])"
 _ENHANCED = r"([45]\.[0-7]\.[0-9]{1,3})(?![0-9A-Za-z_]|\.[0-9])"
@@ -53,158 +48,7 @@ class Codes(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: str = ""  # the words that came with them
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    address: bool = False  # the address itself is bad
-    permanent: bool = True
-
-
-def _reason(name: str, *phrases: str, address: bool = False, permanent: bool = True) -> tuple[re.Pattern[str], Reason]:
-    return re.compile("|".join(phrases), re.IGNORECASE), Reason(name=name, address=address, permanent=permanent)
-
-
 _W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one word more of the same sentence
-_SOMEBODY = r"\b(?:users?|recipients?|mail ?box(?:es)?|accounts?|address(?:es|ee)?|alias|person|customer|subscriber)"
-_SOMEWHERE = r"\b(?:hosts?|domains?|host ?names?|domain names?|mail servers?|mail exchangers?|mx(?: records?)?)"
-_ABSENT = (
-    rf"(?:unknown|not {_W}?(?:found|known|exist|recogni|listed|valid|regist|resolv)"
-    rf"|(?:does|do|did)(?:n.?t| not) {_W}?exist"
-    r"|n.?t be (?:found|resolved)|(?:is |are |was )?invalid|nonexistent)"
-)
-
-# The first that fits. What would only hold back one message comes before what would suppress an address.
-_REASONS = [
-    _reason("greylisted", r"gr[ea]y-?list", permanent=False),
-    _reason(
-        "mailbox_full",
-        rf"\b(?:mail ?(?:box|folder|drop|dir)?|inbox|account|user|storage|disk) {_W}{{0,5}}full\b",
-        rf"over (?:the |its |their |allotted )?{_W}{{0,2}}quota|overquota",
-        rf"\bquota {_W}{{0,4}}(?:exceed|full|reach|violat)",
-        rf"exceed\w* {_W}{{0,5}}(?:quota|storage|mailbox|disk)|(?:storage|mailbox) (?:quota|limit)",
-        rf"(?:out of|not enough|insufficient) {_W}?(?:disk|mailbox|storage)? ?space",
-        r"no (?:disk |storage |mailbox )?space",
-        r"メールボックス.{0,20}(?:一杯|いっぱい|満杯|容量)|容量.{0,20}(?:超|不足|オーバー)",
-        r"(?:postfach|speicher).{0,30}(?:voll|überschritten|erschöpft)|bo[iî]te.{0,40}(?:pleine|satur)",
-        r"(?:buz[oó]n|casilla).{0,30}llen|casella.{0,30}piena|caixa.{0,30}cheia|ящик.{0,40}переполнен",
-        r"邮箱.{0,8}(?:满|空间)|postvak.{0,30}vol\b",
-    ),
-    _reason(
-        "too_large",
-        rf"(?:message|mail|e-?mail|content|attachment|headers?|size)s? {_W}{{0,4}}too (?:large|big)",
-        r"too (?:large|big) m",
-        rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_W}{{0,3}}(?:exceed|limit|larger)|size limit",
-        rf"exceed\w* {_W}{{0,6}}(?:size|length|maximum message)|larger than the {_W}{{0,3}}(?:limit|size)",
-        r"nachricht.{0,30}zu gro(?:ß|ss)|message.{0,30}trop (?:gros|volumineux|long)|サイズ.{0,20}(?:超|大き|制限)",
-    ),
-    _reason(
-        "loop",
-        r"(?:mail|routing|forwarding) loop|looping|hop count|too many hops|\bhops\b|loops? back to|loop detected",
-    ),
-    _reason(
-        "policy",
-        r"\bspam|\bube\b|\bjunk|unsolicited|bulk mail|black-?list|block-?list|deny-?list|\bblocked|\bbanned|spoof",
-        r"\brbls?\b|dnsbl|spamhaus|spamcop|\bsorbs\b|cloudmark|is listed|reputation|abus(?:e|ive)|suspicious",
-        r"virus|malware|phish|infected|trojan|\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenticat",
-        r"reverse dns|\bptr\b|\brdns\b|reverse lookup|polic(?:y|ies)|access (?:was |is )?denied|permission|privilege",
-        rf"not {_W}?(?:allowed|authori[sz]ed|permitted)|unauthori[sz]ed|prohibited|forbidden|administrativ",
-        rf"relay(?:ing)? {_W}{{0,2}}(?:denied|not|prohib|reject)|(?:unable|not|cannot|refus\w+) {_W}{{0,2}}to relay",
-        rf"mail relay|do(?:n't| not) relay|content {_W}{{0,2}}(?:reject|denied|block|filter)",
-        r"security (?:polic|reas|risk)",
-        rf"\b(?:sender|originator|mail ?from|from:|helo|ehlo)(?:'s)?:? {_W}{{0,3}}"
-        rf"(?:reject|{_ABSENT}|denied|refus|verif|domain)",
-        r"(?:invalid|unknown|bad|missing) (?:sender|from|return|helo|ehlo)|duplicate header|header error",
-        r"bare (?:lf|cr)\b",
-        rf"domain of (?:the )?sender|not {_W}{{0,2}}members?\b|members? {_W}{{0,3}}(?:may|can) post|moderat",
-        r"closed list",
-        r"restricted|use the smtp server of|turn on smtp auth",
-        r"(?:message|mail|email) (?:was |is )?(?:rejected|refused)\b",
-        r"bloqu[eé]|rejet[eé]|indésirable|gesperrt|sperrliste|スパム|迷惑メール|拒否|спам|blocc|垃圾邮件|拒收",
-    ),
-    _reason(
-        "rate",
-        r"rate (?:limit|exceed)|too (?:many|much|fast)|frequency|throttl",
-        rf"(?:sending|hourly|daily|connection) {_W}?limit",
-        r"temporarily (?:deferred|rejected|rate)|(?:unusual|unexpected) (?:rate|volume)|limit exceeded",
-        permanent=False,
-    ),
-    _reason(
-        "lookup",
-        r"not found, try again|name service error|host ?name lookup (?:failure|error)|(?:dns|name server) time",
-        rf"temporary {_W}{{0,2}}(?:lookup|dns|resol)|(?:dns|mx|name) (?:query|lookup) (?:failed|error)",
-        permanent=False,
-    ),
-    _reason(
-        "unknown_user",
-        rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) {_W}{{0,3}}"
-        rf"(?:{_SOMEBODY}|\b(?:userid|local ?part|member))\b",
-        rf"{_SOMEBODY}\W{{0,3}} ?{_W}{{0,7}}(?:{_ABSENT}|unavailable|possibly incorrect)",
-        rf"no {_W}?(?:mailbox|user|account|person|recipients?) {_W}{{0,2}}(?:here|by that|with th|found|named)",
-        rf"n.t have an? {_W}?account|not our (?:user|customer)|not a {_W}?(?:valid|known|registered|local)\b",
-        rf"no such {_W}?here",
-        r"not listed in|name is not (?:recogni|known)|no valid recipients?|unroute?able address",
-        r"no one (?:here )?by that",
-        rf"user {_W}?not (?:here|local)|not (?:found|known) (?:here|at this)|address (?:was )?rejected\.?$",
-        r"(?:宛先|送信先|あて先|アドレス|ユーザ).{0,30}(?:存在し|見つか|不明|ありません)",
-        r"(?:用户|收件人|地址|邮箱|帐号|账号).{0,12}(?:不存在|未知|无效|找不到)",
-        r"(?:사용자|수신자|주소|계정).{0,20}(?:없|존재하지)",
-        r"(?:empfänger|benutzer|adresse|postfach|konto).{0,50}(?:unbekannt|existiert nicht|nicht gefunden|ungültig)",
-        r"(?:destinataire|utilisateur|adresse|compte|bo[iî]te).{0,50}(?:inconnu|n.existe pas|invalide|introuvable)",
-        r"(?:destinat[aá]ri|usu[aá]ri|cuenta|conta|direcci[oó]n|endere[cç]o|buz[oó]n).{0,50}"
-        r"(?:desconocid|desconhecid|n(?:o|ão) existe|inv[aá]lid|inexist)",
-        r"(?:utente|casella|indirizzo|destinatario).{0,50}(?:sconosciut|inesistent|non esist|non valid|non trovat)",
-        r"(?:пользовател|получател|адрес|ящик).{0,50}(?:не найден|не существует|неизвест|отсутств)",
-        r"(?:gebruiker|ontvanger|adres|postvak).{0,40}(?:onbekend|bestaat niet)",
-        address=True,
-    ),
-    _reason(
-        "disabled",
-        rf"{_SOMEBODY}\W{{0,3}} ?{_W}{{0,7}}(?:disabled|inactive|suspended|deactivated|discontinued|expired"
-        r"|locked|closed|deleted|removed|terminated|cancell?ed|not active|frozen)",
-        r"(?:disabled|inactive|suspended|deactivated|expired|deleted|not active) (?:user|mailbox|account|address)",
-        address=True,
-    ),
-    _reason(
-        "moved",
-        rf"ha(?:s|ve) moved|no longer {_W}{{0,2}}(?:on|at|with|work|avail|valid|use|employ|accept|active|exist)",
-        r"no forwarding|address (?:has |was )?(?:been )?changed|has left the",
-        address=True,
-    ),
-    _reason(
-        "unknown_host",
-        rf"(?:unknown|no such|invalid|illegal|bad|no|non-?existent|any) {_W}?{_SOMEWHERE}\b",
-        rf"{_SOMEWHERE}\W{{0,3}} ?{_W}{{0,5}}{_ABSENT}",
-        rf"find (?:a|any) {_W}?(?:host|mail exchanger|mx|gateway|route)|nxdomain|null ?mx|no relevant answers",
-        r"n.?o?t (?:accept|receive) (?:any )?e?-?mail|no route to domain|ドメイン.{0,20}(?:存在し|見つか)",
-        r"domain.{0,20}(?:existiert nicht|n.existe pas|no existe|не существует)",
-        address=True,
-    ),
-    _reason(
-        "expired",
-        r"expired|retry time|queue too long|in the queue|on the queue|giving up|given up|time limit|multiple retries",
-        rf"could not (?:be delivered|deliver) {_W}?(?:for|within|in|after)|too many (?:retries|attempts)"
-        rf"|aborted after"
-        r"|max\w* retr",
-        permanent=False,
-    ),
-    _reason(
-        "unreachable",
-        rf"connection {_W}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted)|lost connection",
-        r"timed? ?-?out",
-        r"(?:un|not )able to (?:connect|establish|contact)|could(?:n.t| not) connect|did not accept our",
-        r"not accepting",
-        r"unreachable|not reachable|no route to host|socket error|refused to talk|no smtp connection|not respond",
-        permanent=False,
-    ),
-    _reason(
-        "system",
-        rf"(?:service|system|resources?|server) {_W}{{0,3}}(?:unavailable|not available|busy|overload|error|full|down)",
-        r"try (?:again |it again |your message )?later|temporar",
-        r"insufficient (?:system )?(?:storage|resources|memory)",
-        rf"internal {_W}?error|configuration error|i/o error|local error|please retry|essayer plus tard|disk full",
-        r"しばらく",
-        permanent=False,
-    ),
-]
 
 _FINAL = re.compile(
     rf"permanent(?:ly)?[ -]{_W}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
@@ -227,6 +71,12 @@ _STILL_TRYING = re.compile(
 )
 _GAVE_UP = re.compile(
     r"not going to try again|giving up|given up|will be deleted from|(?:mail|message) has been (?:returned|removed)",
+    re.IGNORECASE,
+)
+# The server was told who sends, not yet to whom.
+_AT_SENDER = re.compile(
+    r">>> ?mail from|after (?:mail from|helo|ehlo)|in reply to (?:mail from|helo|ehlo)|\[mail_from\]"
+    r"|but (?:sender|my name) was rejected",
     re.IGNORECASE,
 )
 _RETURNS = re.compile(
@@ -280,18 +130,12 @@ def is_vague(status: str) -> bool:
     return status.endswith(".0.0")
 
 
-def read_reason(*texts: str) -> Reason | None:
-    """The reason in the first text that gives one."""
-    for text in texts:
-        words = " ".join(_ADDRESS_OR_URL.sub("@", text[:WORDS_MAX]).split())
-        for phrases, reason in _REASONS:
-            if phrases.search(words):
-                return reason
-    return None
-
-
 def says_final(text: str) -> bool:
     return bool(_FINAL.search(" ".join(text.split())))
+
+
+def is_at_sender(text: str) -> bool:
+    return bool(_AT_SENDER.search(" ".join(text.split())))
 
 
 def says_still_trying(text: str) -> bool:
@@ -304,6 +148,13 @@ def says_returned(text: str) -> bool:
 
 
 def _excerpt(text: str, found: re.Match[str], before: int = 0) -> str:
+    """The paragraph from the code on, up to where it speaks of another recipient."""
     start = max(found.start() - before, 0)
     start = max(text.rfind("\n\n", start, found.start()), start)
-    return " ".join(text[start : found.start() + EXCERPT].strip().partition("\n\n")[0].split())
+    kept, named = list[str](), set[str]()
+    for line in text[start : found.start() + EXCERPT].strip().partition("\n\n")[0].split("\n"):
+        named |= set(ADDRESS.findall(line))
+        if len(named) > 1 and kept:
+            break
+        kept.append(line)
+    return " ".join(" ".join(kept).split())

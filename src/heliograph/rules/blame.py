@@ -1,0 +1,286 @@
+"""Who is to blame for a refused mail: the address itself, or anything else. One judge for replies and reports.
+
+Words beat codes (contract 6). An address is silenced only for its own fault: words that blame anything else are looked
+for first, and a code decides only where the words are silent. Reasons are phrases, not servers, because most systems
+say one of a few things in one of a few ways.
+"""
+
+import re
+import unicodedata
+
+import msgspec
+
+WORDS_MAX = 8000  # characters that are searched
+
+# The codes that say by themselves that the address is bad (reliability, SMTP retries).
+ADDRESS_CODES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.1.351", "5.2.1"})
+# What servers make of a 550 without an enhanced code, and a way that is not found: they say no more than `5`.
+_VAGUE = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
+
+URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
+ADDRESS = re.compile(r"[^\s<>()\[\]\"',;:=|`]{1,64}@[A-Za-z0-9\-_.\x80-\U0010ffff]{1,255}")
+_HOST = re.compile(r"(?<![\w.-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}(?![\w-]|\.[a-z])")
+_LIST_HOST = re.compile(
+    r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
+)
+_WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's, before whatever the server said
+_PLAIN: dict[int, str] = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}
+_PLAIN |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "\u2018": "'", "\u2019": "'", "`": "'"})
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    address: bool = False  # the address itself is bad
+    permanent: bool = True
+    weak: bool = False  # words so common that they weigh less than others': of an address less than a code, too
+
+
+def _reason(
+    name: str, *phrases: str, address: bool = False, permanent: bool = True, weak: bool = False
+) -> tuple[re.Pattern[str], Reason]:
+    return re.compile("|".join(phrases)), Reason(name=name, address=address, permanent=permanent, weak=weak)
+
+
+# Phrases are matched in lower case, without accents, on one line; `@` stands for an address, `~` for a host or link.
+_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one word more of the same sentence
+_SOMEBODY = (
+    r"\b(?:users?|user ?names?|recipients?|rcpt|mail ?box(?:es)?|(?:email |e-mail |mail )?accounts?|address(?:es|ee)?"
+    r"|alias|person|customer|subscriber)"
+)
+_SOMEWHERE = r"\b(?:hosts?|domains?|host ?names?|domain names?|mail servers?|mail exchangers?|mx(?: records?)?)"
+_NOT = r"(?:not|(?:do|does|did|could|can|is|was|are|has|have|would)n.?t)"
+_ABSENT = (
+    rf"(?:unknown|{_NOT} {_W}{{0,2}}(?:found|known|exist|recogni|listed|valid|regist|resolv|present|local|active\b)"
+    rf"|nonexist|non-exist|inexist|(?:is |are |was |seems )?invalid|{_NOT} be (?:found|resolved|located))"
+)
+_US = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
+
+# The first that fits. What would only hold back one message comes before what would suppress an address.
+_REASONS = [
+    _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inactivi", address=True),
+    _reason("greylisted", r"gr[ea]y-?list", permanent=False),
+    _reason(
+        "mailbox_full",
+        rf"\b(?:mail ?(?:box|folder|drop|dir)?|inbox|account|user|storage|disk)s? {_W}{{0,5}}full\b|full mailbox",
+        r"quota|cuota|квот|\bkvot|compte.{0,40}plein",
+        rf"exceed\w* {_W}{{0,5}}(?:storage|mailbox|disk)|(?:storage|mailbox|mailbox size|disk) limit",
+        rf"(?:out of|not enough|insufficient|no|enough) {_W}?(?:disk|mailbox|storage)? ?space|space {_W}{{0,3}}used up",
+        rf"(?:mailbox|inbox) {_W}{{0,3}}(?:exceed|size)|too much mail|too many messages on|(?:blocks|inode) limit",
+        r"メールボックス.{0,20}(?:一杯|いっぱい|満杯|容量)|容量.{0,20}(?:超|不足|オーバー)",
+        r"(?:postfach|speicher).{0,30}(?:voll|uberschritten|ueberschritten|erschopft)|boite.{0,40}(?:pleine|satur)",
+        r"(?:buzon|casilla|cuenta).{0,30}llen[ao]|casella.{0,30}piena|(?:caixa|conta).{0,30}cheia",
+        r"ящик.{0,40}переполнен",
+        r"邮箱.{0,8}(?:满|空间)|postvak.{0,30}vol\b|skrzynka.{0,30}pelna",
+    ),
+    _reason(
+        "too_large",
+        rf"(?:message|mail|content|attachment|headers?|size)s? {_W}{{0,4}}too (?:large|big|long)|too (?:large|big) m",
+        rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_W}{{0,3}}(?:exceed|limit|larger)|size limit|mailsize",
+        rf"exceed\w* {_W}{{0,6}}(?:size|length|maximum message)|larger than the {_W}{{0,3}}(?:limit|size)",
+        r"line (?:is )?(?:too long|length)|nachricht.{0,30}zu gro(?:ss|b)|message.{0,30}trop (?:gros|volumineux|long)",
+        r"サイズ.{0,20}(?:超|大き|制限)",
+    ),
+    _reason(
+        "loop",
+        r"(?:mail|routing|forwarding) loop|looping|hop count|too many hops|\bhops\b|loops? back to|loop detected",
+    ),
+    _reason(
+        "policy",
+        # lists, spam, viruses, content
+        r"\bspam|\bube\b|\bjunk|unsolicited|bulk mail|black-?list|block-? ?list|deny-?list|\bblocked",
+        r"_blocked|\bbanned|spoof|\brbls?\b|dnsbl|cloudmark|(?:is|are|was|domain|address) listed",
+        r"listed (?:in|at|by|on) (?:~|our|a|blocklist|\w{0,10}bl)\b",
+        r"reputation|abus(?:e|ive|\b)|suspicio|suspected|virus|malware|phish|infected|trojan|quarantin|unusual",
+        r"(?:message|mail|rejected|banned|unacceptable|of|its) contents?\b",
+        rf"contents? {_W}{{0,3}}(?:reject|filter|deni|block|not|polic)",
+        rf"attachments? {_W}{{0,4}}(?:not|reject|block|type|prohib|size)|(?:illegal|dangerous|bad) attachment|filter",
+        r"\bbulk\b",
+        r"prohibited|complaints?\b|dynamic ip|security (?:polic|reas|risk|issue|concern|violat)",
+        # who we are and how we prove it
+        r"\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenticat|authoriz|authoris",
+        r"reverse (?:dns|look|host|name|map|entry)|\bptr\b|\brdns\b",
+        rf"\byour (?:\w{{1,20}} )?{_US}\b(?! to\b)|\bclient (?:host|ip)|(?:sending|connecting) (?:host|ip|server|mta)",
+        r"(?<!or )\bip address|(?:invalid|bad|by) (?:\w{1,20} )?ip\b|\bhost \[|resolve your|access from",
+        r"\[\d{1,3}(?:\.\d{1,3}){3}\] (?:is|was|has)\b",
+        rf"(?<!to )(?<!to the )\b(?:senders?|originator|mail ?from|from:|helo|ehlo|return path)(?:'s)?:?>? {_W}{{0,4}}"
+        rf"(?:reject|{_ABSENT}|denied|refus|verif|domain|null mx|is on|blocked|not allowed)",
+        rf"(?:invalid|unknown|bad|missing|empty|null|unroute?able|fake|forged|envelope) {_W}?"
+        r"(?:sender|from\b|return|helo|ehlo)|domain of (?:the )?sender|emetteur|absender invalid",
+        r"\bmessages from\b|\bfrom address",
+        # what the receiver permits
+        r"polic(?:y|ies)|permission|privilege|administrativ|moderat|restrict|closed (?:mailing )?list|list is closed",
+        r"preferences|user rules",
+        rf"\brelay(?:ing)? {_W}{{0,2}}(?:denied|not|prohib|reject|disallow)",
+        rf"(?:unable|not|cannot|refus\w+) {_W}{{0,2}}to relay",
+        r"do(?:n't| not) relay|(?:insecure|open) (?:mail )?relay|to relay\b|rcpthosts|non-accepted",
+        r"relay(?:ing)? through",
+        rf"not {_W}{{0,2}}members?\b|members? {_W}{{0,3}}(?:may|can) post|permission to post|mailing list",
+        rf"only accept|{_NOT} subscribed",
+        r"use the smtp server of|turn on smtp auth|\bcaptcha|open proxy|unresolvable|mass mail",
+        r"refuses? to (?:receive|accept)|accept\w* (?:e?-?mails? |messages? )from",
+        # the protocol
+        r"bare (?:lf|cr)\b|headers? (?:error|is|are|was|based|too)|(?:duplicate|missing|from:|invalid|bad) header",
+        r"\btls\b|starttls|encrypt|certificate|pipelin|smtputf8|8bitmime",
+        r"non-ascii|nul characters|command (?:un|not )recogni|unrecogni[sz]ed command|(?:bad|improper|out of) sequence",
+        r"syntax error,? (?:in (?:param|arg)|command)",
+        rf"(?:option|command|parameter)s? {_W}{{0,2}}(?:reject|implement|support)",
+        r"unsupported|not implemented|protocol (?:error|violation)",
+        # other languages
+        r"bloqu|rejet|indesirable|gesperrt|sperrliste|スパム|迷惑メール|拒否|спам|заблок|blocc|垃圾邮件|拒收|被拒",
+    ),
+    _reason(
+        "rate",
+        r"\brate (?:limit|exceed|that)|ratelimit|\brated? \w{1,20} exceed|sending rate|too (?:many|much|fast|quick)",
+        r"slower",
+        rf"frequency|throttl|(?:sending|hourly|daily|connection|receiv\w+) {_W}{{0,3}}limit|limit exceeded",
+        r"per (?:hour|day)",
+        rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_W}{{0,3}}limit|volume of|(?:high|message|mail) volume",
+        r"deferred",
+        rf"number of {_W}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
+        permanent=False,
+    ),
+    _reason(
+        "lookup",
+        r"not found, try again|host ?name lookup (?:failure|error)|(?:dns|name server) time",
+        rf"name service error {_W}{{0,6}}(?:try again|timed)|temporary {_W}{{0,2}}(?:lookup|dns|resol)",
+        r"(?:dns|mx|name) (?:query|lookup) (?:failed|error)",
+        permanent=False,
+    ),
+    _reason("temporary", r"(?<!not a )temporar|currently unavailable", permanent=False),
+    _reason(
+        "unknown_user",
+        rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) {_W}{{0,3}}"
+        rf"(?:{_SOMEBODY}|\b(?:userid|local ?-?part|member|mail ?name|e?-?mail))\b",
+        rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:{_ABSENT}|possibly incorrect|misspelled)",
+        rf"(?:^|[\s<\[(\"'])@[>\])\"']?\W{{0,4}}(?:(?:is|was) )?(?:user )?{_ABSENT}",
+        rf"no {_W}?(?:mail ?box|user|account|person|recipients?) {_W}{{0,2}}(?:here|by that|with th|found|named|avail)",
+        rf"{_NOT} have an? {_W}{{0,2}}(?:account|mailbox)|not our (?:user|customer)|missing home dir|in name directory",
+        rf"not an? {_W}{{0,2}}(?:valid|known|registered|local|user|active)\b|{_NOT} accept user|can't accept user",
+        rf"no such {_W}?here|no one (?:here )?(?:by that|at this)|nobody (?:here|by)|not listed in|user ?unknown",
+        r"name is not (?:recogni|known)|unroute?able (?:mail )?(?:address|domain)",
+        r"recip\w{0,10}notfound|bad ?rcpt ?to",
+        rf"user {_W}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
+        # Microsoft 365, when its tenant has no such address (directory-based edge blocking)
+        r"\b5\.4\.1\b.{0,90}recipient address rejected: access denied",
+        r"(?:宛先|送信先|あて先|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
+        r"(?:用户|收件人|地址|邮箱|帐号|账号|帳號|信箱).{0,12}(?:不存在|未知|无效|無效|找不到)",
+        r"(?:사용자|수신자|주소|계정|메일).{0,20}(?:없|존재하지)|존재하지 않는.{0,20}(?:사용자|수신자|주소|계정|메일)",
+        r"(?:empf(?:a|ae)nger|benutzer|adresse|postfach|konto|mailbox).{0,50}"
+        r"(?:unbekannt|existiert nicht|nicht (?:gefunden|vorhanden|bekannt)|ung(?:u|ue)ltig)",
+        r"unbekannt\w{0,2} (?:empf|benutzer|adress|e-?mail)",
+        r"(?:kein|ungu?e?ltige)\w{0,2} (?:solche\w{0,2} |gu?e?ltige\w{0,2} )?(?:empf|benutzer|adress|postfach|konto)",
+        r"(?:destinataire|utilisateur|adresse|compte|boite).{0,50}(?:inconnu|n.existe pas|inexist|invalide|introuv)",
+        r"(?:destinat[ao]ri|usuari|utilizador|cuenta|conta|direccion|endereco|buzon|caixa).{0,50}"
+        r"(?:desconocid|desconhecid|n[oa]o? existe|invalid|inexist|n[oa]o? encontrad|n[oa]o? valid)",
+        r"(?:no|nao) existe (?:\w{1,10} )?(?:usuari|buzon|cuenta|conta|direccion|persona|destinat|endereco|caixa)",
+        r"(?:utente|casella|indirizzo|destinatario|account).{0,50}(?:sconosciut|inesistent|non (?:esist|valid|trovat))",
+        r"nessun utente|(?:uzytkownik|adres|konto|skrzynka).{0,40}(?:nie istnieje|nieznan)|nie ma takiego",
+        r"(?:пользовател|получател|адрес|ящик).{0,50}(?:не найден|не существует|неизвест|отсутств|не зарегистр)",
+        r"нет такого (?:пользовател|получател|адрес|ящик)|неизвестн\w{1,4} (?:пользовател|получател|адрес)",
+        r"(?:gebruiker|ontvanger|adres|postvak|mailbox).{0,40}(?:onbekend|bestaat niet|niet gevonden)",
+        r"onbekende (?:gebruiker|ontvanger)",
+        r"(?:mottagar|modtager|mottaker|adress).{0,40}(?:okand|ukendt|ukjent|finns inte|findes ikke|finnes ikke)",
+        r"(?:uzivatel|adresat|adresa|schranka).{0,40}(?:neexist|neznam)",
+        r"(?:kullanici|alici|adres).{0,30}(?:bulunamadi|mevcut degil)",
+        address=True,
+    ),
+    _reason(
+        "disabled",
+        rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:disabled|inactive|suspend(?:ed)?\b|deactivated|discontinued|expired"
+        r"|retired|locked|closed|deleted|removed|terminated|cancell?ed|not active|no longer active|frozen|dormant)",
+        r"(?:disabled|inactive|suspended|deactivated|expired|deleted|not active) (?:user|mailbox|account|address)",
+        r"(?:konto|postfach).{0,30}(?:deaktiviert|gel(?:o|oe)scht)|compte.{0,30}(?:desactive|supprime|cloture)",
+        r"(?:cuenta|conta|buzon).{0,40}(?:deshabilitad|desactivad|desativad|suspens|cancelad)",
+        r"casella.{0,30}disabilitat",
+        address=True,
+    ),
+    _reason(
+        "moved",
+        rf"\bha(?:s|ve) moved|no longer {_W}{{0,2}}(?:on|at|with|work|avail|valid|use|employ|active|exist)",
+        rf"(?:address|mailbox|account) {_W}{{0,3}}no longer accept",
+        r"no forwarding|address (?:has |was )?(?:been )?changed|has left the",
+        address=True,
+    ),
+    _reason(
+        "unknown_host",
+        rf"(?:unknown|no such|no|non-?existent|any) {_W}?{_SOMEWHERE}\b|domain must exist",
+        rf"{_SOMEWHERE}\b\W{{0,3}} ?{_W}{{0,5}}{_ABSENT}",
+        rf"find (?:a|any|the) {_W}?(?:host|domain|mail exchanger|mx)|nxdomain|null ?mx|no relevant answers",
+        rf"{_NOT} (?:accept|receive) (?:any )?e?-?mail\b|no route to domain|ドメイン.{{0,20}}(?:存在し|見つか)",
+        r"domain.{0,20}(?:existiert nicht|n.existe pas|no existe|не существует)",
+        address=True,
+    ),
+    # Words that outweigh a code, but not those above.
+    _reason(
+        "refused",
+        rf"access (?:was |is )?denied|not {_W}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
+        r"\b(?:message|mail|transaction)s? (?:was |is |has been |not )?(?:rejected|refused|failed|accepted|denied)",
+        weak=True,
+    ),
+    _reason(
+        "expired",
+        r"expired|retry time|queue too long|in the queue|on the queue|giving up|given up|time limit|multiple retries",
+        rf"could not (?:be delivered|deliver) {_W}?(?:for|within|in|after)|too many (?:retries|attempts)"
+        r"|aborted after|max\w* retr",
+        permanent=False,
+        weak=True,
+    ),
+    _reason(
+        "unreachable",
+        rf"connection {_W}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted)|lost connection",
+        r"timed? ?-?out",
+        r"(?:un|not )able to (?:connect|establish|contact)|could(?:n.t| not) connect|did not accept our",
+        r"not accepting",
+        r"unreachable|not reachable|no route to host|socket error|refused to talk|no smtp connection|not respond",
+        permanent=False,
+        weak=True,
+    ),
+    _reason(
+        "system",
+        rf"(?:service|system|resources?|server) {_W}{{0,3}}(?:unavailable|not available|busy|overload|error|full|down)",
+        r"try (?:again |it again |your message )?later",
+        r"insufficient (?:system )?(?:storage|resources|memory)",
+        rf"internal {_W}?error|config\w* error|i/o error|local error|please retry|essayer plus tard|disk full",
+        r"しばらく",
+        permanent=False,
+        weak=True,
+    ),
+    # Words that point at the address without a why, or at a domain that may be the sender's.
+    _reason("unknown_host", rf"(?:invalid|illegal|bad) {_W}?{_SOMEWHERE}\b", address=True, weak=True),
+    _reason(
+        "address_rejected",
+        rf"{_SOMEBODY}\b {_W}{{0,3}}(?:unavailable|not available)|no valid recipients?",
+        r"(?:recipient|address|mailbox|user|rcpt)>?:? (?:address )?(?:is |not )?(?:rejected|refused|accepted)(?!:)",
+        address=True,
+        weak=True,
+    ),
+]
+
+
+def read_reason(*texts: str) -> Reason | None:
+    """The reason in the first text that gives one."""
+    for text in texts:
+        words = _plain(text)
+        for phrases, reason in _REASONS:
+            if phrases.search(words):
+                return reason
+    return None
+
+
+def blames_address(reason: Reason | None, *codes: str | None) -> bool:
+    """Whether a permanent refusal is the address's own fault, by the words' reason and the enhanced codes."""
+    if reason and not (reason.weak and reason.address):
+        return reason.address
+    telling = [code for code in codes if code and code not in _VAGUE]
+    return all(code in ADDRESS_CODES for code in telling) if telling else bool(reason)
+
+
+def _plain(text: str) -> str:
+    """One line in lower case without accents; addresses, hosts and links are not words."""
+    text = URL.sub(_unnamed, text[:WORDS_MAX])
+    text = _HOST.sub(_unnamed, ADDRESS.sub("@", text).lower())
+    return _WRAPPER.sub("", " ".join(text.translate(_PLAIN).split()))
+
+
+def _unnamed(found: re.Match[str]) -> str:
+    return " blocklist " if _LIST_HOST.search(found[0]) else "~"
