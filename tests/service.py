@@ -69,6 +69,7 @@ class Service:
             "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,
             "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
+            "HELIOGRAPH_TRUSTED_PROXIES": "127.0.0.1",
             "PYTHONUNBUFFERED": "1",
         }
 

@@ -134,6 +134,13 @@ def test_too_many_wrong_passwords(site: Site) -> None:
     assert b"Try again in 15 minutes" in answers[-1].raw
 
 
+def test_behind_a_proxy_each_has_an_address_of_their_own(site: Site) -> None:
+    page = site.open(
+        "far@example.com", path="/dashboard/account", extra_http_headers={"X-Forwarded-For": "203.0.113.7"}
+    )
+    expect(page.get_by_role("cell", name="203.0.113.7")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("seconds", "code"),  # RFC 6238, appendix B, the last six digits
     [

@@ -25,6 +25,7 @@ from heliograph.dashboard.visit import (
     Stream,
     Visit,
     is_allowed,
+    read_cookies,
 )
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
@@ -122,7 +123,7 @@ class Dashboard:
         return replace(visit, form=form, files=files)
 
     async def _signed_in(self, request: Request) -> SignedIn | None:
-        token = cookies(request).get(COOKIE)
+        token = read_cookies(request).get(COOKIE)
         return await self._office.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
@@ -148,7 +149,7 @@ class Dashboard:
     def _response(self, answer: Answer, visit: Visit | None) -> Response:
         match answer:
             case Page(template=template, values=values, status=status):
-                told = cookies(visit.request).get(FLASH, "") if visit else ""
+                told = visit.cookies.get(FLASH, "") if visit else ""
                 shared = {"visit": visit, "told": unquote(told), "path": visit.request.path if visit else ""}
                 headers = [*HEADERS]
                 if told:
@@ -170,11 +171,6 @@ class Dashboard:
     def _cookie(self, cookie: str) -> bytes:
         secure = "; Secure" if self._secure else ""
         return f"{cookie}; Path=/dashboard; HttpOnly; SameSite=Lax{secure}".encode()
-
-
-def cookies(request: Request) -> dict[str, str]:
-    pairs = request.headers.get(b"cookie", b"").decode("latin-1").split(";")
-    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _is_suspended(route: PageRoute, visit: Visit) -> bool:

@@ -1,7 +1,10 @@
-"""Passwords: argon2id, checked in a thread; and how many wrong ones an address may try."""
+"""Passwords: argon2id, checked in threads of their own; and how many wrong ones may be tried."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -10,10 +13,39 @@ from heliograph.rules.limits import MINUTE_MS
 
 SHORTEST = 10
 LONGEST = 200
-TRIES_MAX = 10  # wrong passwords or codes for an account …
+TRIES_MAX = 10  # wrong passwords or codes for an account, by strangers …
 TRIES_MS = 15 * MINUTE_MS  # … in this time
+WAITING_MAX = 16  # strangers whose password waits to be checked: a second or two
+
+T = TypeVar("T")
 
 _hasher = PasswordHasher()
+
+
+class Busy(Exception):
+    """Too many passwords wait to be checked."""
+
+
+class Line:
+    """Passwords that are checked one after the other: what they cost is one core at most, however many come."""
+
+    def __init__(self, longest: int) -> None:
+        self._thread = ThreadPoolExecutor(1, "passwords")
+        self._longest = longest
+        self._waiting = 0
+
+    async def run(self, work: Callable[..., T], *given: str | None) -> T:
+        if self._waiting >= self._longest:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+        finally:
+            self._waiting -= 1
+
+
+_strangers = Line(WAITING_MAX)
+_people = Line(1000)  # who is signed in, has a link, or was here before: they never wait for strangers
 
 
 @cache
@@ -23,12 +55,12 @@ def _any() -> str:
 
 
 async def hash_password(password: str) -> str:
-    return await asyncio.to_thread(_hasher.hash, password)
+    return await _people.run(_hasher.hash, password)
 
 
-async def is_right(hashed: str | None, password: str) -> bool:
-    """Takes the same time for an account that does not exist."""
-    return await asyncio.to_thread(_verify, hashed, password)
+async def is_right(hashed: str | None, password: str, *, is_familiar: bool = True) -> bool:
+    """Takes the same time for an account that does not exist. Busy: too many strangers want to know."""
+    return await (_people if is_familiar else _strangers).run(_verify, hashed, password)
 
 
 def _verify(hashed: str | None, password: str) -> bool:

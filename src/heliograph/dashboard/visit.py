@@ -73,6 +73,10 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return Caller(team=self.team, key=key)
 
     @property
+    def cookies(self) -> dict[str, str]:
+        return read_cookies(self.request)
+
+    @property
     def base(self) -> str:
         """Where the pages of this team begin."""
         return f"/dashboard/teams/{self.team.record.id}"
@@ -99,8 +103,10 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         """Count a try of these names (each has so many in 15 minutes) before it is judged, so that many at once gain
         nothing; or answers how many ms there can be none.
         """
-        now = self.desk.clock.now()
-        return await self.desk.store.database.write(lambda tx: throttle.begin_try(tx, limits, now, TRIES_MS))
+        now, database = self.desk.clock.now(), self.desk.store.database
+        if wait := await database.read(lambda tx: throttle.wait(tx, limits, now, TRIES_MS)):
+            return wait
+        return await database.write(lambda tx: throttle.begin_try(tx, limits, now, TRIES_MS))
 
     async def forgive_try(self, names: Iterable[str]) -> None:
         """The last try was none after all."""
@@ -166,6 +172,11 @@ View = Callable[[Visit], Awaitable[Answer]]
 
 
 COOKIE = "heliograph_session"
+
+
+def read_cookies(request: Request) -> dict[str, str]:
+    pairs = request.headers.get(b"cookie", b"").decode("latin-1").split(";")
+    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def session_cookie(token: str) -> str:

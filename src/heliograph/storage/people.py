@@ -15,6 +15,7 @@ from heliograph.storage.audit import NEWEST, AuditEntry, AuditLine
 from heliograph.storage.database import Database, Tx
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
+FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
 TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
 LINK_MS = {"first": 7 * DAY_MS, "welcome": 7 * DAY_MS, "reset": HOUR_MS, "demo": DAY_MS}
 
@@ -158,7 +159,7 @@ class People:
             if await _is_last(tx, id_, "operators"):
                 return False
             await tx.run("delete_sessions", person=id_, kept="")
-            for query in ("delete_memberships", "delete_links", "delete_recovery", "delete_person"):
+            for query in ("delete_memberships", "delete_links", "delete_recovery", "delete_familiar", "delete_person"):
                 await tx.run(query, person=id_)
             await audit.write(tx, note)
             return True
@@ -215,14 +216,18 @@ class People:
 
     # -- sessions -------------------------------------------------------------------------------------------
 
-    async def sign_in(self, person: str, address: str, agent: str) -> str:
-        """Begin a session; answers the cookie's value. Puts away sessions and links that are over."""
+    async def sign_in(self, person: str, address: str, agent: str, marks: Sequence[str] = ()) -> str:
+        """Begin a session; answers the cookie's value. By the marks, a browser and a network, this person is known
+        again. Puts away what is over.
+        """
         token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
 
         async def story(tx: Tx) -> None:
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
+            await tx.run("purge_familiar", before=now - FAMILIAR_MS)
+            await tx.run("set_familiar", marks=[(person, hashed(mark), now) for mark in marks])
             await tx.run(
                 "insert_session",
                 hash=hashed(token),
@@ -237,6 +242,11 @@ class People:
 
         await self._database.write(story)
         return token
+
+    async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
+        """The first of these marks that this person signed in with before."""
+        known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
+        return next((mark for mark in marks if hashed(mark) in known), None)
 
     async def session(self, token: str) -> SignedIn | None:
         now = self._clock.now()

@@ -13,11 +13,23 @@ async def begin_try(tx: Tx, limits: Mapping[str, int], now: int, span_ms: int) -
 
     `limits`: name → how many tries it has in a span.
     """
-    tries = {name: [at for at in times if at + span_ms > now] for name, times in (await _lock(tx, limits)).items()}
-    waits = [tries[name][-most] + span_ms - now for name, most in limits.items() if len(tries[name]) >= most]
-    if not waits:
-        await _set(tx, {name: [*times, now] for name, times in tries.items()}, span_ms)
-    return max(waits, default=0)
+    tries = await _lock(tx, limits)
+    wait = _wait(tries, limits, now, span_ms)
+    if not wait:
+        counting = {name: [at for at in times if at + span_ms > now] for name, times in tries.items()}
+        await _set(tx, {name: [*times, now] for name, times in counting.items()}, span_ms)
+    return wait
+
+
+async def wait(tx: Tx, limits: Mapping[str, int], now: int, span_ms: int) -> int:
+    """How long there can be no try; counts none, so that it costs no write."""
+    return _wait(await _tries(tx, "find_tries", limits), limits, now, span_ms)
+
+
+def _wait(tries: Mapping[str, list[int]], limits: Mapping[str, int], now: int, span_ms: int) -> int:
+    """The last so many tries of a name must not all count any more."""
+    full = [tries[name][-most] for name, most in limits.items() if len(tries.get(name, ())) >= most]
+    return max([at + span_ms - now for at in full if at + span_ms > now], default=0)
 
 
 async def forgive_try(tx: Tx, names: Iterable[str], span_ms: int) -> None:
@@ -26,8 +38,12 @@ async def forgive_try(tx: Tx, names: Iterable[str], span_ms: int) -> None:
 
 
 async def _lock(tx: Tx, names: Iterable[str]) -> dict[str, list[int]]:
+    return await _tries(tx, "lock_tries", names)
+
+
+async def _tries(tx: Tx, query: str, names: Iterable[str]) -> dict[str, list[int]]:
     given = {hashed(name): name for name in names}
-    rows = await tx.run("lock_tries", names=[(hash_,) for hash_ in given])
+    rows = await tx.run(query, names=[(hash_,) for hash_ in given])
     return {given[hash_]: msgspec.json.decode(times, type=list[int]) for hash_, times in rows}
 
 

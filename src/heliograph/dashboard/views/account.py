@@ -3,7 +3,7 @@
 from heliograph.dashboard import totp
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.members import read_person
-from heliograph.dashboard.views.sign_in import begin_try, forgive_try, wrong_code
+from heliograph.dashboard.views.sign_in import begin_try, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
@@ -26,11 +26,12 @@ async def set_name(visit: Visit) -> Answer:
 async def set_password(visit: Visit) -> Answer:
     person = await _self(visit)
     if person.password:
-        if wait := await begin_try(visit, person.email):
-            return await _page(visit, {"old": wait})
+        attempt = await begin_try(visit, person.email, person)
+        if not attempt.names:
+            return await _page(visit, {"old": attempt.told})
         if not await is_right(person.password, visit.form.get("old", "")):
             return await _page(visit, {"old": "This is not your password."})
-        await forgive_try(visit, person.email)
+        await visit.forgive_try(attempt.names)
     new = visit.form.get("new", "")
     if wrong := complaint(new):
         return await _page(visit, {"new": wrong})

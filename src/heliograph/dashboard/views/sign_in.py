@@ -3,14 +3,19 @@
 import msgspec
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.passwords import TRIES_MAX, is_right
+from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.rules.address import parse_address
+from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
 
-ADDRESS_TRIES_MAX = 100  # a whole office or a proxy may share one
+NETWORK_TRIES_MAX = 100  # wrong ones from a network, for whatever account: a whole office may share one
+FAMILIAR_TRIES_MAX = 20  # for an account, from a browser or a network that it was signed in from before
+DEVICE = "heliograph_device"  # the cookie by which a browser is known again
+DEVICE_S = 180 * 24 * 3600
+BUSY = "Very many people sign in just now. Try again in a moment."
 WRONG = "This address and password do not belong together."
 WRONG_CODE = "This code is wrong, or was used before. Wait for the next one."
 LOST_CODE = (
@@ -31,12 +36,19 @@ async def enter(visit: Visit) -> Answer:
     address = parse_address(email)
     if address is None:
         return _page(email, WRONG, status=403)
-    if wait := await begin_try(visit, address.normal):
-        return _page(email, wait, status=429)
     person = await visit.people.find(address.normal)
-    if not await is_right(person.password if person else None, visit.form.get("password", "")) or person is None:
-        return _page(email, WRONG, status=403)
-    await forgive_try(visit, person.email)
+    attempt = await begin_try(visit, address.normal, person)
+    if not attempt.names:
+        return _page(email, attempt.told, status=429)
+    hashed, password = person.password if person else None, visit.form.get("password", "")
+    try:
+        good = await is_right(hashed, password, is_familiar=attempt.is_familiar)
+    except Busy:
+        await visit.forgive_try(attempt.names)
+        return _page(email, BUSY, status=503)
+    if not good or person is None:
+        return _page(email, attempt.told or WRONG, status=429 if attempt.told else 403)
+    await visit.forgive_try(attempt.names)
     if person.totp:
         return _page(ticket=_ticket(visit, person))
     return await let_in(visit, person.id, visit.query.get("next", ""))
@@ -79,25 +91,41 @@ async def _person_of(visit: Visit, sealed: str) -> Person | None:
 # -- what every kind of entry shares -----------------------------------------------------------------------
 
 
-async def begin_try(visit: Visit, email: str) -> str:
-    """Why there can be no try now; empty: it is counted."""
-    wait = await visit.begin_try(_limits(visit, email))
+class Try(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]  # it is counted under these; none: there can be no try now
+    told: str = ""  # when it is wrong, instead of that: it must not show who was here before
+    is_familiar: bool = False
+
+
+async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
+    """Wrong tries make strangers wait, by account and by network. Whoever signed in before with this browser, or from
+    this network, then has tries of their own: guessing elsewhere keeps nobody out.
+    """
+    network = network_of(visit.address)
+    limits = {f"account {email}": TRIES_MAX, f"network {network}": NETWORK_TRIES_MAX}
+    mark = await visit.people.familiar(person.id, _marks(visit)) if person else None
+    wait = await visit.begin_try(limits)
+    if not wait:
+        return Try(tuple(limits), is_familiar=mark is not None)
     minutes = -(-wait // MINUTE_MS)
-    return f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}." if wait else ""
+    told = f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+    own = {f"{mark} of {email}": FAMILIAR_TRIES_MAX}
+    if mark is None or await visit.begin_try(own):
+        return Try((), told)
+    return Try(tuple(own), told, is_familiar=True)
 
 
-async def forgive_try(visit: Visit, email: str) -> None:
-    await visit.forgive_try(_limits(visit, email))
-
-
-def _limits(visit: Visit, email: str) -> dict[str, int]:
-    return {f"account {email}": TRIES_MAX, f"address {visit.address}": ADDRESS_TRIES_MAX}
+def _marks(visit: Visit, device: str = "") -> list[str]:
+    """How a visitor may be known again, the surest first."""
+    device = device or visit.cookies.get(DEVICE, "")
+    return [*([f"device {device}"] if device else []), f"network {network_of(visit.address)}"]
 
 
 async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     """Why this code does not do; empty: it does, and is used up. A recovery code does as well."""
-    if wait := await begin_try(visit, person.email):
-        return wait
+    attempt = await begin_try(visit, person.email, person)
+    if not attempt.names:
+        return attempt.told
     code = totp.plain(typed)
     wrong, step = WRONG_CODE, None
     try:
@@ -110,15 +138,19 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     else:
         good = await visit.people.use_totp_step(person.id, step)
     if good:
-        await forgive_try(visit, person.email)
+        await visit.forgive_try(attempt.names)
     return "" if good else wrong
 
 
 async def let_in(visit: Visit, person: str, next_page: str = "", told: str = "") -> Redirect:
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
-    token = await visit.people.sign_in(person, visit.address, agent)
+    device = visit.cookies.get(DEVICE, "")
+    if not (device.isascii() and device.isalnum() and len(device) == 64):
+        device = visit.desk.clock.entropy(32).hex()
+    token = await visit.people.sign_in(person, visit.address, agent, _marks(visit, device))
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
-    return Redirect(next_page if is_ours else "/dashboard", told, (session_cookie(token),))
+    cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
+    return Redirect(next_page if is_ours else "/dashboard", told, cookies)
 
 
 async def leave(visit: Visit) -> Answer:

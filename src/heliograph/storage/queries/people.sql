@@ -108,6 +108,20 @@ DELETE FROM session WHERE expires_at <= :now;
 -- name: purge_links
 DELETE FROM link WHERE expires_at <= :now;
 
+-- name: find_familiar
+SELECT mark FROM familiar WHERE person = :person;
+
+-- name: set_familiar
+INSERT INTO familiar (person, mark, seen_at) SELECT person, mark, seen_at
+FROM rows(:marks, person text, mark text, seen_at bigint) AS r WHERE true
+ON CONFLICT (person, mark) DO UPDATE SET seen_at = excluded.seen_at;
+
+-- name: delete_familiar
+DELETE FROM familiar WHERE person = :person;
+
+-- name: purge_familiar
+DELETE FROM familiar WHERE seen_at <= :before;
+
 -- name: insert_link
 INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, :person, :purpose, :expires_at);
 

@@ -7,6 +7,9 @@ SELECT name, '[]', 0 FROM rows(:names, name text) AS r WHERE true ORDER BY name
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
 RETURNING name, times;
 
+-- name: find_tries
+SELECT w.name, w.times FROM wrong_try w JOIN rows(:names, name text) AS r ON r.name = w.name;
+
 -- name: set_tries
 UPDATE wrong_try SET times = r.times, ends_at = r.ends_at
 FROM rows(:tries, name text, times text, ends_at bigint) AS r WHERE wrong_try.name = r.name;

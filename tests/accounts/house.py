@@ -1,0 +1,140 @@
+"""The dashboard on a real store, in this process: browsers that keep cookies, each at an address of its own."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from heliograph.api.app import Api
+from heliograph.api.rate import RateLimits
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.circuits import Circuits
+from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.visit import COOKIE, Office
+from heliograph.rules import team
+from heliograph.rules.content import EmailContent
+from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.setup import to_row
+from heliograph.sealing import Sealer
+from heliograph.server import Front
+from heliograph.storage.people import People
+from heliograph.storage.store import NewTeam, SetupChange, Store
+from tests.clocks import TestClock
+from tests.storage.test_idempotency import make_desk
+
+PASSWORD = "correct horse battery"
+TEAMS = ("team_a", "team_b")
+BASE = "https://mail.example.com"
+LINK = re.compile(rf"{BASE}(/dashboard/link/\w+)")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def place(self) -> str:
+        return self.headers.get("location", "")
+
+    @property
+    def link(self) -> str:
+        """The path of the only link on the page; empty: there is none."""
+        found = set(LINK.findall(self.body))
+        assert len(found) <= 1, found
+        return found.pop() if found else ""
+
+
+class Post(Carrier):
+    """Takes every mail; answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.mails: list[EmailContent] = []
+        self.says: Outcome = Accepted(carrier_id="1")
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        self.mails.append(msgspec.json.decode(parcel.content, type=EmailContent))
+        return self.says
+
+
+class House:
+    def __init__(self, store: Store, clock: TestClock) -> None:
+        self.store, self.clock, self.post = store, clock, Post()
+        sealer = Sealer(bytes(32))
+        desk = msgspec.structs.replace(
+            make_desk(store, clock),
+            circuits=Circuits(store, Carriers(lambda _: self.post), clock),
+            base_url=BASE,
+        )
+        self.people = People(store.database, clock)
+        office = Office(desk=desk, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
+        self.front = Front(Api(desk, RateLimits()), Dashboard(office), ["127.0.0.1"])
+
+    async def set_up(self) -> None:
+        records = [team.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
+        rows = [to_row("team", record.id, record, record.id) for record in records]
+        new = [NewTeam(record.ref, 0) for record in records]
+        await self.store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=new))
+
+    async def send_mail(self) -> None:
+        """From now on there is a carrier that takes mail for real."""
+        row = to_row("carrier", "relay", team.Carrier(id="relay", channel="email", kind="smtp"), None)
+        await self.store.change_setup(lambda _, __: SetupChange(rows=[row]))
+
+    def browser(self, address: str = "192.0.2.1") -> "Browser":
+        return Browser(self, address)
+
+
+class Browser:
+    def __init__(self, house: House, address: str) -> None:
+        self.house, self.address = house, address
+        self.cookies: dict[str, str] = {}
+
+    async def get(self, path: str) -> Answer:
+        return await self._ask("GET", path, None)
+
+    async def post(self, path: str, **form: str) -> Answer:
+        who = await self.house.people.session(self.cookies.get(COOKIE, ""))
+        return await self._ask("POST", path, form | ({"csrf": who.csrf} if who else {}))
+
+    async def sign_in(self, email: str, password: str = PASSWORD) -> Answer:
+        return await self.post("/dashboard/sign-in", email=email, password=password)
+
+    async def sees(self, path: str) -> bool:
+        return (await self.get(path)).status == 200
+
+    async def _ask(self, method: str, path: str, form: Mapping[str, str] | None) -> Answer:
+        path, _, query = path.partition("?")
+        headers = {
+            "host": "mail.example.com",
+            "x-forwarded-for": f"198.51.100.99, {self.address}",  # the first is what a client may write itself
+            "cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
+            "content-type": "application/x-www-form-urlencoded",
+        }
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": quote(path).encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 4711),
+        }
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": urlencode(form or {}).encode()}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self.house.front(scope, receive, send)
+        pairs = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
+        for name, value in pairs:
+            if name == "set-cookie":
+                cookie, _, rest = value.partition(";")
+                key, _, kept = cookie.partition("=")
+                self.cookies[key] = "" if "Max-Age=0" in rest else kept
+        return Answer(sent[0]["status"], dict(pairs), b"".join(one["body"] for one in sent[1:]).decode())
