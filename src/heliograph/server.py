@@ -17,6 +17,7 @@ import uvicorn
 from heliograph import logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
+from heliograph.api.budget import ByteBudget
 from heliograph.api.connection import Connection, close_slow
 from heliograph.api.rate import RateLimits, share_rates
 from heliograph.api.request import Receive, Scope, Send
@@ -75,6 +76,7 @@ class Front:
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]
         self.refused = api.refused
+        self.no_room = api.no_room
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if self._trusted and scope.get("client"):
@@ -154,10 +156,11 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
             seal=tools.sealer.seal,
             unseal=tools.sealer.open,
             eml=tools.outgoing.plain,
-        )
+        ),
+        budget := ByteBudget(),
     )
     rates = RateLimits()
-    server = Server(uvicorn_config(Front(Api(desk, rates), pages, settings.trusted_proxies)))
+    server = Server(uvicorn_config(Front(Api(desk, rates, budget), pages, settings.trusted_proxies)))
     loops = [
         store.follow_setup(),
         close_slow(server.server_state.connections),

@@ -1,4 +1,5 @@
-"""Answers below ASGI: whole in one write where that can be, else by uvicorn; idle connections are closed."""
+"""Below ASGI: answers whole in one write where that can be, else by uvicorn; headers and bodies within their limits;
+idle connections are closed."""
 
 import asyncio
 import contextlib
@@ -10,8 +11,8 @@ import pytest
 from uvicorn.server import ServerState
 
 from heliograph.api import connection
-from heliograph.api.connection import CLOSE, KEEP_ALIVE_S, Connection, close_slow
-from heliograph.api.request import Headers, Receive, Response, Scope, Send, respond
+from heliograph.api.connection import BODY_S, HEADERS_MAX, KEEP_ALIVE_S, SLOWEST, SWEEP_S, Connection, close_slow
+from heliograph.api.request import CLOSE, Headers, Receive, Response, Scope, Send, respond
 from heliograph.server import Front, uvicorn_config
 
 pytestmark = pytest.mark.anyio
@@ -46,9 +47,14 @@ def connect(headers: Headers | None = None) -> tuple[Connection, Wire]:
         await receive()
         await respond(scope, send, Response(200, scope["path"].encode(), [], b"text/plain"), headers or [])
 
+    async def no_room(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await respond(scope, send, Response(503, b"{}"), [CLOSE])
+
     config = uvicorn_config(cast(Front, app))
     config.load()
-    app.refused = lambda refusal: Response(503, b"{}")  # type: ignore[attr-defined]
+    app.refused = lambda refusal: Response(400, b"{}")  # type: ignore[attr-defined]
+    app.no_room = no_room  # type: ignore[attr-defined]
     made, wire = Connection(config=config, server_state=ServerState(), app_state={}), Wire()
     made.connection_made(wire)
     return made, wire
@@ -151,3 +157,102 @@ async def test_only_connections_idle_for_long_are_closed(monkeypatch: pytest.Mon
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(close_slow([made for made, _ in pairs]), 0.05)
     assert [wire.closed for _, wire in pairs] == [True, False, False]
+
+
+# -- the size of headers -----------------------------------------------------------------------------------
+
+
+def headed(size: int, *, rest: bytes = b"\r\n", path: bytes = b"/a", many: bool = False) -> bytes:
+    """A request whose head has so many bytes."""
+    left = size - len(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path)
+    if many:
+        lines = b"X: 1\r\n" * (left // 6 - 1)
+        left -= len(lines)
+    else:
+        lines = b""
+    return b"GET %s HTTP/1.1\r\nHost: x\r\n%sX: %s\r\n%s" % (path, lines, b"x" * (left - len(b"X: \r\n")), rest)
+
+
+ARRIVALS: dict[str, int] = {"at once": 1 << 20, "in packets": 1460, "nearly at once": 65536, "in dribs": 7}
+
+
+async def arrive(made: Connection, data: bytes, size: int) -> None:
+    for start in range(0, len(data), size):
+        if not made.transport.is_closing():
+            made.data_received(data[start : start + size])
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("before", [b"", b"POST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"], ids=["first", "second"])
+@pytest.mark.parametrize("size", ARRIVALS.values(), ids=ARRIVALS)
+async def test_headers_have_their_limit_however_they_arrive(size: int, before: bytes, many: bool) -> None:
+    for total, status in ((HEADERS_MAX, b"200"), (HEADERS_MAX + 1, b"400")):
+        made, wire = connect()
+        await arrive(made, before + headed(total, many=many), size)
+        answers = b"".join(wire.written).split(b"HTTP/1.1 ")[1:]
+        assert [answer[:3] for answer in answers] == [b"200"] * bool(before) + [status]
+        assert wire.closed == (status == b"400")
+
+
+@pytest.mark.parametrize("size", ARRIVALS.values(), ids=ARRIVALS)
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /" + b"a" * 100_000,
+        b"GET /a HTTP/1.1\r\nX: " + b"x" * 100_000,
+        b"GET /a HTTP/1.1\r\nX:" + b" " * 100_000,
+        b"\r\n" * 50_000,
+        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: " + b"x" * 100_000,
+        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + b"X: 1\r\n" * 20_000,
+        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 100_000,
+    ],
+    ids=["address", "value", "blanks", "empty lines", "trailer", "trailers", "chunk extension"],
+)
+async def test_what_never_ends_is_cut_off(start: bytes, size: int) -> None:
+    made, wire = connect()
+    await arrive(made, start, size)
+    assert b"HTTP/1.1 400 " in b"".join(wire.written) and wire.closed
+
+
+async def test_a_body_in_small_chunks_is_no_header() -> None:
+    made, wire = connect()
+    await arrive(made, b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    for _ in range(20_000):
+        made.data_received(b"0001\r\n")
+        made.data_received(b"a\r\n")
+    await arrive(made, b"0\r\n\r\n", 1 << 20)
+    assert b"".join(wire.written).endswith(b"/a") and not wire.closed
+
+
+# -- the rate of bodies ------------------------------------------------------------------------------------
+
+
+def swept(made: Connection, seconds: float) -> bool:
+    """Whether it is cut off within so many seconds."""
+    return any(made.is_too_slow(0) for _ in range(int(seconds / SWEEP_S)))
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 40000000", b"Transfer-Encoding: chunked"])
+async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) -> None:
+    made, _ = connect()
+    made.data_received(b"POST /a HTTP/1.1\r\n%s\r\n\r\n" % length)
+    assert not swept(made, BODY_S)
+    assert swept(made, 1)
+    made, _ = connect()
+    made.data_received(b"POST /a HTTP/1.1\r\n%s\r\n\r\n" % length)
+    for _ in range(100):
+        made.on_body(b"x" * SLOWEST)
+        made.flow.resume_reading()  # as when the application reads it
+        assert not swept(made, 1)
+    assert swept(made, BODY_S + 1)
+
+
+async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
+    made, _ = connect()
+    made.data_received(b"POST /a HTTP/1.1\r\nContent-Length: 40000000\r\n\r\n")
+    made.on_body(b"x" * 100_000)  # more than is kept before the application asks
+    assert made.flow.read_paused and not swept(made, 60)
+    made.flow.resume_reading()
+    assert swept(made, 60)

@@ -1,6 +1,7 @@
 """Rate limits (contract 11): the slow team has two requests a second and a burst of four."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,46 @@ def test_the_headers_count_down(shared_service: Service) -> None:
     assert left[0] in (2, 3) and left == sorted(left, reverse=True)
     for answer in answers:
         assert all(answer.headers[name].isdigit() for name in HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status"),
+    [
+        ("GET", "/v1/me", {}, 200),
+        ("GET", "/v1/errors", {}, 200),  # needs no key, and takes nothing of it
+        ("GET", "/healthz", {}, 200),
+        ("GET", "/v1/nothing", {}, 404),
+        ("GET", "/v1/emails/eml_none", {}, 404),
+        ("DELETE", "/v1/me", {}, 405),
+        ("POST", "/v1/sms", {"body": b"{"}, 400),
+        ("POST", "/v1/sms", {"body": b"{}", "headers": {"Content-Type": "text/plain"}}, 415),
+        ("POST", "/v1/sms", {"body": b" " * 65537}, 413),
+        ("GET", "/v1/webhooks", {}, 403),
+        ("GET", "/v1/me", {"key": "SUSPENDED"}, 403),
+        ("GET", "/v1/nothing", {"key": "SUSPENDED"}, 404),
+    ],
+)
+def test_every_answer_to_a_key_has_the_headers(
+    shared_service: Service, method: str, path: str, options: dict[str, Any], status: int
+) -> None:
+    def ask() -> Answer | None:
+        given = shared_service.ask(method, path, **{"key": "SLOW_SMS", **options})
+        return given if given.status != 429 else None
+
+    answer: Answer = until(ask)
+    assert (answer.status, [name in answer.headers for name in HEADERS]) == (status, [True] * 3)
+
+
+@pytest.mark.parametrize("path", ["/v1/me", "/v1/nothing", "/healthz"])
+@pytest.mark.parametrize("key", [None, "hk_nobody"])
+def test_without_a_key_there_is_nothing_to_tell(shared_service: Service, path: str, key: str | None) -> None:
+    assert not [name for name in shared_service.get(path, key=key).headers if name in HEADERS]
+
+
+def test_what_is_not_found_takes_nothing(shared_service: Service) -> None:
+    full(shared_service)
+    left = [shared_service.get("/v1/nothing", key="SLOW").headers["ratelimit-remaining"] for _ in range(5)]
+    assert left == sorted(left)
 
 
 def test_a_429_says_how_long_to_wait(shared_service: Service) -> None:

@@ -315,6 +315,20 @@ def test_a_body_is_read_only_when_it_is_known_whose_it_is(
         assert connection.recv(65536).startswith(b"HTTP/1.1 %d " % status)
 
 
+def test_bodies_that_do_not_come_hold_up_nobody(shared_service: Service) -> None:
+    head = f"POST /v1/emails HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKENS['ACME']}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {40 * MIB}\r\n\r\n"
+    idle = [socket.create_connection(("127.0.0.1", shared_service.ports[-1]), 10) for _ in range(3)]
+    for connection in idle:
+        connection.sendall(head.encode() + b" " * 100_000)
+    try:
+        assert shared_service.post("/v1/emails", padded(EMAIL, 100 * KIB), key="OTHER").code != "service_unavailable"
+        assert shared_service.post("/v1/emails", padded(EMAIL, 20 * MIB), key="ACME").status == 202
+    finally:
+        for connection in idle:
+            connection.close()
+
+
 # -- nothing is written ------------------------------------------------------------------------------------
 
 

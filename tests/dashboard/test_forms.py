@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from heliograph.api.budget import ByteBudget
 from heliograph.dashboard import app
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.forms import PARTS_MAX, check_kind, read_form
@@ -169,7 +170,7 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     office = cast(Office, SimpleNamespace(desk=desk, people=People(role)))
 
     async def call() -> None:
-        await Dashboard(office)(sent.scope, sent.receive, sent.send)
+        await Dashboard(office, ByteBudget())(sent.scope, sent.receive, sent.send)
 
     asyncio.run(call())
     return sent

@@ -1,6 +1,7 @@
 """The ASGI application: the checks that every request passes, in the order of contract 2, then its endpoint."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -11,7 +12,7 @@ from heliograph.api.bodies import parse_json
 from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
-from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
+from heliograph.api.request import CLOSE, ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
 from heliograph.api.route import Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
@@ -32,11 +33,11 @@ MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
-    def __init__(self, desk: Desk, rates: RateLimits) -> None:
+    def __init__(self, desk: Desk, rates: RateLimits, budget: ByteBudget) -> None:
         self.desk = desk
         self._router = Router(ROUTES)
         self._rates = rates
-        self._budget = ByteBudget()
+        self._budget = budget
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,13 +45,13 @@ class Api:
             return
         request = Request(scope, receive, self.desk.clock.new_id("req_"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
-        name = "none"
+        name, keyed = "none", False
         refusal: Refusal | None = None
         try:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
-            name = route.name
-            if route.scopes is None:
-                read = partial(request.read_body, route.body_max, self._budget)
+            name, keyed = route.name, route.scopes is not None
+            if not keyed:
+                read = partial(request.read_body, route.body_max, self._budget, request.path)
                 response = await route.call(Call(self.desk, route, request, params, None, read=read))
             else:
                 response = await self._keyed(route, request, params, extra)
@@ -65,12 +66,24 @@ class Api:
             log.exception("internal error", request_id=request.id, address=request.address)
             refusal = InternalError()
         finally:
-            self._budget.give_back(request)
+            if request.holder:
+                self._budget.give_back(request.holder)
+        if not keyed and b"authorization" in request.headers:  # no such route, or one that needs no key
+            self._tell_limits(request, extra)
         if refusal is not None:
             response = self.refused(refusal, request)
             self._remember(refusal, request, name)
         self.desk.state.answers[name, response.status] += 1
         await respond(scope, send, response, extra + response.headers)
+
+    async def no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Instead of the rest, for a connection too many."""
+        request = Request(scope, receive, self.desk.clock.new_id("req_"))
+        extra: Headers = [(b"x-request-id", request.id.encode())]
+        self._tell_limits(request, extra)
+        response = self.refused(ServiceUnavailable("Too many connections. Try again later.", retry_after=1), request)
+        await receive()
+        await respond(scope, send, response, [*extra, *response.headers, CLOSE])
 
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
@@ -99,13 +112,20 @@ class Api:
         value = None
         if route.body is not None:
             request.check_media_type()
-            raw = await request.read_body(route.body_max, self._budget)
+            raw = await request.read_body(route.body_max, self._budget, record.id)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
         self._active += 1
         try:
             return await route.call(Call(self.desk, route, request, params, caller, value))
         finally:
             self._active -= 1
+
+    def _tell_limits(self, request: Request, extra: Headers) -> None:
+        """What the key has left, where nothing is taken from it."""
+        now = self.desk.clock.now()
+        with suppress(Refusal):
+            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+            extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
     def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
         """For the team's request log, when a key says whose request it was."""
@@ -135,6 +155,6 @@ class Api:
         if request is None:
             headers.append((b"x-request-id", id_.encode()))
         if self.desk.state.draining:
-            headers.append((b"connection", b"close"))
+            headers.append(CLOSE)
         body = error_body(refusal, id_, self.desk.base_url, problem=problem)
         return Response(status_of(type(refusal)), body, headers, PROBLEM if problem else JSON)

@@ -1,45 +1,107 @@
-"""Bytes of large bodies in memory at once, over all requests: the next one waits, and is refused when it waits long."""
+"""Bytes of large bodies in memory at once, over all requests.
+
+They are taken as they arrive, not as they are announced. Each team has a share, bodies up to 1 MiB have room that
+larger ones leave, and whoever came first can always finish: the others wait, and are refused when they wait long.
+"""
 
 import asyncio
-from collections import deque
+from collections import defaultdict
+
+import msgspec
 
 from heliograph.rules.limits import MIB
 from heliograph.rules.refusals import ServiceUnavailable
 
 TOTAL = 96 * MIB  # a body is in memory about three times while it is read, decoded and kept
+SHARE = 48 * MIB  # of a team
+SMALL = MIB  # bodies up to this …
+RESERVE = 8 * MIB  # … have so much that larger ones leave
 WAIT_S = 30.0
 
 
+class Holder(msgspec.Struct, eq=False):
+    """One body: whose it is, how long it will be at most, and what it holds."""
+
+    team: str
+    length: int
+    held: int = 0
+
+
+class Pot:
+    """What a team holds, or all of them together."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.holders: dict[Holder, None] = {}  # first come, first
+
+    def is_first(self, holder: Holder) -> bool:
+        return next(iter(self.holders), holder) is holder
+
+    def after(self, holder: Holder, size: int) -> int:
+        """What is held once this one took so much and the first one has all that it needs."""
+        first = next(iter(self.holders), holder)
+        return self.held + size + (0 if first is holder else max(0, first.length - first.held))
+
+    def give(self, holder: Holder, size: int) -> None:
+        self.held += size
+        self.holders[holder] = None
+
+    def take_back(self, holder: Holder) -> None:
+        self.held -= holder.held
+        del self.holders[holder]
+
+
 class ByteBudget:
-    def __init__(self, total: int = TOTAL, wait_s: float = WAIT_S) -> None:
-        self._free = total
+    def __init__(self, total: int = TOTAL, share: int = SHARE, wait_s: float = WAIT_S) -> None:
+        self._total = total
+        self._share = share
         self._wait_s = wait_s
-        self._taken: dict[object, int] = {}
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._all = Pot()
+        self._teams: defaultdict[str, Pot] = defaultdict(Pot)
+        self._waiting: dict[asyncio.Future[None], tuple[Holder, int]] = {}
 
-    async def take(self, holder: object, size: int) -> None:
-        """Reserve bytes for the holder; first come, first served."""
-        if self._waiting or size > self._free:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((size, turn))
-            try:
-                await asyncio.wait_for(turn, self._wait_s)
-            except TimeoutError:
-                raise ServiceUnavailable(
-                    "Too many large requests at once. Try again after the seconds in Retry-After.",
-                    retry_after=5,
-                ) from None
-        else:
-            self._free -= size
-        self._taken[holder] = self._taken.get(holder, 0) + size
-
-    def give_back(self, holder: object) -> None:
-        size = self._taken.pop(holder, 0)
-        if not size:
+    async def take(self, holder: Holder, size: int) -> None:
+        """So many bytes more."""
+        if self._has_room(holder, size):
+            self._give(holder, size)
             return
-        self._free += size
-        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
-            wanted, turn = self._waiting.popleft()
-            if not turn.done():
-                self._free -= wanted
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = holder, size
+        try:
+            await asyncio.wait_for(turn, self._wait_s)
+        except TimeoutError:
+            raise ServiceUnavailable(
+                "Too many large requests at once. Try again after the seconds in Retry-After.", retry_after=5
+            ) from None
+        finally:
+            del self._waiting[turn]
+
+    def give_back(self, holder: Holder) -> None:
+        if holder.held:
+            team = self._teams[holder.team]
+            team.take_back(holder)
+            self._all.take_back(holder)
+            if not team.holders:
+                del self._teams[holder.team]
+        # Small ones before large ones, then the team that holds least, then who waits longest.
+        for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
+            if not turn.done() and self._has_room(waiter, size):
+                self._give(waiter, size)
                 turn.set_result(None)
+
+    def _has_room(self, holder: Holder, size: int) -> bool:
+        passes = self._all.is_first(holder) or _is_small(holder, size)
+        total = self._total if passes else self._total - RESERVE
+        return self._teams[holder.team].after(holder, size) <= self._share and self._all.after(holder, size) <= total
+
+    def _give(self, holder: Holder, size: int) -> None:
+        self._all.give(holder, size)
+        self._teams[holder.team].give(holder, size)
+        holder.held += size
+
+    def _rank(self, holder: Holder, size: int) -> tuple[bool, int]:
+        return not _is_small(holder, size), self._teams[holder.team].held
+
+
+def _is_small(holder: Holder, size: int) -> bool:
+    return holder.held + size <= SMALL

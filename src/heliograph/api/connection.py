@@ -8,17 +8,18 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from heliograph.api.request import WRITE, Headers, Receive, Response, Scope, Send, respond
+from heliograph.api.request import CLOSE, WRITE, Headers, Response, Scope
 from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import InvalidRequest, Refusal, ServiceUnavailable
+from heliograph.rules.refusals import InvalidRequest, Refusal
 
 HEADERS_S = 10.0  # from the first byte, or from the connection, to the end of the headers
-BODY_S = 20.0  # for the body, plus the time that its size takes at the slowest rate
+BODY_S = 5.0  # a body may be behind the slowest rate by this
 KEEP_ALIVE_S = 75.0  # idle connections; longer than most clients' pools keep them
-SLOWEST = 64 * KIB  # bytes a second
+SLOWEST = 32 * KIB  # bytes of a body a second, from its first second on
 HEADERS_MAX = 64 * KIB
+PIECE = 16 * KIB  # what arrives is looked at in pieces of this
 CONNECTIONS_MAX = 4096
-CLOSE = (b"connection", b"close")
+TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
 
@@ -27,25 +28,52 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.reading_since: float | None = self.loop.time()
         self.in_headers = True
-        self.header_bytes = 0
+        self.messages = 0
+        self.header_bytes = 0  # in pieces that held nothing else, trailers too
+        self.body_bytes = 0
+        self.body_s = 0.0  # how long we were ready to read it
+        self.complaint = ""  # to be answered after the requests before it
         self.idle_since: float | None = None
         if len(self.connections) > CONNECTIONS_MAX:
-            self.app = self._no_room
+            # It is answered, and only then closed: a connection that is closed before that is reset.
+            self.app = self.config.loaded_app.no_room
 
     def data_received(self, data: bytes) -> None:
-        if self.in_headers:
-            self.header_bytes += len(data)
-        super().data_received(data)
-        if self.in_headers and self.header_bytes > HEADERS_MAX:
-            self.send_400_response("The headers are too large.")
+        for start in range(0, len(data), PIECE):
+            if self._is_over():
+                return
+            begins = self.reading_since is None or not self.messages  # a request, with this piece
+            messages, body_bytes = self.messages + begins, self.body_bytes
+            super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
+            if self.reading_since is None or self.messages > messages or self.body_bytes != body_bytes:
+                continue
+            self.header_bytes += min(PIECE, len(data) - start)
+            if self.header_bytes > HEADERS_MAX and not self._is_over():
+                self.send_400_response(TOO_LARGE)
+
+    def _is_over(self) -> bool:
+        return bool(self.complaint) or self.transport.is_closing()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.idle_since = None
         self.reading_since = self.loop.time()
         self.in_headers = True
+        self.messages += 1
+        self.header_bytes = self.body_bytes = 0
+        self.body_s = 0.0
+
+    def on_body(self, body: bytes) -> None:
+        self.header_bytes = 0
+        self.body_bytes += len(body)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
+        # Those that lie in fewer pieces cannot be too large: most are not counted.
+        if self.header_bytes > HEADERS_MAX - 2 * PIECE:
+            first = len(b"%s %s HTTP/1.1\r\n" % (self.parser.get_method(), self.url))
+            if first + sum(len(b"%s: %s\r\n" % header) for header in self.headers) + 2 > HEADERS_MAX:
+                raise ValueError(TOO_LARGE)  # the parser stops, and 400 is answered
         self.in_headers = False
         self.header_bytes = 0
         super().on_headers_complete()
@@ -54,13 +82,6 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.reading_since = None
         super().on_message_complete()
-
-    async def _no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers the first request, and only then closes: a connection that is closed before that is reset."""
-        app: Any = self.config.loaded_app
-        response: Response = app.refused(ServiceUnavailable("Too many connections. Try again later.", retry_after=1))
-        await receive()
-        await respond(scope, send, response, [*response.headers, CLOSE])
 
     def _write(self, scope: Scope, response: Response, headers: Headers) -> bool:
         """A whole answer at once, where uvicorn makes two system calls and two packets. False: leave it to uvicorn."""
@@ -79,13 +100,21 @@ class Connection(HttpToolsProtocol):
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return
+        if self.complaint:
+            self.send_400_response(self.complaint)
+            return
         # The sweep closes idle connections: a timer for each answer costs more than all the rest of this.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
         self.idle_since = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(InvalidRequest(f"{msg} Send HTTP/1.1 with headers of at most 64 KiB."))
+        in_body = not self.in_headers and self.reading_since is not None
+        if self.cycle and not self.cycle.response_complete and not in_body:
+            self.complaint = msg  # the request before it is still unanswered
+            self.flow.pause_reading()
+        else:
+            self._refuse(InvalidRequest(f"{msg} Send HTTP/1.1 with headers of at most 64 KiB."))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer without the application: what came in is not a request, or there is no room for it."""
@@ -94,12 +123,15 @@ class Connection(HttpToolsProtocol):
         self.transport.write(_head(response, [*response.headers, CLOSE]) + response.body)
         self.transport.close()
 
-    def impatience(self) -> float:
-        """Seconds that the part now being read may take."""
+    def is_too_slow(self, now: float) -> bool:
+        """Asked by every sweep. Of a body's time only those count at which we were ready to read it."""
+        if self.reading_since is None:
+            return False
         if self.in_headers:
-            return HEADERS_S
-        length = next((value for name, value in self.headers if name == b"content-length"), b"0")
-        return BODY_S + (int(length) / SLOWEST if length.isdigit() else 0)
+            return now - self.reading_since > HEADERS_S
+        if not self.flow.read_paused:
+            self.body_s += SWEEP_S
+        return self.body_s > BODY_S + self.body_bytes / SLOWEST
 
 
 def _head(response: Response, headers: Headers) -> bytes:
@@ -122,8 +154,7 @@ async def close_slow(connections: Iterable[Any]) -> None:
         await asyncio.sleep(SWEEP_S)
         now = loop.time()
         for connection in list(connections):
-            since = connection.reading_since
-            if since is not None and now - since > HEADERS_S and now - since > connection.impatience():
+            if connection.is_too_slow(now):
                 connection.transport.abort()
             elif connection.idle_since is not None and now - connection.idle_since > KEEP_ALIVE_S:
                 connection.transport.close()

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from heliograph.api.budget import ByteBudget
+from heliograph.api.budget import ByteBudget, Holder
 from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 
 Scope = MutableMapping[str, Any]
@@ -15,6 +15,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 WRITE = "heliograph.write"  # in a scope's state: writes a whole answer at once, or answers False
+CLOSE = (b"connection", b"close")
 BUDGETED = 64 * 1024  # bodies above this count against the byte budget
 
 
@@ -44,7 +45,7 @@ async def respond(scope: Scope, send: Send, response: Response, headers: Headers
 
 
 class Request:
-    __slots__ = ("_receive", "address", "headers", "id", "method", "path", "query_string", "raw_headers")
+    __slots__ = ("_receive", "address", "headers", "holder", "id", "method", "path", "query_string", "raw_headers")
 
     def __init__(self, scope: Scope, receive: Receive, id_: str) -> None:
         self.id = id_
@@ -54,6 +55,7 @@ class Request:
         self.path: str = scope["path"]
         self.query_string: bytes = scope["query_string"]
         self._receive = receive
+        self.holder: Holder | None = None  # of its body in the byte budget
         self.raw_headers: Headers = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(self.raw_headers)
 
@@ -95,30 +97,26 @@ class Request:
         if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
-    async def read_body(self, most: int, budget: ByteBudget) -> bytes:
-        """The whole body, refused as soon as it is known to be larger than `most`."""
+    async def read_body(self, most: int, budget: ByteBudget, team: str) -> bytes:
+        """The whole body, refused as soon as it is known to be larger than `most`; the team's share pays for it."""
         declared = self.headers.get(b"content-length")
-        length = int(declared) if declared and declared.isdigit() else 0
+        length = int(declared) if declared and declared.isdigit() else most
         if length > most:
             raise _too_large(most)
-        if length > BUDGETED:
-            await budget.take(self, length)
-        message = await self._next()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            return body if len(body) <= most else _refuse(most)
-        parts, size, taken = [body], len(body), max(length, BUDGETED)
-        while message.get("more_body"):
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
             message = await self._next()
-            part = message.get("body", b"")
+            part, more = message.get("body", b""), message.get("more_body", False)
+            parts.append(part)
             size += len(part)
             if size > most:
                 raise _too_large(most)
-            if size > taken:  # a chunked body: its length is learned on the way
-                await budget.take(self, size - taken)
-                taken = size
-            parts.append(part)
-        return b"".join(parts)
+            if size > BUDGETED:
+                if self.holder is None:
+                    self.holder = Holder(team, length)
+                await budget.take(self.holder, size - self.holder.held)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _next(self) -> MutableMapping[str, Any]:
         message = await self._receive()
@@ -129,7 +127,3 @@ class Request:
 
 def _too_large(most: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"The body is larger than {most} bytes. {PayloadTooLarge.fix}")
-
-
-def _refuse(most: int) -> bytes:
-    raise _too_large(most)

@@ -49,10 +49,10 @@ log = structlog.get_logger()
 
 
 class Dashboard:
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, budget: ByteBudget | None = None) -> None:
         self._office = office
         self._router: Router[PageRoute] = Router(PAGES)
-        self._budget = ByteBudget()
+        self._budget = budget or ByteBudget()
         self._secure = office.desk.base_url.startswith("https://")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +62,8 @@ class Dashboard:
         except ClientGone:
             return
         finally:
-            self._budget.give_back(request)
+            if request.holder:
+                self._budget.give_back(request.holder)
         if isinstance(answer, Stream):
             await _stream(answer, request, send)
             return
@@ -117,7 +118,7 @@ class Dashboard:
         """Only for those who may: what the page does not expect is refused before it is read."""
         kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
         check_kind(kind, route.files)
-        body = await visit.request.read_body(route.form_max, self._budget)
+        body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
         read = asyncio.to_thread(read_form, kind, body) if len(body) > IN_THREAD else None
         form, files = await read if read else read_form(kind, body)
         return replace(visit, form=form, files=files)

@@ -1,0 +1,134 @@
+"""The byte budget: taken as bytes arrive, shared by teams, small bodies before large ones, the first can finish."""
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from heliograph.api.budget import RESERVE, ByteBudget, Holder
+from heliograph.api.request import Request
+from heliograph.rules.limits import KIB, MIB
+from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
+
+pytestmark = pytest.mark.anyio
+
+BIG = 40 * MIB
+
+
+async def begun(budget: ByteBudget, holder: Holder, size: int) -> "asyncio.Task[None]":
+    """Tried once: done when there was room."""
+    task = asyncio.ensure_future(budget.take(holder, size))
+    await asyncio.sleep(0)
+    return task
+
+
+async def granted(tasks: "list[asyncio.Task[None]]") -> list[bool]:
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return [task.done() for task in tasks]
+
+
+async def test_what_is_announced_takes_nothing() -> None:
+    budget = ByteBudget()
+    for _ in range(100):
+        await budget.take(Holder("greedy", BIG), 1)
+    await asyncio.wait_for(budget.take(Holder("greedy", 100 * KIB), 100 * KIB), 1)
+    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 1)
+
+
+async def test_a_team_has_its_share_and_no_more() -> None:
+    budget = ByteBudget()
+    first, second = Holder("greedy", BIG), Holder("greedy", BIG)
+    await budget.take(first, BIG)
+    waiting = await begun(budget, second, 20 * MIB)
+    assert not waiting.done()
+    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 1)
+    budget.give_back(first)
+    assert await granted([waiting]) == [True]
+
+
+async def test_whoever_came_first_can_finish() -> None:
+    """Twenty bodies of 25 MiB at once, each taken as it arrives: all of them end, one after the other."""
+    budget = ByteBudget()
+    ended = []
+
+    async def read(number: int) -> None:
+        holder = Holder("team", 25 * MIB)
+        for _ in range(100):
+            await budget.take(holder, MIB // 4)
+            await asyncio.sleep(0)
+        ended.append(number)
+        budget.give_back(holder)
+
+    await asyncio.wait_for(asyncio.gather(*map(read, range(20))), 20)
+    assert sorted(ended) == list(range(20)) and ended[0] == 0
+
+
+async def test_small_bodies_pass_large_ones() -> None:
+    budget = ByteBudget()
+    await budget.take(Holder("a", BIG), BIG)
+    await budget.take(Holder("b", BIG), BIG)
+    large = await begun(budget, Holder("c", BIG), RESERVE + MIB)
+    small = [await begun(budget, Holder("c", 100 * KIB), 100 * KIB) for _ in range(RESERVE // (100 * KIB))]
+    assert (large.done(), all(task.done() for task in small)) == (False, True)
+    large.cancel()
+
+
+async def test_who_is_served_next() -> None:
+    """Small before large, then the team that holds least, then who waits longest."""
+    budget = ByteBudget(total=20 * MIB, share=20 * MIB)
+    all_of_it = Holder("x", 19 * MIB)
+    await budget.take(all_of_it, 19 * MIB)
+    await budget.take(Holder("rich", MIB), MIB)
+    wanted = [("rich", 4 * MIB), ("rich", 4 * MIB), ("poor", 4 * MIB), ("poor", 4 * MIB), ("small", MIB)]
+    tasks = [await begun(budget, Holder(team, size), size) for team, size in wanted]
+    assert await granted(tasks) == [False] * 5
+    budget.give_back(all_of_it)
+    assert await granted(tasks) == [False, False, True, True, True]
+    for task in tasks:
+        task.cancel()
+
+
+async def test_whoever_waits_long_is_told_to_come_back() -> None:
+    budget = ByteBudget(wait_s=0.01)
+    await budget.take(Holder("team", BIG), BIG)
+    late = Holder("team", BIG)
+    with pytest.raises(ServiceUnavailable) as refused:
+        await budget.take(late, 20 * MIB)
+    assert refused.value.retry_after == 5
+    budget.give_back(late)  # it holds nothing
+
+
+# -- bodies --------------------------------------------------------------------------------------------------------
+
+
+def request(*parts: bytes, length: int | None) -> Request:
+    left = list(parts)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    headers = [] if length is None else [(b"content-length", b"%d" % length)]
+    scope = {"method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    return Request(scope, receive, "req_1")
+
+
+@pytest.mark.parametrize("length", [300 * KIB, None], ids=["announced", "chunked"])
+async def test_a_body_holds_what_has_arrived(length: int | None) -> None:
+    asked = request(*[b"x" * 100 * KIB] * 3, length=length)
+    assert len(await asked.read_body(MIB, ByteBudget(), "team")) == 300 * KIB
+    assert asked.holder and (asked.holder.held, asked.holder.length) == (300 * KIB, length or MIB)
+
+
+@pytest.mark.parametrize("size", [0, 1, 64 * KIB])
+async def test_a_small_body_holds_nothing(size: int) -> None:
+    asked = request(b"x" * size, length=size)
+    assert len(await asked.read_body(64 * KIB, ByteBudget(), "team")) == size
+    assert asked.holder is None
+
+
+@pytest.mark.parametrize("length", [MIB + 1, None, 5])
+async def test_a_body_beyond_its_limit(length: int | None) -> None:
+    with pytest.raises(PayloadTooLarge):
+        await request(b"x" * MIB, b"x", length=length).read_body(MIB, ByteBudget(), "team")
