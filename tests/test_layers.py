@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rules/": ("rules/",),
     "settings.py": (),
     "logs.py": (),
+    "listening.py": (),
     "keeping.py": (),
     "sealing.py": (),
     "receiving.py": (),
@@ -53,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage/",
     ),
     "server.py": (
-        *("rules/", "settings.py", "logs.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
+        *("rules/", "settings.py", "logs.py", "listening.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
         *(
             "channels/carrier.py",
             "channels/email/bounce_server.py",

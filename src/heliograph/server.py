@@ -14,7 +14,7 @@ import msgspec
 import structlog
 import uvicorn
 
-from heliograph import logs
+from heliograph import listening, logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
 from heliograph.api.budget import ByteBudget
@@ -52,7 +52,6 @@ from heliograph.storage.store import Store, StoreUnavailable
 
 log = structlog.get_logger()
 
-BACKLOG = 2048
 DRAIN_S = 30  # for requests under way when the stop comes
 
 
@@ -108,6 +107,7 @@ async def serve(settings: Settings, role: str, ready: Callable[[Settings], None]
     """Run until SIGTERM or SIGINT; `ready` is told the settings with the real port once requests are taken."""
     logs.configure()
     stop = asyncio.Event()
+    listening.say_it_once(asyncio.get_running_loop())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     listener = None if role == "worker" else listen(settings)
@@ -216,7 +216,7 @@ async def take_returns(settings: Settings, store: Store, clock: Clock) -> asynci
     name = store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or host
     make = protocol(Returns(key, clock.now, receive), name)
     try:
-        return await asyncio.get_running_loop().create_server(make, host, port)
+        return await asyncio.get_running_loop().create_server(make, sock=listening.listen(host, port))
     except OSError as error:
         raise CannotListen(
             f"cannot listen for bounces on {host}:{port}: {error.strerror or error}. "
@@ -235,12 +235,8 @@ def quiet_collector() -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
-        # asyncio sets this on the sockets that it makes itself; without it every answer waits 40 ms.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
+        return listening.listen(settings.host, settings.port)
     except OSError as error:
         raise CannotListen(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
@@ -259,7 +255,7 @@ def uvicorn_config(app: Front) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=BACKLOG,
+        backlog=listening.BACKLOG,
         timeout_graceful_shutdown=DRAIN_S,
     )
 

@@ -1,0 +1,75 @@
+"""Without file descriptors: new connections wait, nothing spins, and one line a minute says so."""
+
+import asyncio
+import errno
+import os
+import socket
+from typing import Any
+
+import pytest
+import structlog
+
+from heliograph import listening
+from heliograph.listening import Listener, listen, say_it_once
+
+pytestmark = pytest.mark.anyio
+
+
+class Poor(Listener):
+    """Out of descriptors as long as it is told."""
+
+    out = True
+    asked = 0
+
+    def _accept(self) -> Any:
+        Poor.asked += 1
+        if Poor.out:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super()._accept()  # type: ignore[misc]
+
+
+async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(Poor, "asked", 0)
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    say_it_once(loop)
+    came = asyncio.Event()
+    poor = Poor(fileno=listen("127.0.0.1", 0).detach())
+    poor.setblocking(False)
+    server = await asyncio.start_server(lambda _, writer: (came.set(), writer.close())[0], sock=poor, backlog=2048)
+    try:
+        with structlog.testing.capture_logs() as lines, socket.create_connection(poor.getsockname(), 5):
+            while Poor.asked < 5:  # five rests, not five turns of one
+                await asyncio.sleep(0.01)
+            assert Poor.asked < 100
+            monkeypatch.setattr(Poor, "out", False)
+            await asyncio.wait_for(came.wait(), 10)
+        assert [line["event"] for line in lines] == ["new connections wait: no file descriptor is left"]
+    finally:
+        server.close()
+        loop.set_exception_handler(before)
+
+
+async def test_one_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    before, now = loop.get_exception_handler(), [0.0]
+    other: list[Any] = []
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    monkeypatch.setattr(loop, "default_exception_handler", other.append)
+    say_it_once(loop)
+    out = {
+        "message": "socket.accept() out of system resource",
+        "exception": OSError(errno.EMFILE, "Too many open files"),
+    }
+    try:
+        with structlog.testing.capture_logs() as lines:
+            for second in range(150):
+                now[0] = float(second)
+                loop.call_exception_handler(out)
+        loop.call_exception_handler({"message": "something else", "exception": OSError(errno.EMFILE, "")})
+        loop.call_exception_handler({"message": "something else"})
+    finally:
+        loop.set_exception_handler(before)
+    assert (len(lines), len(other)) == (3, 2)
+    assert listening.SAY_S == 60
