@@ -158,7 +158,7 @@ def kill(site: Site, last: str, key: str = "ACME") -> None:
     """As if three workers had died with all that waits; `last` is where the last of them is read."""
     file = sqlite3.connect(site.service.database.removeprefix("sqlite:///"), timeout=10)
     with file:
-        file.execute("UPDATE outbox SET claims = 3")
+        file.execute("UPDATE outbox SET claims = 2, alone = 3")
     file.close()
     until(lambda: site.service.get(last, key=key).json["status"] == "failed", 30)
 

@@ -16,7 +16,7 @@ from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
 from heliograph.rules.lanes import SLOTS
-from heliograph.rules.limits import CLAIMS_MAX, HEARTBEAT_MS, LEASE_MS
+from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import PLATFORM_ID, to_row
 from heliograph.rules.team import Platform
@@ -79,6 +79,10 @@ def is_empty(store: Store) -> Callable[[], Awaitable[bool]]:
 async def pause(store: Store, paused: bool) -> None:
     row = to_row("platform", PLATFORM_ID, Platform(paused=paused), None)
     await store.change_setup(lambda _, __: SetupChange(rows=[row]))
+
+
+async def has_status(store: Store, id_: str, wanted: str) -> bool:
+    return await status(store, id_) == wanted
 
 
 async def status(store: Store, id_: str) -> str:
@@ -279,31 +283,74 @@ async def test_the_heartbeat_keeps_what_is_in_work_and_nothing_else(
 async def test_poison_is_quarantined_and_its_hold_released(store: Store, clock: Any, send: Send, story: Told) -> None:
     before = (await store.account(1)).available
     id_ = await send("sms", "+447700900123", price=PRICE)
-    await die(store, clock, CLAIMS_MAX - 1)
+    await die(store, clock, CLAIMS_MAX)
     assert await store.claim("phone", 10) == []
-    assert await store.suspects() == 1
-    assert len(await store.claim_suspect()) == 1
-    clock.forward(LEASE_MS)
-    assert await store.reclaim() == 1
+    for deaths in range(1, DEATHS_MAX + 1):
+        assert await store.suspects() == 1
+        assert len(await store.claim_suspect()) == 1
+        clock.forward(LEASE_MS)
+        assert await store.reclaim() == (deaths == DEATHS_MAX)
     assert await store.depth() == []
     assert await story(id_) == ["failed"]
     account = await store.account(1)
     assert (account.available, account.held) == (before, 0)
 
 
-async def test_suspects_are_tried_one_by_one_before_all_others(store: Store, clock: Any, send: Send) -> None:
+@pytest.fixture
+async def suspects(store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses whose workers died with them; they are soon tried alone."""
+    monkeypatch.setattr(loops, "SUSPECTS_S", 0.05)
+    addresses = [f"suspect{n}@example.com" for n in range(4)]
+    for address in addresses:
+        await send("email", address)
+    await die(store, clock, CLAIMS_MAX)
+    return addresses
+
+
+async def test_suspects_are_tried_one_by_one_while_nothing_else_is(
+    store: Store, clock: Any, send: Send, suspects: list[str]
+) -> None:
     gate = Gate()
     gate.open.set()
-    suspects = {f"suspect{n}@example.com" for n in range(4)}
-    for address in suspects:
-        await send("email", address)
-    await die(store, clock, CLAIMS_MAX - 1)
     for n in range(3):
         await send("sms", f"+44770090012{n}")
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
-    assert set(gate.begun[:4]) == suspects
-    assert gate.at_once == [1, 1, 1, 1, 1, 2, 3]
+    at_once = dict(zip(gate.begun, gate.at_once, strict=True))
+    assert {address: at_once[address] for address in suspects} == dict.fromkeys(suspects, 1)
+
+
+async def test_a_process_that_just_began_tries_no_suspect(
+    store: Store, clock: Any, carriers: Carriers, send: Send, suspects: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a crash loop they would be what each kill meets (P22)."""
+    monkeypatch.setattr(loops, "SUSPECTS_S", 3600)
+    id_ = await send("email", "innocent@example.com")
+    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
+        await until(lambda: has_status(store, id_, "delivered"))
+    assert await store.suspects() == len(suspects)
+
+
+@pytest.mark.parametrize("how", ["the lanes do not run dry", "the suspect takes long", "a stop"])
+async def test_who_is_not_alone_is_not_blamed(
+    store: Store, clock: Any, send: Send, suspects: list[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(loops, "ALONE_S", 3600 if how == "a stop" else 0.05)
+    monkeypatch.setattr(loops, "STOP_S", 0.05)
+    gate = Gate()
+    if how == "the lanes do not run dry":
+        await send("email", "slow@example.com")
+    for _ in range(DEATHS_MAX):  # the worker ends with the hand-over in flight, and the next one begins
+        gate.begun.clear()
+        async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)) as worker:
+            await until(lambda: gate.begun)
+            if how != "a stop":
+                await until(lambda: not worker._suspects_first)
+        clock.forward(LEASE_MS)
+        assert await store.reclaim() == 0
+    gate.open.set()
+    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
+        await until(is_empty(store))
 
 
 async def test_housekeeping_goes_on_after_a_failure(

@@ -38,6 +38,7 @@ PROOFS = {
     "P18": ["tests/proof/test_inputs.py"],
     "P19": ["tests/proof/test_interleavings.py"],
     "P20": ["tests/proof/test_database_crash.py"],
+    "P22": ["tests/proof/test_crash_loop.py"],
     "pumping": ["tests/proof/test_pumping.py"],
 }
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"

@@ -98,6 +98,8 @@ class Carriers:
         self.made.append(made)
         process.open.append(made)
         world.handed.setdefault((claim.message_id, claim.position), []).append(made)
+        if world.is_deadly(claim):
+            world.doomed = process
         await Turn()
         outcome = world.outcome(carrier, claim.channel)
         made.accepted = isinstance(outcome, Accepted)
@@ -113,6 +115,7 @@ class World:
         self.database = Memory(template, rng, lambda: check(self))
         self._folder = folder
         self.kind = False  # carriers take everything, at once
+        self.doomed: Process | None = None  # it dies of what it hands over
         self.price = 10
         self.wishes: list[Wish] = []
         self.known: list[Known] = []
@@ -131,6 +134,10 @@ class World:
             **{kind: rng.choice((1, 2, 6)) for kind in ("ask", "receipt", "check_code", "work", "keep_house")},
             **{kind: rng.choice((0.2, 2)) for kind in ("top_up", "retry_dead")},
         }
+        self.steps = 200
+        if rng.random() < 0.1:  # one message in so many kills its worker, until it is put aside
+            self.mix |= {"deadly": 3, "turns": 0.8, "jumps": (2_000, 15_000, 30_000), "work": 20, "keep_house": 6}
+            self.steps *= 4
         self.processes = [self.born(f"api/{n}") for n in range(2)] + [self.born(f"worker/{n}") for n in range(3)]
 
     # -- processes ------------------------------------------------------------------------------------------
@@ -152,11 +159,10 @@ class World:
         (kind,) = self.rng.choices(kinds, [self.mix[kind] for kind in kinds])
         self.act(process, getattr(self, kind)(process))
 
-    def crash(self) -> None:
+    def crash(self, process: Process | None = None) -> None:
         """Kill -9, and a new start: under the same name, or on another machine. It rather hits those at work."""
-        busy = [place for place, process in enumerate(self.processes) if process.open]
-        place = self.rng.choice(busy or range(len(self.processes)))
-        process = self.processes[place]
+        process = process or self.rng.choice([one for one in self.processes if one.open] or self.processes)
+        place = self.processes.index(process)
         for task in process.tasks:
             task.close()
         for made in process.open:
@@ -173,6 +179,9 @@ class World:
             assert said is None, f"an actor waited for {said!r}"
         except StopIteration:
             process.tasks.pop(place)
+        if self.doomed:
+            self.crash(self.doomed)
+            self.doomed = None
 
     # -- clients --------------------------------------------------------------------------------------------
 
@@ -273,6 +282,9 @@ class World:
         ((owner, epoch),) = self.database.ask("SELECT owner, epoch FROM outbox WHERE key = ?", claim.key) or [(0, 0)]
         assert (owner, epoch) == (process.name, claim.epoch), f"{process.name} hands over {place}, which {owner} has"
         assert place not in self.accepted, f"{place} is handed over again"
+
+    def is_deadly(self, claim: Claim) -> bool:
+        return "deadly" in self.mix and claim.message % self.mix["deadly"] == 0 and not self.kind
 
     def outcome(self, carrier: Carrier, channel: str) -> Outcome:
         """As carriers answer; what they took gets receipts later, or at once, or never."""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from heliograph.rules.limits import CLAIMS_MAX
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
@@ -179,12 +179,13 @@ class Money(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 4))
     def poison(self, most: int) -> None:
-        """Three workers die with the same messages."""
-        for _ in range(CLAIMS_MAX):
+        """Workers die with the same messages, at last with one after the other alone."""
+        for _ in range(CLAIMS_MAX + DEATHS_MAX):
             self.claim(most)
             while claims := self.run(self.store.claim_suspect()):
                 self.claims += claims
             self.run(self.store.take_back())
+            self.clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
         self.run(self.store.reclaim())
 
     @rule()

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from heliograph.rules.limits import CLAIMS_MAX, LEASE_MS
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import Report
 from heliograph.storage.store import Change, Claim, Later, Store
 from tests.clocks import TestClock
@@ -93,34 +94,64 @@ async def test_what_is_given_back_is_not_counted(store: Store, clock: TestClock)
     assert len(await store.claim("email", 10)) == 1
 
 
-async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClock, sql: Sql) -> None:
-    poison = message(clock, price=10)
-    await store.accept(poison)
-    for _ in range(CLAIMS_MAX - 1):
+async def suspect(store: Store, clock: TestClock, **more: Any) -> str:
+    """A message whose workers died with it, among others."""
+    item = message(clock, **more)
+    await store.accept(item)
+    for _ in range(CLAIMS_MAX):
         assert len(await store.claim("email", 10)) == 1
         await store.take_back()
+    return item.id
+
+
+async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClock, sql: Sql) -> None:
+    poison = await suspect(store, clock, price=10)
     assert await store.claim("email", 10) == []  # no longer among others
-    assert await store.suspects() == 1
-    assert len(await store.claim_suspect()) == 1
-    assert await store.reclaim() == 0  # it is in work
-    await store.take_back()
+    for deaths in range(DEATHS_MAX):
+        assert await store.reclaim() == 0
+        assert await store.suspects() == 1
+        assert len(await store.claim_suspect()) == 1
+        assert await store.reclaim() == 0  # it is in work
+        await store.take_back()
+        assert await store.claim_suspect() == []  # others first
+        clock.forward((deaths + 1) * ALONE_AGAIN_MS)
+    assert await store.claim_suspect() == []
     assert await store.reclaim() == 1
-    stored = await store.message(1, poison.id)
+    stored = await store.message(1, poison)
     assert stored
     assert stored.status == "failed"
     assert (await store.account(1)).available == CREDIT
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
 
 
-async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestClock) -> None:
-    await store.accept(message(clock))
-    for _ in range(CLAIMS_MAX - 1):
-        await store.claim("email", 10)
+@pytest.mark.parametrize("how", ["release", "join_others"])
+async def test_deaths_beside_others_do_not_count(store: Store, clock: TestClock, how: str) -> None:
+    await suspect(store, clock)
+    for _ in range(DEATHS_MAX + 1):
+        claims = await store.claim_suspect()
+        assert len(claims) == 1
+        await getattr(store, how)(claims)
         await store.take_back()
+        clock.forward(ALONE_AGAIN_MS)
+    assert await store.reclaim() == 0
+    assert await store.suspects() == 1
+
+
+async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestClock) -> None:
+    await suspect(store, clock)
+    for _ in range(DEATHS_MAX - 1):
+        await store.claim_suspect()
+        await store.take_back()
+        clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
     (claim,) = await store.claim_suspect()
     assert await store.record(sent(claim, clock, None, again=Later(due_at=clock.now(), attempt=1)))
     assert await store.suspects() == 0
-    assert len(await store.claim("email", 10)) == 1
+    for _ in range(CLAIMS_MAX):
+        assert len(await store.claim("email", 10)) == 1
+        await store.take_back()
+    assert len(await store.claim_suspect()) == 1
+    await store.take_back()
+    assert await store.reclaim() == 0  # counted anew
 
 
 async def test_a_promise_becomes_work(store: Store, clock: TestClock) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.limits import CLAIMS_MAX, DAY_MS
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
 from heliograph.rules.setup import to_row
 from heliograph.rules.team import TeamRecord
 from heliograph.storage import queues
@@ -18,19 +18,21 @@ from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
 pytestmark = pytest.mark.anyio
 
 
-async def _die(store: Store) -> None:
-    """Three workers die with what they claimed."""
-    for _ in range(CLAIMS_MAX):
+async def _die(store: Store, clock: TestClock) -> None:
+    """Workers die with what they claimed, at last with one message after the other alone."""
+    for _ in range(CLAIMS_MAX + DEATHS_MAX):
         await store.claim("email", 10)
-        await store.claim_suspect()
+        while await store.claim_suspect():
+            continue
         await store.take_back()
+        clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
     await store.reclaim()
 
 
 async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> list[DeadLetter]:
     await store.accept(message(clock, *to, price=price))
     while not (found := await store.database.read(queues.dead_letters)):
-        await _die(store)
+        await _die(store, clock)
     return found
 
 
@@ -97,7 +99,7 @@ async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql)
     for _ in range(2):
         assert (await _retry(store, clock, dead)).done == 1
         while not await store.database.read(queues.dead_letters):
-            await _die(store)
+            await _die(store, clock)
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     assert await sql("SELECT charge, turn FROM message") == [("released", 2)]
 
@@ -128,7 +130,7 @@ async def test_one_of_two_recipients_died(
     change = outcome(claim, clock.now(), first)
     await store.record(replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS)))
     while not (dead := await store.database.read(queues.dead_letters)):
-        await _die(store)
+        await _die(store, clock)
     assert await sql("SELECT charge FROM message") == [(before,)]
     assert (await _retry(store, clock, *dead)).done == 1
     await _record(store, clock, "sent")
@@ -140,7 +142,7 @@ async def test_one_of_two_recipients_died(
 async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock, sql: Sql) -> None:
     await _dead(store, clock, "a@example.com", "b@example.com", price=500)
     while len(dead := await store.database.read(queues.dead_letters)) < 2:
-        await _die(store)
+        await _die(store, clock)
     assert (await _retry(store, clock, *dead)).done == 2
     assert await sql("SELECT count(*), max(turn) FROM ledger WHERE kind = 'hold'") == [(2, 1)]
     await _record(store, clock, "sent")
@@ -180,7 +182,7 @@ async def test_what_is_known_of_one(store: Store, clock: TestClock) -> None:
     for claim in await store.claim("email", 10):
         await store.record(outcome(claim, clock.now(), None if claim.position else "sent"))
     while not (dead := await store.database.read(queues.dead_letters)):
-        await _die(store)
+        await _die(store, clock)
     found = await store.database.read(lambda tx: queues.inspect(tx, (dead[0].message, dead[0].position)))
     assert found
     assert (found.letter, found.price, found.charge, found.carrier) == (dead[0], 500, "captured", "sim")
@@ -195,7 +197,7 @@ async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
     await _dead(store, clock, "c@example.com")
     everything = await store.database.read(queues.dead_letters)
     while len(everything) < 3:
-        await _die(store)
+        await _die(store, clock)
         everything = await store.database.read(queues.dead_letters)
     assert [d.address for d in everything] == ["c@example.com", "b@example.com", "a@example.com"]
     last = everything[0]

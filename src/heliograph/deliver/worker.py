@@ -1,6 +1,8 @@
 """The claim loop: each lane fills its own slots with due work until it is told to stop."""
 
 import asyncio
+from collections.abc import Collection
+from typing import Any
 
 import structlog
 
@@ -16,8 +18,9 @@ CLAIM_MOST = 100  # rows in one claim: half a lane, so that one batch is claimed
 POLL_S = 0.2
 PAUSE_S = 0.02  # between two claims of a lane that ran empty: a burst of hints becomes one claim
 AWAY_S = 0.5  # after the store could not be reached
-SUSPECTS_S = 5.0
-ALONE_S = 15.0  # how long the lanes wait for a suspect, and a suspect for them
+SUSPECTS_S = 5.0  # from the start to the first look for suspects, and between two looks
+ALONE_S = 15.0  # how long the lanes wait for a suspect, and at first a suspect for them
+ALONE_MOST_S = 600.0  # longer than a hand-over takes
 STOP_S = 30.0
 
 ALONE = "alone"  # not a lane: where suspects are in work
@@ -32,7 +35,7 @@ class Worker:
         self._dispatch = Dispatch(store, circuits, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._hints = {lane: asyncio.Event() for lane in SLOTS}
-        self._suspects_first = True  # the lanes stand still while suspects are tried
+        self._suspects_first = False  # the lanes stand still while suspects are tried
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
@@ -101,19 +104,43 @@ class Worker:
         self._hints[lane].clear()
 
     async def _try_suspects(self) -> None:
-        """Messages whose workers died with them are tried alone, so that they take no other with them (P14)."""
-        while not self._stopping.is_set():
+        """Messages whose workers died with them are tried alone, so that they take no other with them (P14).
+
+        Not before this process has lived for a while: in a crash loop they would be what each kill meets (P22).
+        """
+        rest_s, patience_s = SUSPECTS_S, ALONE_S
+        while not await happens(self._stopping, rest_s):
             try:
-                if not self._store.setup.platform.paused and await self._store.suspects():
-                    self._suspects_first = True
-                    await settle(self._in_flight(), ALONE_S)
-                    while not self._stopping.is_set() and (claims := await self._store.claim_suspect()):
-                        await settle([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S)
-                self._suspects_first = False
-                await happens(self._stopping, SUSPECTS_S)
+                empty = self._store.setup.platform.paused or not await self._store.suspects()
+                if empty or await self._stand_still(patience_s):
+                    rest_s, patience_s = SUSPECTS_S, ALONE_S
+                else:  # slow hand-overs: the lanes go on for as long as they stood still, then they stand longer
+                    rest_s, patience_s = patience_s, min(2 * patience_s, ALONE_MOST_S)
             except Exception as error:
                 log.warning("cannot look for suspects", error=type(error).__name__)
-                await happens(self._stopping, AWAY_S)
+
+    async def _stand_still(self, patience_s: float) -> bool:
+        """Let the lanes run dry and try suspects one by one; False: they did not run dry."""
+        self._suspects_first = True
+        try:
+            if not await self._end(self._in_flight(), patience_s):
+                return False
+            while not self._stopping.is_set() and (claims := await self._store.claim_suspect()):
+                if not await self._end([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S):
+                    await self._store.join_others(claims)  # the lanes go on; and a stop is no death
+                    break
+            return True
+        finally:
+            self._suspects_first = False
+
+    async def _end(self, tasks: "Collection[asyncio.Task[Any]]", within_s: float) -> bool:
+        """Whether all do, and before a stop."""
+        ending, stop = asyncio.create_task(settle(tasks)), asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([ending, stop], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        ended = ending.done()
+        ending.cancel()
+        stop.cancel()
+        return ended
 
     async def _keep_leases(self) -> None:
         wait_s = HEARTBEAT_MS / SECOND_MS

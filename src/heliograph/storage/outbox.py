@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.limits import CLAIMS_MAX, LEASE_MS
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.team import Channel
 from heliograph.storage.database import Tx
@@ -32,10 +32,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     deferrals: dict[str, int]
     uncertain: str | None  # the carrier that may have sent it
+    alone: bool = False  # nothing else is in its worker's hands
 
-
-# Claims without an outcome after which a message is suspected of killing its workers.
-LAST_CLAIM = CLAIMS_MAX - 1
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
 _promises = msgspec.json.Decoder(tuple[tuple[int, Report], ...])
@@ -59,7 +57,7 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Clai
             lane=lane,
             now=now,
             share=share,
-            claims=LAST_CLAIM,
+            claims=CLAIMS_MAX,
             owner=owner,
             lease_until=now + LEASE_MS,
         )
@@ -70,12 +68,13 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Clai
 
 
 async def claim_suspect(tx: Tx, owner: str, now: int) -> list[Claim]:
-    """One message on its last try, if any is due: to be handed over while nothing else is (P14)."""
-    rows = await tx.run("claim_suspect", claims=LAST_CLAIM, now=now, owner=owner, lease_until=now + LEASE_MS)
-    return await _read(tx, rows)
+    """One message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
+    given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": now}
+    rows = await tx.run("claim_suspect", owner=owner, lease_until=now + LEASE_MS, **given)
+    return await _read(tx, rows, alone=True)
 
 
-async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
+async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Claim]:
     if not rows:
         return []
     places = {
@@ -108,6 +107,7 @@ async def _read(tx: Tx, rows: Sequence[Any]) -> list[Claim]:
                 attempt=attempt,
                 deferrals=_deferrals.decode(deferrals),
                 uncertain=uncertain,
+                alone=alone,
             )
         )
     return claims
@@ -121,4 +121,11 @@ async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], lease_until: in
 
 async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     if claims:
-        await tx.run("release_claims", owner=owner, claims=[(c.key, c.epoch) for c in claims])
+        held = [(c.key, c.epoch, int(not c.alone), int(c.alone)) for c in claims]
+        await tx.run("release_claims", owner=owner, claims=held)
+
+
+async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
+    """They are no longer alone: if their worker dies now, it says nothing about them."""
+    if alone := [(c.key, c.epoch) for c in claims if c.alone]:
+        await tx.run("join_others", owner=owner, claims=alone)

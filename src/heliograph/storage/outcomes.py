@@ -9,7 +9,7 @@ import msgspec
 from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import CLAIMS_MAX, HOUR_MS, MINUTE_MS
+from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import HandOver, Report
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
@@ -177,16 +177,16 @@ async def apply_early(tx: Tx, *, since: int, at: int, publisher: Publisher) -> N
 
 
 async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
-    """Messages whose workers died three times with them: failed, hold released, out of the queue (P14)."""
-    await tx.run("drop_poisoned_reports", claims_max=CLAIMS_MAX)
-    rows = await tx.run("find_poison", claims_max=CLAIMS_MAX)
+    """Messages whose workers died three times with nothing else in hand: failed, hold released, out (P14)."""
+    await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
+    rows = await tx.run("find_poison", deaths=DEATHS_MAX)
     changes = [
         Change(
             at=now,
             message=message_,
             position=position,
             wanted="failed",
-            detail={"reason": "quarantined", "text": f"{CLAIMS_MAX} hand-overs ended without an outcome"},
+            detail={"reason": "quarantined", "text": f"{DEATHS_MAX} workers died while it was alone in their hands"},
             claim=(key, epoch),
         )
         for key, epoch, message_, position in rows

@@ -16,7 +16,7 @@ from heliograph.rules.acceptance import Acceptance, Accepted, Answer
 from heliograph.rules.erasure import erased_name
 from heliograph.rules.event import Told
 from heliograph.rules.idempotency import Remembered
-from heliograph.rules.limits import LEASE_MS
+from heliograph.rules.limits import DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import Account
 from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
@@ -185,14 +185,18 @@ class Store:
         await self.database.write(lambda tx: outbox.release(tx, self.owner, claims))
 
     async def suspects(self) -> int:
-        """How many messages wait for a last try on their own."""
+        """How many messages wait to be tried alone."""
         now = self._clock.now()
-        ((count,),) = await self.database.read(lambda tx: tx.run("suspects", claims=outbox.LAST_CLAIM, now=now))
+        ((count,),) = await self.database.read(lambda tx: tx.run("suspects", deaths=DEATHS_MAX, now=now))
         return int(count)
 
     async def claim_suspect(self) -> list[Claim]:
         now = self._clock.now()
         return await self.database.write(lambda tx: outbox.claim_suspect(tx, self.owner, now))
+
+    async def join_others(self, claims: Sequence[Claim]) -> None:
+        """What was claimed to be tried alone is not alone any more."""
+        await self.database.write(lambda tx: outbox.join(tx, self.owner, claims))
 
     async def heartbeat(self, claims: Sequence[Claim]) -> None:
         lease_until = self._clock.now() + LEASE_MS

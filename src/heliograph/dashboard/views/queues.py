@@ -9,7 +9,7 @@ from heliograph.dashboard.live import Watch
 from heliograph.dashboard.render import number, plural
 from heliograph.dashboard.views.live import stream, stream_place, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.limits import CLAIMS_MAX
+from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup import Setup, pause_rows
 from heliograph.rules.team import Webhook
 from heliograph.storage import queues, search
@@ -85,7 +85,7 @@ async def _dead_page(visit: Visit, place: Place | None, wrong: str = "") -> Page
         "found": found,
         "said": msgspec.json.decode(found.detail),
         "steps": steps,
-        "claims": CLAIMS_MAX,
+        "deaths": DEATHS_MAX,
         "owner": visit.setup.teams_by_ref.get(found.letter.team),
         "wrong": wrong,
     }

@@ -32,13 +32,15 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
-SELECT count(*) FROM outbox WHERE owner IS NULL AND claims >= 2 AND claims = :claims AND due_at <= :now;
+SELECT count(*) FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone < :deaths AND due_at <= :now;
 
 -- name: claim_suspect
-UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
+-- If its worker dies, others go first, and it waits: the longer, the more often that happened.
+UPDATE outbox SET owner = :owner, lease_until = :lease_until, alone = alone + 1, epoch = epoch + 1,
+                  due_at = :now + (alone + 1) * :again
 WHERE key IN (
     SELECT o.key FROM outbox o
-    WHERE o.owner IS NULL AND o.claims >= 2 AND o.claims = :claims AND o.due_at <= :now
+    WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths AND o.due_at <= :now
     ORDER BY o.due_at LIMIT 1
     FOR UPDATE SKIP LOCKED  --postgres
 )
@@ -61,7 +63,12 @@ WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :ow
 
 -- name: release_claims
 -- Given back untouched: the claim does not count. `|| ''`: see fence.
-UPDATE outbox SET owner = NULL, lease_until = NULL, claims = claims - 1
+UPDATE outbox SET owner = NULL, lease_until = NULL, claims = claims - r.shared, alone = outbox.alone - r.alone
+FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS r
+WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
+
+-- name: join_others
+UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
@@ -74,11 +81,11 @@ UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND l
 
 -- name: find_poison
 SELECT key, epoch, message, position FROM outbox
-WHERE owner IS NULL AND claims >= 2 AND claims >= :claims_max AND promises IS NULL
+WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NULL
 LIMIT 100;
 
 -- name: drop_poisoned_reports
-DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND claims >= :claims_max AND promises IS NOT NULL;
+DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NOT NULL;
 
 -- name: outbox_depth
 -- In two parts, each along its index.
