@@ -233,7 +233,7 @@ def webhook_secrets(sealer: Sealer, hook: team.Webhook, now: int) -> list[str]:
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key, ...]]:
-    """The keys that sign for a domain now; none when no team has it, or it has none yet. NotReady: they do not open."""
+    """The keys that sign for a domain now; none when nobody has it, or it has none yet. NotReady: they do not open."""
     seen, opened = store.setup, dict[str, tuple[dkim.Key, ...]]()
 
     def open_key(key: team.DkimKey) -> dkim.Key:
@@ -250,13 +250,9 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key
             seen = store.setup
             opened.clear()
         if name not in opened:
-            opened[name] = tuple(
-                open_key(key)
-                for owner in seen.teams.values()
-                if (domain := owner.domains.get(name))
-                for key in owner.dkim_keys
-                if key.domain == domain.id and key.state == "active"
-            )
+            domain = seen.domain_named(name)
+            keys = seen.keys_of(domain) if domain else []
+            opened[name] = tuple(open_key(key) for key in keys if key.state == "active")
         return opened[name]
 
     return keys_of

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
+from heliograph.rules.address import parse_address
 from heliograph.rules.domain_records import (
     Alignment,
     Record,
@@ -18,8 +19,8 @@ from heliograph.rules.domain_records import (
     together,
 )
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.setup import Row, Setup, to_row
-from heliograph.rules.team import DkimKey, Domain, Team
+from heliograph.rules.setup import PLATFORM_TEAM, Row, Setup, to_row
+from heliograph.rules.team import DkimKey, Domain
 from heliograph.rules.verp import return_path
 from heliograph.storage.store import DomainEvent, SetupChange, Store
 
@@ -33,6 +34,10 @@ Ask = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
 
 class NoSuchDomain(Exception):
     """No team has this domain."""
+
+
+class CannotAdd(Exception):
+    """The team cannot have this domain; the message says why and what to do."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,35 +66,46 @@ class Domains:
         self._ownership_key = ownership_key
         self._mail_host = mail_host
 
-    def find(self, name_or_id: str) -> tuple[Team, Domain]:
-        for team in self._store.setup.teams.values():
-            for domain in team.domains.values():
-                if name_or_id in (domain.name, domain.id):
-                    return team, domain
-        raise NoSuchDomain(f"no team has the domain {name_or_id}")
+    def find(self, name_or_id: str) -> Domain:
+        """By id, or by name the one that has it. The platform's own is made when it is first asked for."""
+        setup = self._store.setup
+        found = setup.records.get(("domain", name_or_id)) or setup.domain_named(name_or_id)
+        if not isinstance(found, Domain):
+            raise NoSuchDomain(f"no team has the domain {name_or_id}")
+        return found
 
-    async def add(self, team: str, name: str, brand: str) -> Domain | None:
-        """The team's domain of this name, made when it is new; None when another team has it."""
+    async def add(self, team: str, name: str, brand: str) -> Domain:
+        """The team's domain of this name, made when it is new. CannotAdd: another team has it, or the team has many."""
         new = Domain(id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True)
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            taken = any(isinstance(record, Domain) and record.name == name for record in setup.records.values())
-            return SetupChange(rows=() if taken else [to_row("domain", new.id, new, team)])
+            own, holder = setup.teams[team], setup.domain_named(name)
+            if name in own.domains:
+                return SetupChange()
+            if holder and holder.verified:
+                raise CannotAdd(f"{name} is a verified domain of another team here. Ask the operator if it is yours.")
+            if len(own.domains) >= own.record.domains_max:
+                raise CannotAdd(
+                    f"The team has {len(own.domains)} domains, as many as it may. "
+                    "Remove one that you do not use, or ask the operator for more."
+                )
+            return SetupChange(rows=[to_row("domain", new.id, new, team)])
 
         await self._store.change_setup(decide)
-        return self._store.setup.teams[team].domains.get(name)
+        return self._store.setup.teams[team].domains[name]
 
     async def records(self, name_or_id: str) -> list[Record]:
         """What to set in DNS; makes the keys when there are none yet."""
         await self.ensure_keys(name_or_id)
-        team, domain = self.find(name_or_id)
-        keys = [key for key in team.dkim_keys if key.domain == domain.id and key.state != "retired"]
-        return self._records(domain, keys)
+        domain = self.find(name_or_id)
+        return self._records(domain, [key for key in self._keys(domain) if key.state != "retired"])
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Keys for a domain of a team that has none yet; the platform's own domain is not signed for."""
+        """Keys for a domain that has none yet; also the domain, when the platform's own sender is on it."""
+        if name_or_id == self.platform_name:
+            await self._ensure_platform_domain(name_or_id)
         try:
-            _, domain = self.find(name_or_id)
+            domain = self.find(name_or_id)
         except NoSuchDomain:
             return
         if not self._keys(domain):
@@ -98,10 +114,36 @@ class Domains:
                 lambda now, _: SetupChange(rows=_rows(made) if _keyless(now, domain) else ())
             )
 
+    @property
+    def platform_name(self) -> str:
+        """The domain of the platform's own sender."""
+        sender = parse_address(self._store.setup.platform.sender)
+        return sender.domain if sender else ""
+
+    async def _ensure_platform_domain(self, name: str) -> None:
+        """A domain like any other, unless a team has proved that it is theirs: then that one signs."""
+
+        def decide(setup: Setup, _: int) -> SetupChange:
+            holder = setup.domain_named(name)
+            if holder and (holder.verified or holder.team == PLATFORM_TEAM):
+                return SetupChange()
+            new = Domain(
+                id=self._clock.new_id("dom_"),
+                team=PLATFORM_TEAM,
+                name=name,
+                brand=setup.platform.brand,
+                approved=True,
+                by_dns=True,
+            )
+            return SetupChange(rows=[to_row("domain", new.id, new, None)])
+
+        if decide(self._store.setup, 0).rows:  # seldom: the transaction only then
+            await self._store.change_setup(decide)
+
     async def rotate(self, name_or_id: str) -> list[Record]:
         """A second pair of keys, which signs once its records are found; answers the records to set for it."""
         await self.ensure_keys(name_or_id)
-        _, domain = self.find(name_or_id)
+        domain = self.find(name_or_id)
         pending = [key for key in self._keys(domain) if key.state == "pending"]
         if not pending:
             pending = await asyncio.to_thread(self._new_keys, domain, "pending")
@@ -111,7 +153,7 @@ class Domains:
     async def check(self, name_or_id: str) -> Checked:
         """Ask DNS about every record; with all right the domain is verified, and waiting keys begin to sign."""
         await self.ensure_keys(name_or_id)
-        _, domain = self.find(name_or_id)
+        domain = self.find(name_or_id)
         keys = self._keys(domain)
         active = self._records(domain, [key for key in keys if key.state == "active"])
         pending = [key for key in keys if key.state == "pending"]
@@ -120,39 +162,43 @@ class Domains:
         verdicts = dict(answers)
         found = together(verdicts[record] for record in active)
         pending_found = bool(waiting) and together(verdicts[record] for record in waiting) is True
-        now = self._clock.now()
+        now, taken = self._clock.now(), False
 
         def decide(setup: Setup, _: int) -> SetupChange:
             current = setup.records.get(("domain", domain.id))
             if not isinstance(current, Domain):
                 return SetupChange()
-            verified, failures = next_state(current.verified, current.failures, found)
+            nonlocal taken
+            holder = setup.domain_named(domain.name)
+            taken = holder is not None and holder.verified and holder.id != domain.id
+            verified, failures = next_state(current.verified, current.failures, found and not taken)
             changed = replace(current, checked_at=now, failures=failures)
             if current.by_dns:
                 changed = replace(changed, verified=verified)
-            rows = [to_row("domain", domain.id, changed, domain.team)]
+            rows = [to_row("domain", domain.id, changed, domain.team or None)]
             if pending_found:
                 rows += _rows(self._swapped(keys, now))
-            rows += [to_row("dkim_key", key.id, None, key.team) for key in keys if _is_over(key, now)]
+            rows += [to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_over(key, now)]
             return SetupChange(rows=rows, events=_events(current, changed))
 
         await self._store.change_setup(decide)
         policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
         aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
-        return Checked(domain=self.find(domain.id)[1], records=answers, alignment=aligned)
+        return Checked(domain=self.find(domain.id), records=_taken(answers) if taken else answers, alignment=aligned)
 
     async def check_due(self) -> None:
         """Every domain that DNS decides about and that was not asked for lately."""
-        now = self._clock.now()
-        for team in list(self._store.setup.teams.values()):
-            for domain in team.domains.values():
-                waits = any(key.state == "pending" for key in self._keys(domain))
-                if (domain.by_dns or waits) and (domain.checked_at or 0) <= now - RECHECK_MS:
-                    await self.check(domain.id)
+        now, setup = self._clock.now(), self._store.setup
+        for domain in [
+            *(d for team in setup.teams.values() for d in team.domains.values()),
+            *setup.platform_domains.values(),
+        ]:
+            waits = any(key.state == "pending" for key in setup.keys_of(domain))
+            if (domain.by_dns or waits) and (domain.checked_at or 0) <= now - RECHECK_MS:
+                await self.check(domain.id)
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
-        team = self._store.setup.teams[domain.team]
-        return [key for key in team.dkim_keys if key.domain == domain.id]
+        return self._store.setup.keys_of(domain)
 
     def _records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
         return expected(
@@ -191,8 +237,16 @@ class Domains:
         return [replace(key, state=after[key.state], made_at=now) for key in keys if key.state in after]
 
 
+def _taken(answers: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:
+    mend = "Another team here has proved that this domain is theirs. Ask the operator if it is yours."
+    return [
+        (record, replace(verdict, ok=False, mend=mend) if record.purpose == "ownership" else verdict)
+        for record, verdict in answers
+    ]
+
+
 def _rows(keys: Iterable[DkimKey]) -> list[Row]:
-    return [to_row("dkim_key", key.id, key, key.team) for key in keys]
+    return [to_row("dkim_key", key.id, key, key.team or None) for key in keys]
 
 
 def _keyless(setup: Setup, domain: Domain) -> bool:
@@ -204,7 +258,7 @@ def _is_over(key: DkimKey, now: int) -> bool:
 
 
 def _events(before: Domain, after: Domain) -> list[DomainEvent]:
-    if before.verified == after.verified:
+    if before.verified == after.verified or after.team == PLATFORM_TEAM:
         return []
     type_ = "domain.verified" if after.verified else "domain.failed"
     return [DomainEvent(team=after.team, domain=after.id, name=after.name, type=type_)]

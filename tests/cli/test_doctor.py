@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.cli.doctor import carriers
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Carrier, Platform
+from heliograph.cli.doctor import carriers, platform_sender
+from heliograph.rules.setup import PLATFORM_TEAM, Setup
+from heliograph.rules.team import Carrier, Domain, Platform
 from heliograph.storage.migrate import schema_files
 
 from .conftest import Run
@@ -101,6 +101,19 @@ def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert ended.code == 1
     failed = {check for check, level in levels(ended.out).items() if level == "FAIL"}
     assert failed >= {"database", "data folder", "port"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "verified", "level"),
+    [("smtp", True, ["ok"]), ("smtp", False, ["warn"]), ("smtp", None, ["warn"]), ("simulator", None, [])],
+)
+def test_the_platforms_sender(kind: str, verified: bool | None, level: list[str]) -> None:
+    own = Domain(id="dom_1", team=PLATFORM_TEAM, name="sandbox.heliograph.test", brand="H", verified=bool(verified))
+    setup = Setup(
+        carriers=(Carrier(id="c", channel="email", kind=kind),),
+        platform_domains={} if verified is None else {own.name: own},
+    )
+    assert [finding.level for finding in platform_sender(setup)] == level
 
 
 def test_paused_delivery_and_carriers_of_another_version() -> None:

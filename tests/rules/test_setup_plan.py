@@ -24,6 +24,7 @@ VAULT = Sealer(bytes(32))
 A = '[[teams]]\nid = "team_a"\nname = "A"\n'
 B = '[[teams]]\nid = "team_b"\nname = "B"\n'
 DOMAIN = '[[teams.domains]]\nid = "dom_a"\nname = "a.test"\nbrand = "A"\n'
+OWN = DOMAIN + "verified = true\n"
 TEMPLATE = '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nname = "N"\nbody = "Hi"\n'
 KEY = '[[teams.keys]]\nname = "server"\n'
 HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
@@ -269,6 +270,12 @@ def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> 
     assert apply(A + HOOK, setup)[0].rows == []
 
 
+def test_a_name_that_nobody_has_proved_is_held_against_nobody() -> None:
+    _, setup = apply(A + DOMAIN)
+    _, setup = apply(B + DOMAIN.replace("dom_a", "dom_b") + "verified = true\n", setup)
+    assert [setup.teams[id_].domains["a.test"].verified for id_ in ("team_a", "team_b")] == [False, True]
+
+
 def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
     _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\n')
     assert setup.teams["team_a"].domains["a.test"].by_dns
@@ -309,8 +316,8 @@ def test_an_address_is_suppressed_once() -> None:
             A + TEMPLATE.replace("Hi", "{{customer.x}}"),
             "teams[0].templates[0].body: {{customer.x}} is not in variables",
         ),
-        ("", A + DOMAIN + B + DOMAIN, "teams[1].domains[0].name: a.test is a domain of another team"),
-        (A + DOMAIN, B + DOMAIN, "teams[0].domains[0].name: a.test is a domain of another team"),
+        ("", A + OWN + B + DOMAIN, "teams[1].domains[0].name: a.test is a verified domain of another team"),
+        (A + OWN, B + DOMAIN, "teams[0].domains[0].name: a.test is a verified domain of another team"),
         (
             A + DOMAIN,
             B + DOMAIN.replace("a.test", "b.test"),

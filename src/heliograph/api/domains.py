@@ -7,7 +7,7 @@ import msgspec
 from heliograph.api.bodies import to_request
 from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
-from heliograph.domains import Checked
+from heliograph.domains import CannotAdd, Checked
 from heliograph.rules.address import normal_domain
 from heliograph.rules.domain_records import Alignment, Record, Verdict
 from heliograph.rules.ids import timestamp
@@ -68,9 +68,10 @@ async def create(call: Call) -> Response:
     brand = request.brand or call.caller.team.record.name
     if len(brand) > BRAND_MAX or CONTROLS.search(brand) or not brand.strip():
         raise InvalidRequest(f"brand is one line of 1 to {BRAND_MAX} characters.", param="brand")
-    made = await call.desk.domains.add(call.caller.team.record.id, name, brand)
-    if made is None:
-        raise InvalidRequest(f"{name} is a domain of another team here.", param="name")
+    try:
+        made = await call.desk.domains.add(call.caller.team.record.id, name, brand)
+    except CannotAdd as error:
+        raise InvalidRequest(str(error), param="name") from None
     return answer(await _view(call, made), 201)
 
 

@@ -22,6 +22,7 @@ from heliograph.app import CARRIERS, make_database, sqlite_path
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, reason_of, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
+from heliograph.rules.address import parse_address
 from heliograph.rules.setup import Setup
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.server import CannotListen, listen
@@ -86,6 +87,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _dns()
     if setup is not None:
         yield from carriers(setup)
+        yield from platform_sender(setup)
     yield _port(settings)
 
 
@@ -226,6 +228,23 @@ def carriers(setup: Setup) -> Iterator[Finding]:
     if setup.platform.paused:
         why = setup.platform.paused_reason or "by an operator"
         yield Finding("delivery", "warn", f"paused ({why}): messages wait as queued", "heliograph resume")
+
+
+def platform_sender(setup: Setup) -> Iterator[Finding]:
+    """Only where its mail leaves this machine."""
+    address = parse_address(setup.platform.sender)
+    leaves = any(c.channel == "email" and c.enabled and c.kind != "simulator" for c in setup.carriers)
+    if address is None or not leaves:
+        return
+    domain = setup.domain_named(address.domain)
+    if domain and domain.verified:
+        yield Finding("sender", "ok", f"{address.given}: the DNS records of {address.domain} are there")
+    else:
+        message = f"{address.given}: the DNS records of {address.domain} were not found"
+        fix = (
+            f"heliograph domain dns {address.domain} prints them, heliograph domain check {address.domain} looks again"
+        )
+        yield Finding("sender", "warn", message, fix)
 
 
 def _port(settings: Settings) -> Finding:

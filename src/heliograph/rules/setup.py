@@ -42,6 +42,7 @@ KINDS: dict[str, type[Setting]] = {
     "webhook": Webhook,
 }
 PLATFORM_ID = "platform"
+PLATFORM_TEAM = ""  # owns the domain of the platform's own sender
 
 RecordId = tuple[str, str]  # kind, id
 
@@ -65,6 +66,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
     webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
+    platform_domains: Mapping[str, Domain] = {}  # by name
+    platform_keys: tuple[DkimKey, ...] = ()
+
+    def domain_named(self, name: str) -> Domain | None:
+        """Several may have asked for a name: a verified one has it, then the platform, then whoever is approved."""
+        found = [team.domains[name] for team in self.teams.values() if name in team.domains]
+        found += [self.platform_domains[name]] if name in self.platform_domains else []
+        return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
+
+    def keys_of(self, domain: Domain) -> list[DkimKey]:
+        keys = self.teams[domain.team].dkim_keys if domain.team != PLATFORM_TEAM else self.platform_keys
+        return [key for key in keys if key.domain == domain.id]
 
 
 def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
@@ -96,12 +109,13 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         if owner in owned:
             owned[owner].append(record)
     for id_, belongings in owned.items():
-        own = records.get(("team", id_))
-        if isinstance(own, TeamRecord):
-            team = _team(own, belongings)
+        fields = records.get(("team", id_))
+        if isinstance(fields, TeamRecord):
+            team = _team(fields, belongings)
             teams[id_] = team
             callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
     platform = records.get(("platform", PLATFORM_ID))
+    own = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
     return Setup(
         version=version,
         records=records,
@@ -116,6 +130,8 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             for team in teams.values()
             if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
         },
+        platform_domains={r.name: r for r in own if isinstance(r, Domain)},
+        platform_keys=tuple(r for r in own if isinstance(r, DkimKey)),
     )
 
 

@@ -369,6 +369,7 @@ _TEAM: dict[str, Reader] = {
     ),
     "marketing_per_day": _COUNT,
     "credit_low": _money,
+    "domains_max": _COUNT,
     "keep_content_days": number(1, team.KEEP_CONTENT_DAYS_MAX),
     "keep_messages_days": number(1, team.KEEP_MESSAGES_DAYS_MAX),
     "domains": list_of(

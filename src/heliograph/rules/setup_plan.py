@@ -176,9 +176,10 @@ class _Planner:
 
     def domain(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         name, id_ = given["name"], given.get("id")
-        named = next((d for d in self._all(Domain) if d.name == name), None)
-        if named and named.team != team.id:
-            self._fail(f"{where}.name", f"{name} is a domain of another team")
+        same = [domain for domain in self._all(Domain) if domain.name == name]
+        if any(domain.verified and domain.team != team.id for domain in same):
+            self._fail(f"{where}.name", f"{name} is a verified domain of another team")
+        named = next((domain for domain in same if domain.team == team.id), None)
         if named and id_ not in (None, named.id):
             self._fail(f"{where}.id", f"{name} has the id {named.id} already")
         id_ = id_ or (named.id if named else self._new_id("dom_"))

@@ -75,6 +75,7 @@ class TeamRecord(Setting, frozen=True):
     verify: VerifyLimits = VerifyLimits()
     marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
     credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
+    domains_max: int = 50  # that it may add itself
     keep_content_days: int = KEEP_CONTENT_DAYS  # after a message's end; its text and attachments
     keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
 

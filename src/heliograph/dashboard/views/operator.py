@@ -17,8 +17,8 @@ from heliograph.storage.store import NewTeam, SetupChange
 HERE = "/dashboard/operator"
 PAGE = 50
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
-PLAN = ("email_quota", "rate_limit", "marketing_per_day", "segmenting")
-NUMBERS = ("email_quota", "rate_limit", "marketing_per_day")
+PLAN = ("email_quota", "rate_limit", "marketing_per_day", "domains_max", "segmenting")
+NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "domains_max")
 
 
 async def show(visit: Visit) -> Answer:

@@ -22,21 +22,24 @@ PURPOSES = {
 }
 
 
+PLATFORM = "/dashboard/operator/sender"
+
+
 async def show(visit: Visit) -> Answer:
-    return await _page(visit)
+    return await _page(visit, await _domain(visit))
 
 
 async def check(visit: Visit) -> Answer:
     """The verdicts are of this moment and kept nowhere, so this answers them itself."""
-    domain = own_domain(visit)
+    domain = await _domain(visit)
     done = await visit.desk.domains.check(domain.id)
     if done.domain.verified != domain.verified:
         await visit.note("domain.verified" if done.domain.verified else "domain.failed", domain.name)
-    return await _page(visit, done=done)
+    return await _page(visit, done.domain, done=done)
 
 
 async def rotate(visit: Visit) -> Answer:
-    domain = own_domain(visit)
+    domain = await _domain(visit)
     await visit.desk.domains.rotate(domain.id)
     await visit.note("domain.rotate", domain.name)
     return Redirect(_here(visit, domain), "Two new keys wait for their records. The old ones sign until then.")
@@ -45,7 +48,7 @@ async def rotate(visit: Visit) -> Answer:
 async def set_brand(visit: Visit) -> Answer:
     domain, brand = own_domain(visit), visit.form.get("brand", "").strip()
     if not is_line(brand):
-        return await _page(visit, errors={"brand": ONE_LINE})
+        return await _page(visit, domain, errors={"brand": ONE_LINE})
 
     def change(setup: Setup) -> SetupChange:
         old = setup.records.get(("domain", domain.id))
@@ -74,16 +77,22 @@ async def remove(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/senders", f"{domain.name} is removed.")
 
 
+async def _domain(visit: Visit) -> Domain:
+    """Of the team; on the operator's page the one of the platform's own sender, or of whoever has proved it theirs."""
+    if visit.team_found:
+        return own_domain(visit)
+    await visit.desk.domains.ensure_keys(visit.desk.domains.platform_name)
+    return visit.desk.domains.find(visit.desk.domains.platform_name)
+
+
 def _here(visit: Visit, domain: Domain) -> str:
-    return f"{visit.base}/senders/domains/{domain.id}"
+    return f"{visit.base}/senders/domains/{domain.id}" if visit.team_found else PLATFORM
 
 
-async def _page(visit: Visit, done: Checked | None = None, errors: Mapping[str, str] = {}) -> Page:
-    domain = done.domain if done else own_domain(visit)
+async def _page(visit: Visit, domain: Domain, done: Checked | None = None, errors: Mapping[str, str] = {}) -> Page:
     judged: list[tuple[Record, Verdict | None]] = list(done.records) if done else []
     if not done:
         judged = [(record, None) for record in await visit.desk.domains.records(domain.id)]
-    keys = [key for key in visit.setup.teams[domain.team].dkim_keys if key.domain == domain.id]
     values = {
         "domain": domain,
         "here": _here(visit, domain),
@@ -91,7 +100,7 @@ async def _page(visit: Visit, done: Checked | None = None, errors: Mapping[str, 
         "right": sum(verdict.ok for _, verdict in judged if verdict),
         "purposes": PURPOSES,
         "alignment": done.alignment if done else None,
-        "rotating": any(key.state == "pending" for key in keys),
+        "rotating": any(key.state == "pending" for key in visit.setup.keys_of(domain)),
         "state": state_of(domain),
         "errors": errors,
         "brand": visit.form.get("brand", domain.brand),

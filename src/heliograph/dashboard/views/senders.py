@@ -3,6 +3,7 @@
 from typing import Any
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.domains import CannotAdd
 from heliograph.rules.address import normal_domain
 from heliograph.rules.reading import line
 from heliograph.rules.refusals import InvalidRequest
@@ -45,9 +46,10 @@ async def add_domain(visit: Visit) -> Answer:
     if brand and not is_line(brand):
         return page(visit, brand=ONE_LINE)
     known = name in visit.team.domains
-    made = await visit.desk.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
-    if made is None:
-        return page(visit, domain=f"Another team here has {name}. Ask the operator if it is yours.")
+    try:
+        made = await visit.desk.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
+    except CannotAdd as error:
+        return page(visit, domain=str(error))
     if not known:
         await visit.note("domain.add", name)
     told = f"You have {name} already." if known else f"{name} is added. Set the records below, then check them."
