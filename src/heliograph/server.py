@@ -146,7 +146,6 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         circuits=circuits,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
-        seal=tools.sealer.seal,
         accepted=worker.wake if worker else lambda: None,
     )
     pages = Dashboard(

@@ -97,3 +97,13 @@ def test_a_dry_run_is_held_to_the_same_limit(shared_service: Service) -> None:
 
 def test_magic_numbers_have_no_velocity_limit(shared_service: Service) -> None:
     assert {shared_service.post("/v1/verify", VERIFY).status for _ in range(25)} == {202}
+
+
+def test_a_live_team_verifies_no_magic_number_unless_told_to(shared_service: Service) -> None:
+    for to in ("+15005550006", "+15005551042"):
+        answer = shared_service.post("/v1/verify", {"to": to}, key="OTHER")
+        assert (answer.status, answer.json["status"]) == (202, "failed")
+        assert "magic number" in answer.json["error_message"] and "verify.magic" in answer.json["error_message"]
+        check = shared_service.post(f"/v1/verify/{answer.json['id']}/check", {"code": to[-6:]}, key="OTHER")
+        assert (check.status, check.json["verified"], check.json["status"]) == (200, False, "failed")
+    assert shared_service.get("/v1/me", key="OTHER").json["held"] == "0.0000"

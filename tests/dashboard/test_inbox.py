@@ -82,7 +82,7 @@ def test_codes_of_magic_and_of_verified_sandbox_numbers(site: Site, send: Any, s
     send("/verify", {"to": "+15005550006"}, key="SANDBOX")
     id_ = send("/verify", {"to": "+447400123456"}, key="SANDBOX")
     page = site.open(
-        "codes@example.com", "--team", "team_sandbox", "--role", "viewer", path=f"{SANDBOX}?channel=verification"
+        "codes@example.com", "--team", "team_sandbox", "--role", "developer", path=f"{SANDBOX}?channel=verification"
     )
     assert page.locator("tbody code", has_text="000000").is_visible()
     text = page.locator(".bubble").inner_text()

@@ -29,7 +29,6 @@ def site(tmp_path: Path, browser: Any) -> Iterator[Site]:
 def test_pages_after_the_secret_was_changed(site: Site) -> None:
     service = site.service
     hook = service.post("/v1/webhooks", HOOK).json["id"]
-    assert service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX").json["status"] == "pending"
     page = site.open("lost@example.com", "--operator", path="/dashboard/account/totp")
     page.get_by_text("Or type the secret").click()
     secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
@@ -49,8 +48,6 @@ def test_pages_after_the_secret_was_changed(site: Site) -> None:
     page.get_by_label("Code").fill(recovery[0])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("lost@example.com")).to_be_visible()
-    page.goto("/dashboard/teams/team_sandbox/inbox?channel=verification")
-    expect(page.get_by_text("It cannot be opened any more: the service's secret was changed.")).to_be_visible()
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(f"/dashboard/teams/team_acme/webhooks/{hook}")
     page.get_by_role("button", name="Rotate").click()

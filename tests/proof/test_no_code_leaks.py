@@ -33,7 +33,7 @@ countries = ["US"]
 id = "team_acme"
 mode = "live"
 features = ["verify"]
-verify = {{ language = "de", webotp = "acme.test", min_interval_s = 0 }}
+verify = {{ language = "de", webotp = "acme.test", min_interval_s = 0, magic = true }}
 
   [[teams.keys]]
   name = "server"

@@ -81,34 +81,21 @@ async def test_one_item(store: Store, clock: TestClock) -> None:
         assert await store.database.read(partial(inbox.item, team=team, id_=other, carriers=[SIMULATOR])) is None
 
 
-async def test_codes_are_sealed_texts_and_magic_numbers_until_cleared(store: Store, clock: TestClock, sql: Sql) -> None:
-    sealed, magic, plain, failed = (start(clock, magic=n in (1, 3)) for n in range(4))
-    for item, text in ((sealed, "box"), (magic, None), (plain, None), (failed, None)):
+async def test_codes_of_simulators_and_of_magic_numbers_until_cleared(store: Store, clock: TestClock, sql: Sql) -> None:
+    inboxed, magic, real, failed = (start(clock, magic=n in (1, 3), sandbox=True) for n in range(4))
+    live = start(clock, sandbox=False)
+    for item in (inboxed, magic, real, failed, live):
         await store.start_verification(item)
         done = finish(item, clock, "failed" if item is failed else "pending")
-        await store.finish_verification(done if text is None else replace(done, inbox=text))
+        await store.finish_verification(replace(done, simulated=item is not real))
     codes = span(low="vrf_", high="vrf_~")
     lines, _ = await store.database.read(partial(inbox.codes, span=codes, now=clock.now()))
-    assert {(line.id, line.sealed) for line in lines} == {(sealed.id, "box"), (magic.id, None)}
+    assert {(line.id, line.magic) for line in lines} == {(inboxed.id, 0), (magic.id, 1)}
     entry = AuditEntry(at=clock.now(), team="team_1", action="inbox.clear", subject="team_1")
     await store.database.write(partial(inbox.clear, team=1, entry=entry))
     assert await store.database.read(partial(inbox.cleared_at, team=1)) == entry.at
     assert await store.database.read(partial(inbox.cleared_at, team=2)) == 0
-    assert await sql("SELECT sealed FROM inbox_code") == []
     assert await sql("SELECT action FROM audit") == [("inbox.clear",)]
-
-
-async def test_codes_are_purged_with_their_verifications(store: Store, clock: TestClock, sql: Sql) -> None:
-    begun = start(clock)
-    await store.start_verification(begun)
-    done = finish(begun, clock)
-    await store.finish_verification(replace(done, inbox="box"))
-    clock.forward(89 * 86_400_000)
-    await store.purge()
-    assert len(await sql("SELECT sealed FROM inbox_code")) == 1
-    clock.forward(2 * 86_400_000)
-    await store.purge()
-    assert await sql("SELECT sealed FROM inbox_code") == []
 
 
 async def test_suppressions_are_searched_newest_first(

@@ -29,7 +29,6 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     circuits: Circuits  # which carriers can be reached; Verify asks one inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
-    seal: Callable[[bytes, str], str] | None = None  # the texts of the inbox; None: none are kept
     accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     state: State = msgspec.field(default_factory=State)

@@ -1,7 +1,7 @@
 """POST /v1/verify: make a code, ask a carrier inside the request, answer what it said (spec 4.4, contract 8).
 
 The code exists in this request's memory only; what is stored is its keyed digest. A sandbox team reads the text that
-a simulator delivered in its inbox: for that it is kept sealed.
+a simulator delivered in its inbox: such a code is derived from its verification, so that it can be said again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_ha
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
 from heliograph.rules.team import Caller, Carrier, Platform
-from heliograph.rules.verification import check_velocity, code_digest, make_code, read_channel
+from heliograph.rules.verification import check_velocity, code_digest, derived_code, make_code, read_channel
 from heliograph.rules.verify_text import verify_text
 from heliograph.storage.store import Finish, Recent, Start
 
@@ -29,6 +29,10 @@ CARRIERS_S = 8.0  # for all carriers together (contract 8)
 CARRIERS_MAX = 2
 FIRST_SHARE = 0.6  # of the time, for the first of two
 NO_CARRIER = "No carrier serves this destination now."
+MAGIC_OFF = (
+    "This is a magic number, and this live team does not verify those. Use a real number, or ask the operator to set "
+    "verify.magic for the team."
+)
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,8 +66,9 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
 async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
     setup, team = desk.store.setup, caller.team
     phone, country = _check(caller, request)
-    code, carriers = _code(desk, phone), carriers_for(desk, "sms", phone, country)
-    start = _start(desk, caller, phone, code, once, carriers)
+    id_, carriers = desk.clock.new_id("vrf_"), _carriers(desk, caller, phone, country)
+    code = _code(desk, caller, phone, id_, carriers)
+    start = _start(desk, caller, phone, id_, code, once, carriers)
     replay = await desk.store.start_verification(start)
     if replay is not None:
         return replay
@@ -72,8 +77,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
     made: list[HandOver] = []
-    outcome, by = await _dispatch(desk, carriers, parcel, made)
-    is_inbox = team.sandbox and not start.magic and by is not None and by.kind == "simulator"
+    outcome, by = await _dispatch(desk, carriers, parcel, made, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
     error = None
     if isinstance(outcome, Refused):
         words = str(outcome.detail.get("text") or "The carrier refused the message.")
@@ -99,21 +103,21 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
             at=desk.clock.now(),
             owner=start.owner,
             once=once,
-            inbox=desk.seal(content.body.encode(), inbox_context(start.id)) if is_inbox and desk.seal else None,
+            simulated=by is not None and _is_simulator(by),
             made=made,
         )
     )
     return Answer(202, response)
 
 
-def inbox_context(verification: str) -> str:
-    """What a text of the inbox is sealed for."""
-    return f"inbox/{verification}"
+def inbox_text(desk: Desk, caller: Caller, verification: str) -> str:
+    """What a simulator delivered to a number of a sandbox team."""
+    return _text(caller, desk.store.setup.platform, derived_code(desk.code_key, verification))
 
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
-    start = _start(desk, caller, phone, "", None, carriers_for(desk, "sms", phone, country))
+    start = _start(desk, caller, phone, "", "", None, _carriers(desk, caller, phone, country))
     await desk.store.rehearse_verification(start)
     return VerifyPreview(
         to=phone,
@@ -133,10 +137,33 @@ def _check(caller: Caller, request: VerifyRequest) -> tuple[str, str | None]:
     return phone, country_of(phone)
 
 
-def _code(desk: Desk, phone: str) -> str:
+def _is_shut(caller: Caller, phone: str) -> bool:
+    """Everybody knows the code of a magic number: in a live team it verifies only where an operator wants that."""
+    return magic.is_magic_phone(phone) and not caller.team.sandbox and not caller.team.record.verify.magic
+
+
+def _carriers(desk: Desk, caller: Caller, phone: str, country: str | None) -> list[Carrier]:
+    """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
+    if _is_shut(caller, phone):
+        return []
+    found = carriers_for(desk, "sms", phone, country)
+    if not caller.team.sandbox:
+        return found
+    return [carrier for carrier in found if _is_simulator(carrier) == _is_simulator(found[0])]
+
+
+def _is_simulator(carrier: Carrier) -> bool:
+    return carrier.kind == "simulator"
+
+
+def _code(desk: Desk, caller: Caller, phone: str, id_: str, carriers: Sequence[Carrier]) -> str:
     if magic.no_code_matches(phone):
         return desk.clock.entropy(16).hex()  # longer than any candidate can be
-    return magic.magic_code(phone) or make_code(desk.clock.below(10**CODE_DIGITS))
+    if known := magic.magic_code(phone):
+        return known
+    if caller.team.sandbox and carriers and _is_simulator(carriers[0]):
+        return derived_code(desk.code_key, id_)  # read in the inbox
+    return make_code(desk.clock.below(10**CODE_DIGITS))
 
 
 def _price(desk: Desk, caller: Caller, phone: str) -> int:
@@ -144,7 +171,9 @@ def _price(desk: Desk, caller: Caller, phone: str) -> int:
     return phone_price(caller.team, phone, rate)
 
 
-def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None, carriers: Sequence[Carrier]) -> Start:
+def _start(
+    desk: Desk, caller: Caller, phone: str, id_: str, code: str, once: Once | None, carriers: Sequence[Carrier]
+) -> Start:
     record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
 
@@ -160,7 +189,7 @@ def _start(desk: Desk, caller: Caller, phone: str, code: str, once: Once | None,
         check_conversion(record.verify, phone, recent.tallies, known=recent.known)
 
     return Start(
-        id=desk.clock.new_id("vrf_"),
+        id=id_,
         team=record.ref,
         key_id=caller.key.id,
         phone=phone,
@@ -187,13 +216,13 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
 
 
 async def _dispatch(
-    desk: Desk, carriers: list[Carrier], parcel: Parcel, made: list[HandOver]
+    desk: Desk, carriers: list[Carrier], parcel: Parcel, made: list[HandOver], nobody: str
 ) -> tuple[Outcome | None, Carrier | None]:
     """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
 
-    No outcome: maybe it was sent. Each that was asked goes into `made`.
+    No outcome: maybe it was sent. Each that was asked goes into `made`; `nobody` is said when there is none.
     """
-    said: Outcome | None = Refused(detail={"text": NO_CARRIER})
+    said: Outcome | None = Refused(detail={"text": nobody})
     silent = False
     time = asyncio.get_running_loop().time
     ends_at = time() + CARRIERS_S

@@ -363,6 +363,7 @@ _TEAM: dict[str, Reader] = {
             "min_interval_s": _COUNT,
             "wrong_per_phone_day": _COUNT,
             "conversion_guard": flag,
+            "magic": flag,
             "language": _LANGUAGE,
             "webotp": lambda value: _domain(value) if value != "" else "",
         }

@@ -56,6 +56,7 @@ class VerifyLimits(Setting, frozen=True):
     wrong_per_phone_day: int = 100
     conversion_guard: bool = True
     language: str = "en"
+    magic: bool = False  # magic numbers verify in a live team too
     webotp: str = ""  # the domain that browsers may fill the code in on
 
 

@@ -285,11 +285,8 @@ async def _imports(database: Database, wanted: Wanted, tell: Tell) -> None:
 async def _verifications(database: Database, wanted: Wanted, now: int) -> None:
     async def portion(tx: Tx) -> int:
         place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
-        rows = await tx.run("erase_verifications", stand_in=stand_in(wanted.address), limit=PORTION, now=now, **place)
-        ids = [tuple(row) for row in rows]
-        if ids:
-            await tx.run("erase_inbox_codes", team=wanted.ref, verifications=ids)
-        return len(ids)
+        name = stand_in(wanted.address)
+        return len(await tx.run("erase_verifications", stand_in=name, limit=PORTION, now=now, **place))
 
     while await database.write(portion):
         continue

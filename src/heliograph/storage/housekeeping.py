@@ -31,7 +31,6 @@ AGES = {
 LONE = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",
-    "old_inbox_codes": "purge_inbox_codes",
 }
 BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
 WHOLE = ("purge_events", "purge_parts", "purge_seen", "purge_recipients", "purge_messages")

@@ -34,7 +34,7 @@ class CodeLine(msgspec.Struct, frozen=True):
     phone: str
     status: str
     created_at: int
-    sealed: str | None  # None: a magic number, whose code is known
+    magic: int  # 1: a magic number, whose code is known
 
 
 class InboxRecipient(msgspec.Struct, frozen=True):
@@ -93,9 +93,8 @@ async def cleared_at(tx: Tx, team: int) -> int:
 
 
 async def clear(tx: Tx, team: int, entry: AuditEntry) -> None:
-    """Hide all that there is now; the codes' texts are gone for good."""
+    """Hide all that there is now."""
     await tx.run("clear_inbox", team=team, at=entry.at)
-    await tx.run("drop_inbox_codes", team=team, at=entry.at)
     await tx.run("insert_audit", entries=[entry])
 
 

@@ -71,7 +71,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     owner: str
     once: Once | None = None
-    inbox: str | None = None  # the text, sealed, when a simulator delivered it to a sandbox team
+    simulated: bool = False  # a simulator took it: it reached nobody
     made: Sequence[HandOver] = ()  # the carriers that were asked
 
 
@@ -151,15 +151,13 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         if item.status == "failed":
             events.append(_event(publisher, row, "failed", item.at, item.error_message))
             failed.append((row.team, row.phone, row.expires_at - VERIFICATION_MS, -1, 0))
-        done.append((item.team, item.id, item.status, item.error_message, charge))
+        done.append((item.team, item.id, item.status, item.error_message, charge, int(item.simulated)))
         if item.once:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
             fence = (item.owner, row.lease_until)
             keys.append((item.key_id, item.once.hash, *fence, 202, item.response.decode(), expires))
     if done:
         await tx.run("finish_verifications", rows=done)
-    if texts := [(item.team, item.id, item.inbox, item.at) for item in items if item.inbox]:
-        await tx.run("insert_inbox_codes", codes=texts)
     if entries:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=entries)

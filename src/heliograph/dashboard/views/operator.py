@@ -57,6 +57,7 @@ async def set_plan(visit: Visit) -> Answer:
     if errors:
         return await _team(visit, given, errors)
     fields["features"] = ("verify",) if visit.form.get("verify") else ()
+    fields["verify"] = replace(visit.team.record.verify, magic=bool(visit.form.get("verify_magic")))
     await _change(visit, "team.plan", fields)
     return Redirect(_place(visit), "The plan is changed.")
 

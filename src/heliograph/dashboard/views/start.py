@@ -85,8 +85,11 @@ def examples(visit: Visit) -> list[Example]:
         body = own | {"template_id": template.id} | ({"variables": values} if values else {})
         found.append(Example(title=title, hint=f"The template {template.name}.", path=PATHS[channel], body=body))
     if "verify" in visit.team.record.features:
-        hint = f"{PHONE} is a magic number: its code is always 000000. Check it with POST /v1/verify/<id>/check."
-        found.append(Example(title="Send a one-time code", hint=hint, path="/v1/verify", body={"to": PHONE}))
+        hint, to = f"{PHONE} is a magic number: its code is always 000000.", PHONE
+        if not visit.team.sandbox and not visit.team.record.verify.magic:
+            hint, to = "Write your own number: a live team verifies no magic ones.", "+4915112345678"
+        hint += " Check it with POST /v1/verify/<id>/check."
+        found.append(Example(title="Send a one-time code", hint=hint, path="/v1/verify", body={"to": to}))
     return found
 
 

@@ -127,11 +127,7 @@ UPDATE verification SET phone = :stand_in, prefix = '', error_message = NULL
 WHERE key IN (SELECT key FROM verification
               WHERE team = :team AND phone = :address
                 AND (status <> 'pending' OR (owner IS NULL AND expires_at <= :now)) LIMIT :limit)
-RETURNING id;
-
--- name: erase_inbox_codes
-DELETE FROM inbox_code
-WHERE team = :team AND verification IN (SELECT id FROM rows(:verifications, id text) AS r);
+RETURNING key;
 
 -- name: look_idempotency
 WITH seen AS (

@@ -80,21 +80,6 @@ LIMIT :limit;
 -- name: purge_lone_events
 DELETE FROM event WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
 
--- name: old_inbox_codes
-SELECT c.team, c.verification
-FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-CROSS JOIN inbox_code c INDEXED BY inbox_code_by_age ON c.team = a.team              --sqlite
-    AND c.created_at <= coalesce(r.before, :before)                            --sqlite
-CROSS JOIN LATERAL (                                                           --postgres
-    SELECT i.team, i.verification FROM inbox_code i                            --postgres
-    WHERE i.team = a.team AND i.created_at <= coalesce(r.before, :before)      --postgres
-    ORDER BY i.created_at LIMIT :limit) AS c                                   --postgres
-LIMIT :limit;
-
--- name: purge_inbox_codes
-DELETE FROM inbox_code
-WHERE (team, verification) IN (SELECT team, verification FROM rows(:old, team bigint, verification text) AS r);
-
 -- name: purge_events
 DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 

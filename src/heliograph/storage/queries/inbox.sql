@@ -35,13 +35,13 @@ ORDER BY position;
 
 -- name: inbox_codes
 WITH seen AS (
-    SELECT id, phone, status, magic, created_at, expires_at FROM verification
+    SELECT id, phone, status, magic, sandbox, simulated, created_at, expires_at FROM verification
     WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT :scan
 )
 SELECT s.id, s.phone, CASE WHEN s.status = 'pending' AND s.expires_at <= :now THEN 'expired' ELSE s.status END,
-       s.created_at, c.sealed
-FROM seen s LEFT JOIN inbox_code c ON c.team = :team AND c.verification = s.id
-WHERE (c.sealed IS NOT NULL OR s.magic = 1 AND s.status <> 'failed')
+       s.created_at, s.magic
+FROM seen s
+WHERE (s.simulated = 1 AND s.sandbox = 1 OR s.magic = 1) AND s.status <> 'failed'
   AND instr(s.phone, :text) > 0  --sqlite
   AND strpos(s.phone, :text) > 0  --postgres
 ORDER BY s.id DESC LIMIT :limit;
@@ -50,16 +50,8 @@ ORDER BY s.id DESC LIMIT :limit;
 SELECT min(id), count(*) FROM (
     SELECT id FROM verification WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT :scan) AS seen;
 
--- name: insert_inbox_codes
-INSERT INTO inbox_code (team, verification, sealed, created_at)
-SELECT team, verification, sealed, created_at
-FROM rows(:codes, team bigint, verification text, sealed text, created_at bigint) AS r;
-
 -- name: inbox_cleared_at
 SELECT at FROM inbox_cleared WHERE team = :team;
 
 -- name: clear_inbox
 INSERT INTO inbox_cleared (team, at) VALUES (:team, :at) ON CONFLICT (team) DO UPDATE SET at = excluded.at;
-
--- name: drop_inbox_codes
-DELETE FROM inbox_code WHERE team = :team AND created_at <= :at;

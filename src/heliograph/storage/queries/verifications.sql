@@ -50,8 +50,8 @@ FOR UPDATE  --postgres
 
 -- name: finish_verifications
 UPDATE verification SET status = r.status, error_message = r.error_message, charge = r.charge, owner = NULL,
-                        lease_until = NULL
-FROM rows(:rows, team bigint, id text, status text, error_message text, charge text) AS r
+                        lease_until = NULL, simulated = r.simulated
+FROM rows(:rows, team bigint, id text, status text, error_message text, charge text, simulated smallint) AS r
 WHERE verification.team = r.team AND verification.id = r.id;
 
 -- name: update_checked
