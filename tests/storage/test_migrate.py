@@ -1,6 +1,7 @@
 """Migrations: once, whole, and never on a database of the future."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,11 @@ from tests.storage.conftest import Sql
 pytestmark = pytest.mark.anyio
 
 NUMBERS = [number for number, _ in schema_files()]
+
+
+@pytest.fixture
+def settings(empty_database_url: str, tmp_path: Path) -> Settings:
+    return Settings(database=empty_database_url, data=tmp_path / "data")
 
 
 async def test_each_file_is_applied_once(settings: Settings) -> None:
