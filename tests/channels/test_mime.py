@@ -5,7 +5,6 @@ import io
 import itertools
 import random
 import re
-import time
 import tracemalloc
 from collections.abc import Iterator
 from email import message_from_bytes, policy
@@ -629,13 +628,3 @@ def test_a_long_text_leaves_in_chunks() -> None:
 )
 def test_text_from_html(html: str, text: str) -> None:
     assert text_from_html(html) == text
-
-
-@pytest.mark.parametrize(
-    "piece",
-    ["<", "<!--", "<a ", '<a "', "<a '", '<a href="', "<style>", "</style ", "<br>", "<a href=x>", "&", " ", "<p>"],
-)
-def test_hostile_html_takes_linear_time(piece: str) -> None:
-    started = time.perf_counter()
-    text_from_html(piece * (400_000 // len(piece)))
-    assert time.perf_counter() - started < 5  # quadratic: minutes

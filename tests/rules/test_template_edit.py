@@ -1,5 +1,6 @@
 """Saving templates: what is in use at once, what waits for an operator, whose price it takes."""
 
+import random
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row, updated
 from heliograph.rules.team import Platform, TeamRecord, Template
 from heliograph.rules.template import find_template
-from heliograph.rules.template_edit import DRAFT, differences, read_template, save_rows, trial
+from heliograph.rules.template_edit import DRAFT, LINES_MAX, _compared, differences, read_template, save_rows, trial
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
 NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")
@@ -132,3 +133,32 @@ def test_differences_by_line() -> None:
         ("body", [(" ", "same"), ("-", "old"), ("+", "new")]),
         ("price", [("-", "0.000045"), ("+", "0.0500")]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("a b c", "a x c", " a -b +x  c"),
+        ("a b c", "b c a", "-a  b  c +a"),
+        ("a a a", "a a", " a  a -a"),
+        ("", "a b", "+a +b"),
+        ("a b", "", "-a -b"),
+        ("1 2 3 4 5 6 7 8 9", "1 2 3 4 x 6 7 8 9", " 2  3  4 -5 +x  6  7  8"),
+        ("h t b t e", "h t b2 t new t e", " h  t -b +b2 +t +new  t  e"),
+    ],
+)
+def test_a_comparison_shows_what_went_and_what_came(before: str, after: str, shown: str) -> None:
+    old = replace(SMS, body="\n".join(before.split()))
+    found = differences(old, replace(old, body="\n".join(after.split())))
+    assert " ".join(sign + line for sign, line in found[0].lines) == shown
+
+
+def test_a_comparison_can_be_undone_and_is_bounded() -> None:
+    rolls = random.Random(7)
+    for _ in range(200):
+        before, after = (rolls.choices("abcdef", k=rolls.randint(0, 12)) for _ in range(2))
+        lines = list(_compared(before, after))
+        assert [line for sign, line in lines if sign != "+"] == before
+        assert [line for sign, line in lines if sign != "-"] == after
+    old = replace(SMS, body="a\n" * 5000)
+    assert len(differences(old, replace(old, body="b\n" * 5000))[0].lines) == LINES_MAX + 1

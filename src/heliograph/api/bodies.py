@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from math import isinf
 from typing import Any, NoReturn, TypeVar
 
@@ -43,8 +44,7 @@ def to_request(value: Any, kind: type[T]) -> T:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"the key {twice[:80]!r} is repeated")
     return value
 

@@ -22,7 +22,7 @@ _LOCAL = re.compile(rf"[{ATEXT}]+(?:\.[{ATEXT}]+)*")
 _WIDE_LOCAL = re.compile(rf"[{ATEXT}{_BEYOND_ASCII}]+(?:\.[{ATEXT}{_BEYOND_ASCII}]+)*")
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
 _PHRASE = re.compile(rf"[{ATEXT}. {_BEYOND_ASCII}]+")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -37,23 +37,21 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
 
 def segment(text: str) -> Segments:
     encoding: Encoding = "gsm7" if _GSM.fullmatch(text) else "ucs2"
-    wide = _WIDE[encoding].findall(text)
-    units = len(text) + len(wide)
+    units = len(text) + len(_WIDE[encoding].findall(text))
     single = SINGLE[encoding]
     return Segments(
         encoding=encoding,
         units=units,
         spec=max(1, -(-units // single)),
-        udh=1 if units <= single else _parts(text, set(wide), PART[encoding]),
+        udh=1 if units <= single else _parts(text, _WIDE[encoding], PART[encoding]),
     )
 
 
-def _parts(text: str, wide: set[str], size: int) -> int:
+def _parts(text: str, wide: re.Pattern[str], size: int) -> int:
     """Parts needed when an escape or surrogate pair stays whole."""
-    parts, used = 1, 0
-    for char in text:
-        width = 2 if char in wide else 1
-        if used + width > size:
-            parts, used = parts + 1, 0
-        used += width
+    units = wide.sub("\0.", text)  # NUL is in no text that is sent: it stands for the first half
+    parts, at = 0, 0
+    while at < len(units):
+        at += size - (units[at + size - 1 : at + size] == "\0")
+        parts += 1
     return parts

@@ -1,7 +1,8 @@
 """Editing a template: its fields by the setup file's own rules, who decides about its price, and what changed."""
 
-import difflib
-from collections.abc import Mapping
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from heliograph.rules.template import check_template
 
 DRAFT = 0  # the version that a message made from a draft records
 SHOWN = ("name", *CONTENT, "price", "prices")  # what a comparison shows
+CONTEXT = 3  # lines shown around a change
+LINES_MAX = 1000  # of a field that are shown
 
 
 def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
@@ -92,9 +95,52 @@ def differences(old: Template, new: Template) -> list[Difference]:
     for field in SHOWN:
         before, after = _lines(getattr(old, field)), _lines(getattr(new, field))
         if before != after:
-            compared = list(difflib.unified_diff(before, after, lineterm=""))[2:]  # without the names of files
-            found.append(Difference(field, [(line[0], line[1:]) for line in compared if line[0] != "@"]))
+            lines = _near_changes(list(_compared(before, after)))
+            more = len(lines) - LINES_MAX
+            told = [(" ", f"… {more:,} more lines")] if more > 0 else []
+            found.append(Difference(field, lines[:LINES_MAX] + told))
     return found
+
+
+def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
+    """Both as one list. Anchored at lines that each has once, so that n lines take n log n steps (patience diff)."""
+    at, new_at = 0, 0
+    for end, new_end in [*_anchors(before, after), (len(before), len(after))]:
+        while at < end and new_at < new_end and before[at] == after[new_at]:
+            yield " ", before[at]
+            at, new_at = at + 1, new_at + 1
+        same = 0
+        while at < end - same and new_at < new_end - same and before[end - same - 1] == after[new_end - same - 1]:
+            same += 1
+        yield from (("-", line) for line in before[at : end - same])
+        yield from (("+", line) for line in after[new_at : new_end - same])
+        yield from ((" ", line) for line in before[end - same : end])
+        at, new_at = end, new_end
+
+
+def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
+    """Places of lines that occur once in each, as many as stand in the same order."""
+    counts, new_counts = Counter(before), Counter(after)
+    places = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
+    ends: list[int] = []  # the smallest place that a run of this length can end with
+    runs: list[list[Any] | None] = []  # … and that run, backwards: its last pair, and the run before
+    for at, line in enumerate(before):
+        place = places.get(line)
+        if place is not None:
+            length = bisect(ends, place)
+            run = [(at, place), runs[length - 1] if length else None]
+            ends[length : length + 1], runs[length : length + 1] = [place], [run]
+    found, last = [], runs[-1] if runs else None
+    while last:
+        found.append(last[0])
+        last = last[1]
+    return found[::-1]
+
+
+def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The changes, with a few lines around each."""
+    near = {at + step for at, (sign, _) in enumerate(lines) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
+    return [line for at, line in enumerate(lines) if at in near]
 
 
 def _lines(value: Any) -> list[str]:

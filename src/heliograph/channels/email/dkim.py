@@ -126,15 +126,16 @@ def _relaxed(name: bytes, value: bytes) -> bytes:
 def _hash_body(chunks: Iterable[bytes]) -> bytes:
     """SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
     digest = hashlib.sha256()
-    waiting = b""  # the white space at the end: what becomes of it depends on what follows
+    waiting: list[bytes] = []  # the white space at the end: what becomes of it depends on what follows
     empty = True
     for chunk in chunks:
-        text = waiting + chunk
-        solid = text.rstrip(b" \t\r\n")
-        waiting = text[len(solid) :]
+        solid = chunk.rstrip(b" \t\r\n")
         if solid:
-            digest.update(_single_spaced(solid).replace(b" \r\n", b"\r\n"))
+            text = b"".join([*waiting, solid])
+            digest.update(_single_spaced(text).replace(b" \r\n", b"\r\n"))
+            waiting = []
             empty = False
+        waiting.append(chunk[len(solid) :])
     if not empty:
         digest.update(b"\r\n")
     return digest.digest()

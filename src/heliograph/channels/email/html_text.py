@@ -9,7 +9,7 @@ from html import unescape
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<(script|style|title|template|svg|iframe)\b.*?(?:</\1\s*>|\Z)"
-    r"|<(?P<close>/?)(?P<tag>[a-z][a-z0-9:-]*)(?P<attributes>(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)>"
+    r"|<(?P<close>/?)(?P<tag>[a-z][a-z0-9:-]*+)(?P<attributes>(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)>"
     r"|<[!?/a-z][^<>]*>",
     re.IGNORECASE | re.DOTALL,
 )

@@ -15,7 +15,7 @@ PARTS_MAX = 100
 HEADER_MAX = 64 * 1024  # octets of one header block
 FIELDS_MAX = 200
 VALUE_MAX = 4096  # characters of one field
-TEXT_MAX = 64 * 1024  # octets of one part's text
+TEXT_MAX = 64 * 1024  # octets of one part's text, characters of all
 
 ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers")
 
@@ -59,7 +59,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
             elif part.type.startswith("text/"):
                 plain.append(part.text)
         words = "\n".join(plain)
-        return words if words.strip() else "\n".join(rich)
+        return (words if words.strip() else "\n".join(rich))[:TEXT_MAX]
 
 
 def read_mail(raw: bytes) -> Mail:

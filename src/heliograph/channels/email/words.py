@@ -8,9 +8,10 @@ from heliograph.rules.blame import ADDRESS, URL, WORDS_MAX
 
 EXCERPT = 400  # characters after a reply code that belong to it
 
-# Where the copy of the original begins in a notice without MIME: a line that says so, or its first fields.
+# Where the copy of the original begins in a notice without MIME: a line that says so, or its first fields. What stands
+# before the words is never given back: else each line of rules and arrows is read eighty times over.
 _ORIGINAL = re.compile(
-    r"""^[\s\-=_*|>+]{0,80}(?:
+    r"""^[\s\-=_*|>+]{0,80}+(?:
         (?:below\ this\ line|enclosed|included|attached|this|below|here)\ is\ (?:a|the)\ (?:copy|original|message)
       | (?:the\ )?(?:start\ of\ |copy\ of\ )?(?:the\ |your\ )?(?:original|returned|unsent|undelivered|old)
         \ (?:message|mail)(?:\ (?:text|headers?|info|as|received|is|follows?|included|attached|below)){0,4}
@@ -18,7 +19,7 @@ _ORIGINAL = re.compile(
       | (?:the\ )?headers?\ (?:of|from)\ (?:the|your)\ (?:original|message)
       | message\ (?:text|headers?|body|contents?)\ follows?
       | a\ copy\ of\ (?:the|your)\ (?:original\ )?message
-      | -{2,5}\s{0,5}(?:元のメール|原文|Ursprüngliche\ Nachricht|Message\ d'origine|Mensaje\ original)
+      | (?<=[-\s])(?:元のメール|原文|Ursprüngliche\ Nachricht|Message\ d'origine|Mensaje\ original)
     )
     | ^>?[ ]?(?:received|return-path|x-received|dkim-signature|arc-seal|delivered-to|x-originating-ip)[ \t]*:
     """,
