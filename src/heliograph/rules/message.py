@@ -16,7 +16,7 @@ MOVES: dict[Channel, dict[str, frozenset[str]]] = {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "bounced", "failed"}),
         "sent": frozenset({"delivered", "bounced", "failed"}),
-        "delivered": frozenset({"complained", "bounced"}),
+        "delivered": frozenset({"complained", "bounced", "failed"}),  # the mail came back
         "bounced": _NONE,
         "complained": _NONE,
         "failed": _NONE,
@@ -45,8 +45,13 @@ FINAL = frozenset({"delivered", "bounced", "complained", "read", "failed"})
 # Of several recipients' states the first one found here is the message's.
 _SHOWN = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
 
-# A message's status only moves to the right here: a late receipt mends `failed`, a bounce undoes `delivered`.
-_PROGRESS = ("queued", "sending", "sent", "failed", "delivered", "read", "bounced", "complained")
+# A status only moves to the right here: a late receipt mends `failed`, mail that comes back undoes `delivered`.
+_PHONE = ("queued", "sending", "sent", "failed", "delivered", "read")
+_PROGRESS: dict[Channel, tuple[str, ...]] = {
+    "email": ("queued", "sending", "sent", "delivered", "failed", "bounced", "complained"),
+    "sms": _PHONE,
+    "whatsapp": _PHONE,
+}
 
 
 def _paths(moves: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -91,6 +96,6 @@ def derive(channel: Channel, statuses: Sequence[str]) -> str:
     return next(state for state in _SHOWN if state in statuses)
 
 
-def never_regress(current: str, derived: str) -> str:
+def never_regress(channel: Channel, current: str, derived: str) -> str:
     """The further one of two statuses of a message."""
-    return max(current, derived, key=_PROGRESS.index)
+    return max(current, derived, key=_PROGRESS[channel].index)

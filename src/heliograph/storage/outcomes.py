@@ -293,7 +293,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         if previous == "failed":
             recipient.late = 1
         derived = message.derive(moved.channel, [r.status for r in everyone])
-        moved.status = message.never_regress(moved.status, derived)
+        moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
     if not path or not change.wanted:
