@@ -33,18 +33,18 @@ from heliograph.app import (
     webhook_secrets,
 )
 from heliograph.channels.carrier import Carriers
-from heliograph.channels.email.bounce_server import Place, Returns, protocol
+from heliograph.channels.email.bounce_server import Returns, protocol
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import Office
 from heliograph.deliver.housekeeping import Housekeeping
+from heliograph.deliver.reports import take_return
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
 from heliograph.keeping import Seat, derive, master_secret
 from heliograph.rules.client_address import client_address
-from heliograph.rules.outcome import Report
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
 from heliograph.storage.people import People
@@ -205,15 +205,8 @@ async def take_returns(settings: Settings, store: Store, clock: Clock) -> asynci
     assert settings.bounce_listen
     host, port = settings.bounce_listen
     key = derive(master_secret(settings.data, settings.secret), ENVELOPE)
-
-    async def receive(place: Place, report: Report) -> None:
-        message_id, position = place
-        for carrier in store.setup.carriers:
-            if carrier.channel == "email":
-                await store.report(carrier.id, [(f"{message_id}/{position}", report)])
-
     name = store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or host
-    make = protocol(Returns(key, clock.now, receive), name)
+    make = protocol(Returns(key, clock.now, partial(take_return, store)), name)
     try:
         return await asyncio.get_running_loop().create_server(make, sock=listening.listen(host, port))
     except OSError as error:

@@ -13,6 +13,31 @@ pytestmark = pytest.mark.anyio
 DELIVERED, FAILED, SENT = (Report(status=status) for status in ("delivered", "failed", "sent"))
 
 
+BOUNCED = Report(status="bounced", suppress="bounce", detail={"text": "550 5.1.1 no such user"})
+
+
+async def mail(store: Store, clock: Any, *more: str) -> str:
+    item = message(clock, "ada@example.com", *more)
+    await store.accept(item)
+    return item.id
+
+
+async def hand_over(store: Store, clock: Any, wanted: str = "sent") -> None:
+    """One recipient more was taken by a carrier."""
+    (claim,) = await store.claim("email", 1)
+    change = Change(
+        at=clock.now(),
+        message=claim.message,
+        position=claim.position,
+        claim=(claim.key, claim.epoch),
+        wanted=wanted,
+        accepted=True,
+        carrier="relay",
+        carrier_id=f"{claim.message_id}/{claim.position}",
+    )
+    assert await store.record(change)
+
+
 async def accepted(store: Store, clock: Any) -> str:
     item = message(clock, PHONE, channel="sms")
     await store.accept(item)
@@ -128,3 +153,58 @@ async def test_an_id_that_a_carrier_uses_again_is_the_newest_message(store: Stor
     old, new = await handed(store, clock, carrier_id="7"), await handed(store, clock, carrier_id="7")
     await store.report("c", [("7", DELIVERED)])
     assert (await status(store, old), await status(store, new)) == ("sent", "delivered")
+
+
+async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) -> None:
+    id_ = await mail(store, clock, "bob@example.com")
+    await hand_over(store, clock)
+    await hand_over(store, clock)
+    await store.report_returned(id_, 1, BOUNCED)
+    found = await store.message(1, id_)
+    assert found
+    assert [row[2] for row in found.recipients] == ["sent", "bounced"]
+    assert [row[0] for row in await store.suppressions(1, None, 9)] == ["bob@example.com"]
+
+
+async def test_a_mail_comes_back_before_the_record_of_its_hand_over(store: Store, clock: Any) -> None:
+    id_ = await mail(store, clock)
+    for report in (BOUNCED, FAILED):  # the first one counts
+        await store.report_returned(id_, 0, report)
+    await store.apply_early_reports()
+    assert await status(store, id_) == "sending"
+    clock.forward(600_000)
+    await store.purge()
+    await hand_over(store, clock, "delivered")
+    await store.apply_early_reports()
+    await store.apply_early_reports()
+    assert (await told(store, id_)) == ["email.sent", "email.delivered", "email.bounced"]
+
+
+async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: Any) -> None:
+    id_ = await mail(store, clock)
+    await store.report_returned(id_, 0, BOUNCED)
+    clock.forward(3_600_001)
+    await store.purge()
+    await hand_over(store, clock)
+    await store.apply_early_reports()
+    assert await status(store, id_) == "sent"
+
+
+@pytest.mark.parametrize(("id_", "position"), [("eml_unknown", 0), (None, 1)])
+async def test_a_place_that_is_none_changes_nothing(store: Store, clock: Any, id_: str | None, position: int) -> None:
+    known = await mail(store, clock)
+    await store.report_returned(id_ or known, position, BOUNCED)
+    await hand_over(store, clock)
+    await store.apply_early_reports()
+    assert await status(store, known) == "sent"
+
+
+async def test_a_mail_that_comes_back_for_another_reason_failed_after_all(store: Store, clock: Any) -> None:
+    """Told to webhooks, nothing suppressed, no money moved."""
+    id_ = await mail(store, clock)
+    await hand_over(store, clock, "delivered")
+    before = await store.account(1)
+    await store.report_returned(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
+    assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
+    assert (await status(store, id_), await store.suppressions(1, None, 9)) == ("failed", [])
+    assert await store.account(1) == before

@@ -128,6 +128,7 @@ async def sweep(database: Database, wanted: Wanted, now: int, tell: Tell) -> int
     await _texts(database, wanted, ("look_refused", "erase_refused"), {"team": wanted.ref}, tell)
     await _imports(database, wanted, tell)
     await _texts(database, wanted, ("look_early", "erase_early"), {}, tell, start=0)
+    await _texts(database, wanted, ("look_returns", "erase_returns"), {}, tell, start=0)
     await database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
     if waiting:
         raise StillMoving(f"All else was erased, but messages to others that name it have not ended yet ({waiting}).")

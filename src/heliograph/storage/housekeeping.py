@@ -21,6 +21,7 @@ AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
+    "purge_early_returns": outcomes.EARLY_RETURN_MS,
     "purge_reputation": COUNTS_KEPT_MS,
     "purge_conversion": COUNTS_KEPT_MS,
     "purge_figures": FIGURES_KEPT_MS,

@@ -16,8 +16,10 @@ from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
 
-# How long a report may be faster than our own record of the hand-over.
+# How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that
+# it took a mail which it returned long ago.
 EARLY_MS = MINUTE_MS
+EARLY_RETURN_MS = HOUR_MS
 
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
@@ -118,18 +120,7 @@ async def report_by_carrier(
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
-    changes = [
-        Change(
-            at=at,
-            message=places[carrier_id][0],
-            position=places[carrier_id][1],
-            wanted=report.status,
-            detail=report.detail,
-            suppress=report.suppress,
-        )
-        for carrier_id, report in reports
-        if carrier_id in places
-    ]
+    changes = [_to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
     parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
     places |= {row[0]: (row[1], row[2]) for row in parts}
     changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
@@ -166,14 +157,43 @@ async def _fold(
     return changes
 
 
-async def apply_early(tx: Tx, *, since: int, at: int, publisher: Publisher) -> None:
+async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
+    """A mail came back to its signed sender, which names one recipient; kept when its hand-over is not recorded yet."""
+    for message_, handed_over in await tx.run("place_of", id=id_, position=position):
+        if handed_over:
+            await record(tx, [_to_change(message_, position, report, at)], owner=None, publisher=publisher)
+        else:
+            kept = msgspec.json.encode(report).decode()
+            await tx.run("insert_early_return", message=message_, position=position, report=kept, created_at=at)
+
+
+def _to_change(message_: int, position: int, report: Report, at: int) -> Change:
+    return Change(
+        at=at, message=message_, position=position, wanted=report.status, detail=report.detail, suppress=report.suppress
+    )
+
+
+async def any_early(tx: Tx, at: int) -> bool:
+    return bool(
+        await tx.run("any_early_report", since=at - EARLY_MS)
+        or await tx.run("any_early_return", since=at - EARLY_RETURN_MS)
+    )
+
+
+async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
     """Reports that came before the record of their hand-over, and whose hand-over is recorded now."""
-    rows = await tx.run("take_early_reports", since=since)
+    rows = await tx.run("take_early_reports", since=at - EARLY_MS)
     reports: dict[str, list[tuple[str, Report]]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
         reports[carrier].append((carrier_id, msgspec.json.decode(report, type=Report)))
     for carrier, told in reports.items():
         await report_by_carrier(tx, carrier, told, at=at, publisher=publisher)
+    returned = [
+        _to_change(message_, position, msgspec.json.decode(report, type=Report), at)
+        for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
+    ]
+    if returned:
+        await record(tx, returned, owner=None, publisher=publisher)
 
 
 async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:

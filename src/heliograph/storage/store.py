@@ -221,6 +221,13 @@ class Store:
             lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, publisher=publisher, early=early)
         )
 
+    async def report_returned(self, message_id: str, position: int, report: Report) -> None:
+        """A mail came back; it may be faster than the record of its hand-over, and then waits for it."""
+        at, publisher = self._clock.now(), self._publisher
+        await self.database.write(
+            lambda tx: outcomes.report_returned(tx, message_id, position, report, at=at, publisher=publisher)
+        )
+
     async def retry_dead_letters(self, places: Sequence[Place], audit: AuditEntry) -> Retried:
         """Into the queue again, with their prices held anew where credit covers them."""
         low = {ref: team.record.credit_low for ref, team in self._setup.teams_by_ref.items()}
@@ -229,9 +236,8 @@ class Store:
 
     async def apply_early_reports(self) -> None:
         at, publisher = self._clock.now(), self._publisher
-        since = at - outcomes.EARLY_MS
-        if await self.database.read(lambda tx: tx.run("any_early_report", since=since)):
-            await self.database.write(lambda tx: outcomes.apply_early(tx, since=since, at=at, publisher=publisher))
+        if await self.database.read(lambda tx: outcomes.any_early(tx, at)):
+            await self.database.write(lambda tx: outcomes.apply_early(tx, at=at, publisher=publisher))
 
     # -- verifying ------------------------------------------------------------------------------------------
 

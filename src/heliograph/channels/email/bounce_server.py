@@ -19,7 +19,7 @@ ABUSE = ("abuse@", "postmaster@")
 UNKNOWN = "550 5.1.1 No such address here"
 
 Place = tuple[str, int]  # message id, position of the recipient
-Receive = Callable[[Place, Report], Awaitable[None]]
+Receive = Callable[[str, int, Report], Awaitable[None]]
 
 
 class Returns:
@@ -48,7 +48,7 @@ class Returns:
             place = self._place(address) or self._place((returned.original_sender or "").strip("<> "))
             log.info("mail came back", kind=returned.kind, status=returned.status, message=place and place[0])
             if place and report:
-                await self._receive(place, report)
+                await self._receive(*place, report)
         return "250 2.0.0 OK"
 
     def _place(self, address: str) -> Place | None:

@@ -207,6 +207,13 @@ SELECT key, report FROM early_report WHERE key > :after ORDER BY key LIMIT :limi
 -- name: erase_early
 UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_report.key = r.key;
 
+-- name: look_returns
+-- They live for an hour.
+SELECT key, report FROM early_return WHERE key > :after ORDER BY key LIMIT :limit;
+
+-- name: erase_returns
+UPDATE early_return SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_return.key = r.key;
+
 -- name: forget_recipient
 -- The trace of a removed sandbox recipient: its id has the address.
 DELETE FROM setting WHERE kind = 'recipient' AND id = :id AND body IS NULL;

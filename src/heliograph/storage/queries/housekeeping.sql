@@ -90,6 +90,10 @@ DELETE FROM part WHERE message IN (SELECT message FROM rows(:messages, message b
 DELETE FROM early_report WHERE key IN (
     SELECT key FROM early_report WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
+-- name: purge_early_returns
+DELETE FROM early_return WHERE key IN (
+    SELECT key FROM early_return WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
+
 -- name: purge_recipients
 DELETE FROM recipient WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 

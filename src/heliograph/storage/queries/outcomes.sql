@@ -61,6 +61,29 @@ DELETE FROM early_report WHERE created_at > :since AND 0 < (
 )
 RETURNING key, carrier, carrier_id, report;
 
+-- name: place_of
+-- A recipient by its message's id: the team is not known to who asks, and the index on ids begins with it. SQLite
+-- would walk through the messages first.
+SELECT m.key, r.carrier_id FROM account a
+CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
+JOIN message m ON m.team = a.team AND m.id = :id        --postgres
+JOIN recipient r ON r.message = m.key AND r.position = :position;
+
+-- name: insert_early_return
+INSERT INTO early_return (message, position, report, created_at) VALUES (:message, :position, :report, :created_at)
+ON CONFLICT (message, position) DO NOTHING;
+
+-- name: any_early_return
+SELECT 1 FROM early_return e JOIN recipient r ON r.message = e.message AND r.position = e.position
+WHERE e.created_at > :since AND r.carrier_id IS NOT NULL LIMIT 1;
+
+-- name: take_early_returns
+DELETE FROM early_return WHERE created_at > :since AND EXISTS (
+    SELECT 1 FROM recipient r
+    WHERE r.message = early_return.message AND r.position = early_return.position AND r.carrier_id IS NOT NULL
+)
+RETURNING message, position, report;
+
 -- name: lock_messages
 SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn
 FROM message
