@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings.py": (),
     "logs.py": (),
     "listening.py": (),
+    "watch.py": (),
     "keeping.py": (),
     "sealing.py": (),
     "receiving.py": (),
@@ -54,7 +55,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage/",
     ),
     "server.py": (
-        *("rules/", "settings.py", "logs.py", "listening.py", "clock.py", "keeping.py", "circuits.py", "app.py"),
+        *(
+            "rules/",
+            "settings.py",
+            "logs.py",
+            "listening.py",
+            "watch.py",
+            "clock.py",
+            "keeping.py",
+            "circuits.py",
+            "app.py",
+        ),
         *(
             "channels/carrier.py",
             "channels/email/bounce_server.py",

@@ -49,9 +49,11 @@ from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
 from heliograph.storage.people import People
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.watch import LoopWatch
 
 log = structlog.get_logger()
 
+FORWARDED = b"x-forwarded-for"
 DRAIN_S = 30  # for requests under way when the stop comes
 
 
@@ -80,8 +82,11 @@ class Front:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if self._trusted and scope.get("client"):
             host, port = scope["client"]
-            forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
-            scope["client"] = client_address(host, forwarded, self._trusted), port
+            forwarded = [value for name, value in scope["headers"] if name == FORWARDED]
+            client = client_address(host, forwarded, self._trusted)
+            if client != host:  # believed: a header that is still there is nobody's word
+                scope["headers"] = [header for header in scope["headers"] if header[0] != FORWARDED]
+            scope["client"] = client, port
         return (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)
 
 
@@ -136,7 +141,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     carriers = Carriers(lambda record: make_carrier(record, tools))
     circuits = Circuits(store, carriers, clock)
     worker = None if parts.role == "api" else Worker(store, circuits, clock)
-    poster = make_poster(settings)
+    poster, watch = make_poster(settings), LoopWatch()
     teller = Teller(store, poster, clock, partial(webhook_secrets, tools.sealer))
     desk = Desk(
         store=store,
@@ -147,6 +152,9 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
         accepted=worker.wake if worker else lambda: None,
+        loop_lag=watch.lag,
+        metrics_allow=settings.metrics_allow,
+        metrics_token=settings.metrics_token,
     )
     pages = Dashboard(
         Office(
@@ -161,6 +169,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     rates = RateLimits()
     server = Server(uvicorn_config(Front(Api(desk, rates, budget), pages, settings.trusted_proxies)))
     loops = [
+        watch.run(),
         store.follow_setup(),
         close_slow(server.server_state.connections),
         keep_key_uses(store.database, desk.state.used),

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 PREFIX = "HELIOGRAPH_"
+SECRETS = ("secret", "metrics_token")
+TOKEN_MIN = 16
 
 
 class BadSetting(Exception):
@@ -30,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     resolver: tuple[str, int] | None = None  # the DNS server that is asked about sending domains; None: the zones' own
     webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is believed
+    metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read /metrics
+    metrics_token: str = ""  # whoever has it may read /metrics; empty: there is none
     simulator_step_ms: int = 200  # between two states of a simulated message
 
     @property
@@ -49,6 +53,8 @@ NAMES = (
     "resolver",
     "webhook_allow_private",
     "trusted_proxies",
+    "metrics_allow",
+    "metrics_token",
     "simulator_step_ms",
 )
 
@@ -75,7 +81,7 @@ def read_settings(
             fields |= _read(name, value)
         except ValueError as error:
             # The value of a secret is not repeated: this line may land in a log.
-            shown = "" if name == "secret" else f"={value!r}"
+            shown = "" if name in SECRETS else f"={value!r}"
             raise BadSetting(f"{source}{shown}: {error}") from None
     return Settings(**fields)
 
@@ -116,7 +122,11 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"bounce_listen": None if value in ("", "off") else _address(value)}
         case "resolver":
             return {"resolver": _address(value) if value else None}
-        case "webhook_allow_private" | "trusted_proxies":
+        case "metrics_token":
+            if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
+                raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
+            return {"metrics_token": value}
+        case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:
                 ipaddress.ip_network(part)

@@ -147,6 +147,7 @@ class Sent:
         self.body = body
         self.asked = False
         self.status = 0
+        self.task: asyncio.Task[Any] | None = None
 
     async def receive(self) -> MutableMapping[str, Any]:
         self.asked = True
@@ -154,6 +155,7 @@ class Sent:
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         self.status = message.get("status", self.status)
+        self.task = asyncio.current_task()
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +205,11 @@ def test_the_first_answer_needs_no_body(path: str, options: dict[str, Any], role
 def test_a_body_that_is_larger_than_it_said() -> None:
     sent = Sent("/dashboard/teams/team_acme/suppressions", cookie="ada", length=1, body=b"a" * (BODY_MAX + 1))
     assert post(sent).status == 413
+
+
+def test_its_task_has_the_name_of_the_route() -> None:
+    sent = post(Sent(IMPORT, cookie="ada"), "viewer")
+    assert sent.task and sent.task.get_name() == "POST " + IMPORT.replace("team_acme", "{team}")
 
 
 def test_only_the_import_takes_files() -> None:

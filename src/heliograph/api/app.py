@@ -12,7 +12,18 @@ from heliograph.api.bodies import parse_json
 from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
 from heliograph.api.rate import FREE, RateLimits
-from heliograph.api.request import CLOSE, ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
+from heliograph.api.request import (
+    CLOSE,
+    ClientGone,
+    Headers,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    call_task,
+    respond,
+)
 from heliograph.api.route import Call, Route
 from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
@@ -50,6 +61,7 @@ class Api:
         try:
             route, params = self._router.find(request.method, request.path, scope["raw_path"])
             name, keyed = route.name, route.scopes is not None
+            call_task(name)
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
                 response = await route.call(Call(self.desk, route, request, params, None, read=read))

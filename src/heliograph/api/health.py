@@ -1,11 +1,15 @@
 """Is the process alive, can it accept, and what has it done: for load balancers and Prometheus."""
 
+import hmac
+
 import msgspec
 
 from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
-from heliograph.rules.refusals import ServiceUnavailable
+from heliograph.rules.client_address import is_inside
+from heliograph.rules.refusals import NotFound, ServiceUnavailable
 
+FORWARDED = (b"x-forwarded-for", b"forwarded")
 PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -26,9 +30,14 @@ async def readyz(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
+    """For loopback, the operator's ranges and whoever has the token; for others there is no such page."""
+    if not _may_look(call):
+        raise NotFound()
     lines = ["# TYPE heliograph_answers_total counter"]
     for (route, status), count in sorted(call.desk.state.answers.items()):
         lines.append(f'heliograph_answers_total{{route="{route}",status="{status}"}} {count}')
+    lines.append("# TYPE heliograph_event_loop_lag_seconds gauge")
+    lines.append(f"heliograph_event_loop_lag_seconds {call.desk.loop_lag():.6f}")
     lines.append("# TYPE heliograph_outbox_depth gauge")
     now = call.desk.clock.now()
     waiting = await call.desk.store.depth()
@@ -42,3 +51,13 @@ async def metrics(call: Call) -> Response:
         reachable = int(carrier.id not in circuits)
         lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')
     return Response(200, ("\n".join(lines) + "\n").encode(), content_type=PROMETHEUS)
+
+
+def _may_look(call: Call) -> bool:
+    desk, headers = call.desk, call.request.headers
+    wanted = f"Bearer {desk.metrics_token}".encode()
+    if desk.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), wanted):
+        return True
+    # Through a proxy that is not trusted anybody seems to come from where it stands.
+    through_stranger = any(name in headers for name in FORWARDED)
+    return not through_stranger and is_inside(call.request.address, desk.metrics_allow)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from heliograph.api.budget import ByteBudget
 from heliograph.api.errors import status_of
-from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, respond
+from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, call_task, respond
 from heliograph.api.router import Router
 from heliograph.dashboard.forms import check_kind, read_form
 from heliograph.dashboard.pages import PAGES, PageRoute
@@ -78,6 +78,7 @@ class Dashboard:
         visit: Visit | None = None
         try:
             route, params = self._router.find(request.method, request.path, raw_path)
+            call_task(f"{route.method} {route.path}")
             visit = await self._arrive(request, params)
             if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
                 return self._turned_away(visit), visit

@@ -33,6 +33,12 @@ def network_of(address: str) -> str:
     return str(ip_network((client, 64), strict=False)) if isinstance(client, IPv6Address) else address
 
 
+def is_inside(address: str, ranges: Sequence[str]) -> bool:
+    """Whether it is loopback, or in one of the ranges."""
+    client = _read(address)
+    return client is not None and (client.is_loopback or any(client in ip_network(text) for text in ranges))
+
+
 def _read(text: str) -> Address | None:
     try:
         found = ip_address(text.partition("%")[0])

@@ -1,0 +1,77 @@
+"""A watch on the event loop: how late it runs, and who held it."""
+
+import asyncio
+import sys
+import threading
+from types import FrameType
+
+import structlog
+
+log = structlog.get_logger()
+
+TICK_S = 0.1
+LOOK_S = 0.05
+HELD_S = 0.25  # beyond this a line names who held the loop
+SPAN_S = 60.0  # the metric is the longest lag of this span and the one before
+OURS = "/heliograph/"
+
+
+class LoopWatch:
+    """The loop notes when it runs; a thread looks at what it does while it is late. Requests cost nothing but a name:
+    that of their route, which their task has.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._held_by: dict[str, str] | None = None
+        self._worst = self._worst_before = self._span_end = 0.0
+
+    def lag(self) -> float:
+        """The longest of the last minute or two, in seconds."""
+        return max(self._worst, self._worst_before)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+        self._due = loop.time() + TICK_S
+        looking = (loop, threading.get_ident(), stop)
+        threading.Thread(target=self._look, args=looking, name="loop watch", daemon=True).start()
+        try:
+            while True:
+                await asyncio.sleep(TICK_S)
+                self._note(loop.time())
+                self._due = loop.time() + TICK_S
+        finally:
+            stop.set()
+
+    def _note(self, now: float) -> None:
+        if now >= self._span_end:
+            self._worst_before, self._worst, self._span_end = self._worst, 0.0, now + SPAN_S
+        lag = max(0.0, now - self._due)
+        self._worst = max(self._worst, lag)
+        if lag > HELD_S:
+            log.warning("the event loop was held", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
+        self._held_by = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
+        while not stop.wait(LOOK_S):
+            if self._held_by is None and loop.time() - self._due > HELD_S:
+                name, frame = _name(asyncio.current_task(loop)), sys._current_frames().get(thread)
+                self._held_by = {"by": name, "at": _place(frame)}
+
+
+def _name(task: "asyncio.Task[object] | None") -> str:
+    """A request's route, a duty's function; between tasks a connection is being read."""
+    if task is None:
+        return "connections"
+    name = task.get_name()
+    return str(task.get_coro().__qualname__) if name.startswith("Task-") else name  # type: ignore[union-attr]
+
+
+def _place(frame: FrameType | None) -> str:
+    """The innermost line of ours, else the innermost of all."""
+    first = frame
+    while frame is not None and OURS not in frame.f_code.co_filename:
+        frame = frame.f_back
+    found = frame or first
+    return f"{found.f_code.co_filename.rpartition(OURS)[2]}:{found.f_lineno}" if found else "unknown"
