@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.dashboard import live
-from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, OVER, Listener, Live, Pulse, Watch
+from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, FULL, OVER, Listener, Live, Pulse, Watch
 from heliograph.storage.database import StoreUnavailable
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
@@ -49,7 +50,7 @@ class Shown:
 class Who:
     def __init__(self) -> None:
         self.may, self.draining = True, False
-        self.listener = Listener(key=("who",), may=self.look, draining=lambda: self.draining)
+        self.listener = Listener(key=("who",), may=self.look, draining=lambda: self.draining, person="ada", team="acme")
 
     async def look(self) -> bool:
         return self.may
@@ -124,6 +125,34 @@ def test_nobody_listens_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def story() -> None:
         assert await heard(Live().changes(Shown("1", every_s=0.01).watch, Who().listener, "1")) == [BEGIN, AGAIN]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("name", "fills", "free"),
+    [
+        ("PERSON_MOST", ("ada", "acme"), [("ada", "acme"), ("ada", "other"), ("ada", "")]),
+        ("TEAM_MOST", ("{}", "acme"), [("bob", "acme")]),
+        ("MOST", ("{}", "{}"), [("bob", "acme"), ("bob", "")]),
+    ],
+)
+def test_nobody_takes_all_streams(name: str, fills: tuple[str, str], free: list[tuple[str, str]]) -> None:
+    async def story() -> None:
+        place, shown = Live(), Shown("1")
+
+        def stream(person: str, team: str) -> AsyncIterator[bytes]:
+            return place.changes(shown.watch, replace(Who().listener, person=person, team=team), "1")
+
+        most = getattr(live, name)
+        opened = [stream(fills[0].format(number), fills[1].format(number)) for number in range(most)]
+        assert [await anext(one) for one in opened] == [BEGIN] * most
+        for one in free:
+            assert await heard(stream(*one)) == [FULL]
+        if name != "MOST":
+            assert await anext(stream("carol", "other")) == BEGIN
+        await opened[0].aclose()  # type: ignore[attr-defined]
+        assert await anext(stream(*free[0])) == BEGIN
 
     run(story())
 
@@ -297,6 +326,9 @@ class Line:
         self._connection.request("GET", f"{TEAM}/live?of=messages", headers={"Cookie": cookie})
         self.answer = self._connection.getresponse()
 
+    def begins(self) -> bytes:
+        return self.answer.read1()
+
     def rest(self) -> bytes:
         return self.answer.read()
 
@@ -328,21 +360,19 @@ def test_it_ends_with_the_session_and_with_the_role(site: Site) -> None:
 def test_streams_are_bounded_and_given_back(site: Site) -> None:
     page = site.open("many@example.com", *OWNER, path="/dashboard/account")
     cookie = cookie_of(page)
-    lines = [Line(site, cookie) for _ in range(live.MOST)]
+    lines = [Line(site, cookie) for _ in range(live.PERSON_MOST)]
     try:
-        until(lambda: _status(site, cookie) == 503)
-        assert page.goto(f"{TEAM}/messages").status == 200
+        assert [line.begins() for line in lines] == [BEGIN] * live.PERSON_MOST
+        assert Line(site, cookie).rest() == FULL
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        with page.expect_response("**/live?**") as asked:
+            assert page.goto(f"{TEAM}/messages").status == 200
+        assert asked.value.status == 200
         expect(page.locator("h1")).to_have_text("Messages")
         expect(page.locator(".pulse")).to_have_text("")
+        assert said == []
     finally:
         for line in lines:
             line.close()
-    until(lambda: _status(site, cookie) == 200)
-
-
-def _status(site: Site, cookie: str) -> int:
-    line = Line(site, cookie)
-    try:
-        return line.answer.status
-    finally:
-        line.close()
+    until(lambda: Line(site, cookie).begins() == BEGIN)

@@ -15,7 +15,9 @@ import msgspec
 
 from heliograph.storage.database import StoreUnavailable
 
-MOST = 200  # streams of a process
+MOST = 200  # streams of a process …
+TEAM_MOST = 50  # … of a team in it …
+PERSON_MOST = 10  # … and of a person: pages that are hidden have none
 OPEN_S = 600.0  # a stream's longest life; the page opens the next one
 CHECK_S = 5.0  # between two looks at whether somebody may still listen
 EVERY_S = 2.0  # between two looks at what a page shows
@@ -28,6 +30,7 @@ BEGIN = b"retry: 5000\n\n"
 CHANGED = b"event: changed\ndata: .\n\n"
 AGAIN = b"event: done\ndata: again\n\n"  # come back in a moment
 OVER = b"event: done\ndata: over\n\n"
+FULL = b"event: done\ndata: full\n\n"  # come back much later; until then the page is as without a script
 
 Key = tuple[str, ...]
 
@@ -57,6 +60,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     may: Callable[[], Awaitable[bool]]
     draining: Callable[[], bool]
+    person: str
+    team: str = ""
 
 
 class Live:
@@ -68,10 +73,6 @@ class Live:
         self._turn = 0.0
         self.streams = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self.streams >= MOST
-
     async def word(self, watch: Watch) -> str:
         """For a page that is being made: what it is about to show, or a moment earlier; empty when it is gone."""
         pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
@@ -79,7 +80,13 @@ class Live:
 
     async def changes(self, watch: Watch, listener: Listener, seen: str) -> AsyncIterator[bytes]:
         """Server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
-        with self._opened(watch.key, listener.key):
+        caps = {("person", listener.person): PERSON_MOST} | (
+            {("team", listener.team): TEAM_MOST} if listener.team else {}
+        )
+        if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
+            yield FULL
+            return
+        with self._opened(watch.key, listener.key, *caps):
             yield BEGIN
             end, gap = _now() + OPEN_S, watch.every_s
             while _now() < end and not listener.draining():

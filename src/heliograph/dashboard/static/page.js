@@ -114,8 +114,8 @@ if (live) {
     source.addEventListener("changed", refresh);
     source.addEventListener("done", (event) => {
       close();
-      if (event.data === "again") setTimeout(open, 5000);
-      else over = true;
+      if (event.data === "over") over = true;
+      else setTimeout(open, event.data === "full" ? 60000 : 5000);
     });
   };
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

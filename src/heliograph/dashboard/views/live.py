@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Listener, Pulse, Watch
-from heliograph.dashboard.visit import Answer, Gone, Page, Stream, Visit, is_allowed
+from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_allowed
 from heliograph.storage import search
 from heliograph.storage.database import Story
 
@@ -55,10 +55,11 @@ async def stream_place(visit: Visit, path: str, followed: Watch, **query: str) -
 
 
 def stream(visit: Visit, followed: Watch) -> Answer:
-    if visit.office.live.is_full:
-        return Page("error.html", {"text": "Too many pages are live here. This one works without.", "status": 503}, 503)
+    team = visit.team_found.record.id if visit.team_found else ""
     listener = Listener(
-        key=("who", visit.person.session, visit.team_found.record.id if visit.team_found else ""),
+        key=("who", visit.person.session, team),
+        person=visit.person.person,
+        team=team,
         may=lambda: _may_listen(visit),
         draining=lambda: visit.desk.state.draining,
     )
