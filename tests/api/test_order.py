@@ -53,6 +53,8 @@ EMAIL_FIELDS: list[Check] = [
     SHAPE,
     ("mixed_send_mode", {"template_id": "tpl_welcome", "html": "x"}),
     ("missing_body", {"template_id": None, "text": None, "html": None}),
+    ("missing_body", {"template_id": None, "subject": " "}),
+    ("invalid_email", {"to": None}),
     ("invalid_email", {"cc": ["nobody"]}),
     ("too_many_recipients", {"bcc": ["a@example.com"] * 51}),
     ("subject_too_long", {"subject": "x" * 201}),
@@ -75,11 +77,17 @@ TEMPLATE: list[Check] = [
     ("missing_variable", {"variables": {"name": None, "parcel": None}}),
     ("unknown_variable", {"variables": {"extra": 1}}),
 ]
-TEMPLATE_FIELDS = [SHAPE, *EMAIL_FIELDS[3:5], *EMAIL_FIELDS[7:]]
+TEMPLATE_FIELDS = [SHAPE, *EMAIL_FIELDS[4:7], *EMAIL_FIELDS[9:]]
 BROKE_EMAIL = {"to": "a@example.com", "from": "a@broke.test", "template_id": "tpl_broke_email"}
 BROKE_SMS = {"to": "+447400123456", "template_id": "tpl_broke_sms", "variables": {"name": "x"}}
 BROKE_WHATSAPP = BROKE_SMS | {"template_id": "tpl_broke_whatsapp"}
-PHONE: list[Check] = [SHAPE, ("invalid_phone", {"to": "123"}), ("template_id_required", {"template_id": None})]
+PHONE: list[Check] = [
+    SHAPE,
+    ("invalid_phone", {"to": None}),
+    ("invalid_phone", {"to": "123"}),
+    ("template_id_required", {"template_id": None}),
+    ("template_id_required", {"template_id": ""}),
+]
 BRAND: list[Check] = [("brand_domain_not_found", {"brand_domain_id": "dom_none"})]
 LONG: Check = ("body_too_long", {"variables": {"note": "x" * 1600}})
 SANDBOX_SMS = {"to": "+15005550006", "template_id": "tpl_sandbox_sms", "variables": {"parcel": "x"}}
@@ -282,6 +290,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
         [
             SHAPE,
             ("unsupported_channel", {"channel": "call"}),
+            ("invalid_phone", {"to": None}),
             ("invalid_phone", {"to": "123"}),
             ("feature_not_on_plan", {}),
         ],

@@ -55,11 +55,11 @@ ROWS: list[tuple[str, Body, int, str]] = [
         ("ACME", {"to": to}, 400, "invalid_phone")
         for to in (
             *("14155550123", "4155550123", "+1 415 555 0123", "+1-415-555-0123", "+0123456789", "", "+", "++1415555"),
-            *("+123456", "+1234567890123456", "+1415555012a", "+١٤١٥٥٥٥٠١٢٣", "+14155550123\n", " +14155550123"),
+            *("+123456", "+1234567890123456", "+1415555012a", "+١٤١٥٥٥٥٠١٢٣", "+14155550123\n", " +14155550123", None),
         )
     ],
     ("ACME", {"template_id": None}, 400, "template_id_required"),
-    ("ACME", {"template_id": ""}, 404, "template_not_found"),
+    ("ACME", {"template_id": ""}, 400, "template_id_required"),
     ("ACME", {"template_id": "tpl_none"}, 404, "template_not_found"),
     ("ACME", {"template_id": "tpl_poor_sms"}, 404, "template_not_found"),
     ("ACME", {"template_id": "tpl_welcome"}, 409, "wrong_template_channel"),

@@ -77,6 +77,9 @@ def resolve(of: Team, from_: str | None, id: str | None = None, pin: str | None 
         (LIVE, "hi@acme.test", "dn_support", None, "Acme Support <hi@acme.test>"),
         (LIVE, "Acme Support <hi@acme.test>", None, None, "Acme Support <hi@acme.test>"),
         (LIVE, '" acme   SUPPORT " <hi@acme.test>', None, None, "Acme Support <hi@acme.test>"),
+        (LIVE, " Acme\u00a0\tSupport\u3000<hi@acme.test>\n", None, None, "Acme Support <hi@acme.test>"),
+        (LIVE, '"\u2003Acme\t" <hi@acme.test> ', None, None, "Acme <hi@acme.test>"),
+        (LIVE, "\thi@acme.test\u00a0", None, None, "Acme <hi@acme.test>"),
         (LIVE, "acme support <hi@shop.test>", None, None, "ACME SUPPORT <hi@shop.test>"),  # own domain first
         (LIVE, "shop sales <hi@acme.test>", None, None, "Shop Sales <hi@acme.test>"),  # any of the team's
         (LIVE, "ACME support <hi@acme.test>", "dn_support", None, "Acme Support <hi@acme.test>"),

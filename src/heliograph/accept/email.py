@@ -31,7 +31,7 @@ from heliograph.rules.template import (
 
 
 class EmailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str | list[str]
+    to: str | list[str] | None = None  # missing: `invalid_email`, at its place in the order
     cc: list[str] | None = None
     bcc: list[str] | None = None
     reply_to: str | None = None
@@ -154,10 +154,10 @@ def _check_mode(request: EmailRequest) -> None:
         if any(field is not None for field in direct):
             raise MixedSendMode(param="template_id")
         return
-    if request.subject is None:
-        raise MissingBody(f"subject is missing. {MissingBody.fix}", param="subject")
-    if request.html is None and request.text is None:
-        raise MissingBody(f"Both html and text are missing. {MissingBody.fix}", param="html")
+    if not (request.subject or "").strip():
+        raise MissingBody(f"subject is missing or blank. {MissingBody.fix}", param="subject")
+    if not (request.html or request.text):
+        raise MissingBody(f"Both html and text are missing or empty. {MissingBody.fix}", param="html")
     if request.variables:
         raise InvalidRequest("variables need a template_id. Add it, or remove variables.", param="variables")
 

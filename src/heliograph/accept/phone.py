@@ -22,7 +22,7 @@ LastCheck = Callable[[Found, int], None]  # found, now
 
 
 class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str
+    to: str | None = None  # missing: `invalid_phone`, at its place in the order
     template_id: str | None = None
     variables: dict[str, Any] | None = None
     brand_domain_id: str | None = None
@@ -52,7 +52,7 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     """The checks of contract 2 up to the rendered body."""
     variables = read_variables(request.variables)
     to = read_phone(request.to)
-    if request.template_id is None:
+    if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
     check_variables(template, variables)

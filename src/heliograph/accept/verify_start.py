@@ -36,7 +36,7 @@ MAGIC_OFF = (
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str
+    to: str | None = None  # missing: `invalid_phone`, at its place in the order
     channel: str | None = None
 
 

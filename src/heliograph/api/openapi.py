@@ -62,7 +62,12 @@ TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Healt
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 # Fields that a struct leaves open because their absence has a code of its own.
-NEEDED = {"PhoneRequest": ["template_id"], "CheckRequest": ["code"]}
+NEEDED = {
+    "EmailRequest": ["to"],
+    "PhoneRequest": ["to", "template_id"],
+    "VerifyRequest": ["to"],
+    "CheckRequest": ["code"],
+}
 
 
 def _set_up_id(kind: str) -> Schema:
@@ -593,4 +598,6 @@ def _property(base: Schema, limits: Schema, answered: bool, needed: bool) -> Sch
     if NULL not in branches:
         return plain | limits
     kinds = [branch | limits for branch in branches if branch != NULL]
-    return kinds[0] if needed else {"anyOf": [*kinds, NULL]}
+    if needed:
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return {"anyOf": [*kinds, NULL]}

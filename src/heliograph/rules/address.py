@@ -12,7 +12,7 @@ import idna
 import msgspec
 
 from heliograph.rules.limits import DOMAIN_MAX, LOCAL_PART_MAX
-from heliograph.rules.text import CONTROLS
+from heliograph.rules.text import CONTROLS, single_spaced
 
 ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~\-"
 _BEYOND_ASCII = "\x80-\U0010ffff"
@@ -78,7 +78,11 @@ def _a_labels(domain: str) -> str:
 
 
 def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
-    """`a@b` and `<a@b>` have no name; `Name <a@b>` and `"Name" <a@b>` have one."""
+    """`a@b` and `<a@b>` have no name; `Name <a@b>` and `"Name" <a@b>` have one.
+
+    White space around the whole is ignored, and a name comes back single-spaced (contract 4).
+    """
+    text = single_spaced(text)
     if not text.endswith(">"):
         bare = parse_address(text)
         return (None, bare) if bare else None
@@ -90,5 +94,5 @@ def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     if not phrase:
         return None, address
     if found := _QUOTED.fullmatch(phrase):
-        return re.sub(r"\\(.)", r"\1", found[1]), address
+        return single_spaced(re.sub(r"\\(.)", r"\1", found[1])), address
     return (phrase, address) if _PHRASE.fullmatch(phrase) else None

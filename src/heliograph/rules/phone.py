@@ -59,7 +59,9 @@ _COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefi
 _LONGEST = max(map(len, _COUNTRIES))
 
 
-def read_phone(text: str, param: str = "to") -> str:
+def read_phone(text: str | None, param: str = "to") -> str:
+    if text is None:
+        raise InvalidPhone(f"{param} is missing. {InvalidPhone.fix}", param=param)
     if not _E164.fullmatch(text):
         raise InvalidPhone(
             f"{param} {quoted(text)} is not a phone number in E.164 form. {InvalidPhone.fix}", param=param

@@ -47,12 +47,12 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_recipients(
-    to: str | list[str], cc: list[str] | None, bcc: list[str] | None, reply_to: str | None
+    to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | None
 ) -> Recipients:
     if isinstance(to, str) and reply_to is None and not cc and not bcc:
         return Recipients(to=_addresses([to], "to"))  # most sends: no lists to count
     lists: dict[str, list[str]] = {
-        "to": [to] if isinstance(to, str) else to,
+        "to": [to] if isinstance(to, str) else to or [],
         "cc": cc or [],
         "bcc": bcc or [],
     }

@@ -136,7 +136,7 @@ class InvalidEmail(Refusal):
 
 
 class MissingBody(Refusal):
-    """A direct send has no subject, or has neither html nor text."""
+    """A direct send has no subject or a blank one, or has neither html nor text."""
 
     fix = "Add 'subject' and at least one of 'html' and 'text', or send a 'template_id'."
 

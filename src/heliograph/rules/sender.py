@@ -18,7 +18,7 @@ from heliograph.rules.refusals import (
     SandboxFromLocked,
 )
 from heliograph.rules.team import DisplayName, Domain, Key, Platform, Team
-from heliograph.rules.text import quoted
+from heliograph.rules.text import quoted, single_spaced
 
 _ATOMS = re.compile(rf"[{ATEXT}\x80-\U0010ffff]+(?: [{ATEXT}\x80-\U0010ffff]+)*")
 
@@ -107,7 +107,7 @@ def _display_name(team: Team, domain: Domain | None, brand: str, name: str | Non
         if _folded(name) == _folded(by_id):
             return by_id
         reason = f"is not {quoted(by_id)}, the name of from_display_id"
-    elif name == brand:
+    elif name == single_spaced(brand):
         return brand
     else:
         for alternate in _approved_alternates(team, domain):
@@ -144,7 +144,7 @@ def _approved_alternates(team: Team, domain: Domain | None) -> list[DisplayName]
 
 
 def _folded(name: str) -> str:
-    return " ".join(name.split()).casefold()
+    return single_spaced(name).casefold()
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:

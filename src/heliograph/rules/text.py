@@ -4,7 +4,14 @@ import re
 
 # C0 and C1 controls, line and paragraph separators, bidi controls, lone surrogates.
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What Unicode calls white space, tabs and line ends included.
+_WHITE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 QUOTED_MAX = 80  # characters of a bad value in a message
+
+
+def single_spaced(text: str) -> str:
+    """Every run of white space as one space, and none at the ends."""
+    return _WHITE.sub(" ", text).strip(" ")
 
 
 def quoted(value: str) -> str:
