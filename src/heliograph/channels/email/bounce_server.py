@@ -1,38 +1,64 @@
-"""What comes back: an SMTP listener for our own signed envelope senders and the abuse address, and for nothing else."""
+"""What comes back: an SMTP listener for our own signed envelope senders and the abuse address, and for nothing else.
+
+Anybody may connect, so everything is limited: connections, those of one peer, recipients, replies, time and octets.
+"""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, AnyStr
 
+import msgspec
 import structlog
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
+from heliograph.channels.email.parts import READ_MAX
 from heliograph.channels.email.returned import read_returned, to_report
 from heliograph.rules import verp
+from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MIB
 from heliograph.rules.outcome import Report
 
 log = structlog.get_logger()
 
-SIZE_MAX = 10 * MIB  # what is read of it is bounded further by `read_returned`
+PIECE = 64 * 1024  # octets that are taken from the socket at once; a line of a mail may be longer
 ABUSE = ("abuse@", "postmaster@")
 UNKNOWN = "550 5.1.1 No such address here"
+BUSY = "421 4.7.0 Too many connections, try again later"
+ENOUGH = "421 4.7.0 Too many commands, try again later"
 
 Place = tuple[str, int]  # message id, position of the recipient
 Receive = Callable[[str, int, Report], Awaitable[None]]
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    connections: int = 100
+    per_peer: int = 20  # connections of one address, or of one IPv6 network
+    recipients: int = 100  # of a mail; more are put off (RFC 5321, 4.5.3.1.10)
+    replies: int = 1000  # to one connection
+    session_s: float = 600
+    size: int = 50 * MIB  # of a mail, of which only the beginning is kept, and so of a line
+
+
+LIMITS = Limits()
+
+
 class Returns:
     """aiosmtpd asks this at every step of a session."""
 
-    def __init__(self, envelope_key: bytes, now: Callable[[], int], receive: Receive) -> None:
+    def __init__(self, envelope_key: bytes, now: Callable[[], int], receive: Receive, limits: Limits = LIMITS) -> None:
         self._key = envelope_key
         self._now = now
         self._receive = receive
+        self._one_by_one = asyncio.Semaphore()
+        self.limits = limits
+        self.peers = Counter[str]()
 
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
+        if len(envelope.rcpt_tos) >= self.limits.recipients:
+            return "452 4.5.3 Too many recipients"
         if not self._place(address) and not address.lower().startswith(ABUSE):
             return UNKNOWN
         envelope.rcpt_tos.append(address)
@@ -40,8 +66,10 @@ class Returns:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         raw: Any = envelope.content
-        # In a thread: a hostile message of 1 MiB takes up to half a second to read.
-        returned = await asyncio.to_thread(read_returned, raw)
+        # In a thread: a hostile message of 1 MiB takes up to half a second to read. And one by one, because the
+        # threads are everybody's.
+        async with self._one_by_one:
+            returned = await asyncio.to_thread(read_returned, raw)
         report = to_report(returned)
         for address in envelope.rcpt_tos:
             # What comes to the abuse address proves itself by the signed sender of the mail that it is about.
@@ -51,10 +79,94 @@ class Returns:
                 await self._receive(*place, report)
         return "250 2.0.0 OK"
 
+    async def handle_exception(self, error: Exception) -> str:
+        """Such as a database that is away: who brings the mail back tries again."""
+        log.error("mail that came back was not recorded", error=type(error).__name__)
+        return "451 4.3.0 Try again later"
+
     def _place(self, address: str) -> Place | None:
         return verp.read(self._key, address, self._now())
 
 
-def protocol(returns: Returns, host: str) -> Callable[[], SMTP]:
+class Listener(SMTP):
+    """One connection."""
+
+    line_length_limit = PIECE
+
+    def __init__(self, returns: Returns, host: str) -> None:
+        limits = returns.limits
+        super().__init__(
+            returns, hostname=host or None, data_size_limit=limits.size, enable_SMTPUTF8=True, ident="ESMTP"
+        )
+        self._limits = limits
+        self._peers = returns.peers
+        self._peer: str | None = None  # None: not let in
+        self._replies = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        peer = network_of(transport.get_extra_info("peername")[0])
+        if self._peers.total() >= self._limits.connections or self._peers[peer] >= self._limits.per_peer:
+            transport.write(f"{BUSY}\r\n".encode())
+            transport.close()
+            return
+        self._peer = peer
+        self._peers[peer] += 1
+        self._deadline = self.loop.call_later(self._limits.session_s, transport.abort)
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._peer is None or self._deadline is None:
+            return
+        self._deadline.cancel()
+        self._peers.subtract([self._peer])
+        if not self._peers[self._peer]:
+            del self._peers[self._peer]
+        super().connection_lost(error)
+
+    def eof_received(self) -> bool | None:
+        return super().eof_received() if self._peer else None
+
+    async def push(self, status: AnyStr) -> None:
+        self._replies += 1
+        if self._replies <= self._limits.replies:
+            await super().push(status)
+        elif self.transport is not None:
+            await super().push(ENOUGH)
+            self.transport.close()
+        await asyncio.sleep(0)  # commands that were sent together keep nobody else waiting
+
+    async def smtp_DATA(self, arg: str | None) -> None:
+        """The library's own reads line by line and refuses lines over 1,001 octets, which real bounces have."""
+        envelope = self.envelope
+        if envelope is None or await self.check_helo_needed():
+            return
+        if arg or not envelope.rcpt_tos:
+            await self.push("501 5.5.4 Syntax: DATA" if arg else "503 5.5.1 RCPT first")
+            return
+        await self.push("354 End data with <CR><LF>.<CR><LF>")
+        # The end is a dot between two line ends, of which the first may be that of the command.
+        self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]
+        kept, size, ended = bytearray(), 0, False
+        while not ended:
+            try:
+                piece = await self._reader.readuntil(b"\r\n.\r\n")
+                ended = True
+            except asyncio.LimitOverrunError as more:
+                piece = await self._reader.read(more.consumed)
+            self._reset_timeout()
+            size += len(piece)
+            kept += piece[: READ_MAX - len(kept)]
+        if size <= self._limits.size:
+            envelope.content = bytes(kept.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")[2:])
+            status = await self._call_handler_hook("DATA")
+        else:
+            status = "552 5.3.4 The mail is too large"
+        self.envelope = self._create_envelope()
+        await self.push(status)
+
+
+def protocol(returns: Returns, host: str) -> Callable[[], Listener]:
     """For `loop.create_server`."""
-    return lambda: SMTP(returns, hostname=host or None, data_size_limit=SIZE_MAX, enable_SMTPUTF8=True, ident="ESMTP")
+    return lambda: Listener(returns, host)

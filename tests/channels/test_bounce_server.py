@@ -1,0 +1,197 @@
+"""The listener for what comes back: what it takes whole, and what it refuses before it costs anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from heliograph.channels.email.bounce_server import Limits, Returns, protocol
+from heliograph.channels.email.parts import READ_MAX
+from heliograph.rules.outcome import Report
+from heliograph.rules.verp import sign
+
+pytestmark = pytest.mark.anyio
+
+KEY, NOW = b"k" * 32, 1_800_000_000_000
+ID = "eml_01HZX3V7Q9K2M4N6P8R0S2T4V6"
+AWAY = 1
+OURS = sign(KEY, ID, 7, "bounce.example.com", NOW)
+NOTICE = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n%b\r\n"
+BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
+
+
+class Peer:
+    """A client of the listener, and what the listener made of it."""
+
+    def __init__(self, port: int, taken: list[tuple[str, int, Report]]) -> None:
+        self.port = port
+        self.taken = taken
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator["Talk"]:
+        talk = Talk(*await asyncio.open_connection("127.0.0.1", self.port))
+        try:
+            yield talk
+        finally:
+            talk.writer.close()
+
+
+class Talk:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, *lines: str) -> list[str]:
+        """The code of each answer; all lines are sent together."""
+        self.writer.write("".join(f"{line}\r\n" for line in lines).encode())
+        return [await self.answer() for _ in lines]
+
+    async def answer(self) -> str:
+        while (line := await self.reader.readline())[3:4] == b"-":
+            pass
+        return line[:3].decode()
+
+    async def begin(self, *recipients: str) -> None:
+        assert await self.answer() == "220"
+        assert await self.ask("EHLO peer") == ["250"]
+        assert await self.ask("MAIL FROM:<>", *(f"RCPT TO:<{to}>" for to in recipients)) == ["250"] * (
+            1 + len(recipients)
+        )
+        assert await self.ask("DATA") == ["354"]
+
+    async def trickle(self) -> None:
+        while True:
+            self.writer.write(b"x")
+            await self.writer.drain()
+            await asyncio.sleep(0.001)
+
+    async def send(self, mail: bytes) -> str:
+        self.writer.write(mail)
+        return await self.answer()
+
+
+@asynccontextmanager
+async def listening(**limits: float) -> AsyncIterator[Peer]:
+    taken: list[tuple[str, int, Report]] = []
+
+    async def receive(message_id: str, position: int, report: Report) -> None:
+        if position == AWAY:
+            raise OSError("the database is away")
+        taken.append((message_id, position, report))
+
+    returns = Returns(KEY, lambda: NOW, receive, Limits(**limits))  # type: ignore[arg-type]
+    server = await asyncio.get_running_loop().create_server(protocol(returns, "mx.example"), "127.0.0.1", 0)
+    try:
+        yield Peer(server.sockets[0].getsockname()[1], taken)
+        while returns.peers:
+            await asyncio.sleep(0.001)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        BOUNCE,
+        NOTICE % (b"x" * 1500 + b"\r\nCould not deliver: 550 5.1.1 no such user"),
+        NOTICE % (b"Could not deliver: 550 5.1.1 no such user\r\n" + b"x" * 200_000),
+        NOTICE % (b"Could not deliver: 550 5.1.1 no such user\r\n" + b"a line of the original\r\n" * 200_000),
+        NOTICE % b"Could not deliver: 550 5.1.1 no such user\r\n..\r\n..x",
+        b"Subject: failure notice\r\n\r\n..not the end\r\nCould not deliver: 550 5.1.1 no such user\r\n",
+    ],
+    ids=["short", "long line", "longer line", "longer than what is read", "dots", "dots first"],
+)
+async def test_bounces_are_taken(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(mail + b".\r\n") == "250"
+        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
+    assert [(id_, position, report.status) for id_, position, report in peer.taken] == [(ID, 7, "bounced")]
+
+
+async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(sign(KEY, ID, AWAY, "bounce.example.com", NOW))
+        assert await talk.send(BOUNCE + b".\r\n") == "451"
+
+
+@pytest.mark.parametrize("mail", [b".\r\n", b"\r\n.\r\n", b"\r\n\r\n.\r\n"])
+async def test_mails_of_nothing_end(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(mail) == "250"
+    assert peer.taken == []
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, len(BOUNCE), len(BOUNCE) + 1, len(BOUNCE) + 2])
+async def test_the_end_may_come_in_pieces(cut: int) -> None:
+    mail = BOUNCE + b".\r\n"
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        talk.writer.write(mail[:cut])
+        await talk.writer.drain()
+        await asyncio.sleep(0)
+        assert await talk.send(mail[cut:]) == "250"
+    assert len(peer.taken) == 1
+
+
+async def test_a_mail_that_is_too_large_is_refused() -> None:
+    async with listening(size=2 * READ_MAX) as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(BOUNCE + b"x" * 2 * READ_MAX + b"\r\n.\r\n") == "552"
+        assert await talk.ask("MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "354"]
+        assert await talk.send(BOUNCE + b".\r\n") == "250"
+    assert len(peer.taken) == 1
+
+
+async def test_recipients_are_limited() -> None:
+    async with listening(recipients=2) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        asked = ["EHLO peer", "MAIL FROM:<>", *[f"RCPT TO:<{OURS}>"] * 3, "RCPT TO:<nobody@example.com>"]
+        assert await talk.ask(*asked) == ["250", "250", "250", "250", "452", "452"]
+
+
+@pytest.mark.parametrize("line", ["RCPT TO:<nobody@example.com>", "NOOP", "", "\u00e9"])
+async def test_commands_are_limited_and_keep_nobody_waiting(line: str) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with listening(replies=50) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>") == ["250", "250"]
+        others = asyncio.create_task(count())
+        talk.writer.write(f"{line}\r\n".encode() * 200)
+        answers = (await talk.reader.read()).split(b"\r\n")
+        others.cancel()
+    assert answers[-2].startswith(b"421 4.7.0")
+    assert len(answers) <= 50
+    assert turns >= len(answers)
+
+
+async def test_connections_are_limited() -> None:
+    async with listening(connections=3, per_peer=2) as peer, peer.connect() as one, peer.connect() as two:
+        assert [await one.answer(), await two.answer()] == ["220", "220"]
+        async with peer.connect() as three:
+            assert (await three.reader.read()).startswith(b"421 4.7.0 ")
+        assert await one.ask("NOOP") == ["250"]
+        await one.ask("QUIT")
+        await one.reader.read()
+        async with peer.connect() as three:  # there is room again
+            assert await three.answer() == "220"
+    async with listening(connections=1) as peer, peer.connect() as one, peer.connect() as two:
+        assert await one.answer() == "220"
+        assert (await two.reader.read()).startswith(b"421 4.7.0 ")
+
+
+async def test_a_session_ends_in_time() -> None:
+    async with listening(session_s=0.05) as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        with pytest.raises(ConnectionResetError):
+            await talk.trickle()
+    assert peer.taken == []
