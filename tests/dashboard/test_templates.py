@@ -57,6 +57,10 @@ def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) ->
     assert sent.status == 202, "the approved version is sent until then"
 
     operator = site.open("op@example.com", "--operator", path=f"{HERE}/tpl_sms")
+    expect(inside(operator).get_by_text("0.0450 USD")).to_be_visible()
+    operator.get_by_role("button", name="Approve").click()
+    expect(operator.get_by_role("alert")).to_contain_text("say that it is free")  # in Germany it costs nothing
+    operator.get_by_label("It is free where its price is nothing").check()
     operator.get_by_role("button", name="Approve").click()
     expect(operator.get_by_role("status")).to_contain_text("Version 2 is in use")
 

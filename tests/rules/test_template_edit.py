@@ -11,7 +11,16 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row, updated
 from heliograph.rules.team import Platform, TeamRecord, Template
 from heliograph.rules.template import find_template
-from heliograph.rules.template_edit import DRAFT, LINES_MAX, _compared, differences, read_template, save_rows, trial
+from heliograph.rules.template_edit import (
+    DRAFT,
+    LINES_MAX,
+    _compared,
+    differences,
+    offered,
+    read_template,
+    save_rows,
+    trial,
+)
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
 NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")
@@ -83,6 +92,7 @@ def test_a_refused_draft_waits_for_its_team_until_it_is_saved_again() -> None:
         ([SMS], replace(NEW, channel="whatsapp", category="UTILITY"), "draft", 0),
         ([], replace(NEW, channel="email", subject="s", text="t", body=None, price=1), "approved", 0),
         ([replace(NEW, status="draft")], replace(NEW, status="draft", body="again"), "draft", 0),
+        ([replace(SMS, price=0)], NEW, "draft", 0),  # that one is free, not this one
     ],
 )
 def test_a_team_does_not_set_its_prices(others: list[Template], new: Template, status: str, price: int) -> None:
@@ -93,6 +103,66 @@ def test_a_team_does_not_set_its_prices(others: list[Template], new: Template, s
 def test_an_operator_sets_prices_and_approves_by_saving() -> None:
     done = saved(setup_with(replace(NEW, status="draft"), need=True), replace(NEW, price=5), operator=True)
     assert done.teams["team_a"].templates["tpl_b"] == replace(NEW, price=5)
+
+
+@pytest.mark.parametrize(
+    ("price", "prices", "free", "is_approved"),
+    [
+        (5, {}, False, True),
+        (5, {"GB": 3}, False, True),
+        (0, {}, False, False),
+        (0, {"GB": 3}, False, False),
+        (5, {"GB": 0}, False, False),
+        (0, {}, True, True),
+        (5, {"GB": 0}, True, True),
+    ],
+)
+@pytest.mark.parametrize("channel", ["sms", "whatsapp"])
+def test_a_phone_template_needs_a_price_or_the_word_free(
+    channel: Any, price: int, prices: dict[str, int], free: bool, is_approved: bool
+) -> None:
+    draft = replace(NEW, channel=channel, category="UTILITY", status="draft")
+    setup, terms = setup_with(draft), {"price": price, "prices": prices}
+    for do in (
+        lambda: approvals.approve(setup, "tpl_b", approvals.mark_of(draft), free=free, **terms),
+        lambda: save_rows(setup, replace(draft, **terms), operator=True, by="usr_a", at=7, free=free),
+    ):
+        if is_approved:
+            made = after(setup, do()).teams["team_a"].templates["tpl_b"]
+            assert (made.status, made.price, made.prices) == ("approved", price, prices)
+        else:
+            with pytest.raises(InvalidRequest) as refused:
+                do()
+            assert refused.value.param == "price"
+
+
+def test_what_is_free_already_need_not_be_said_to_be_so_again() -> None:
+    free = replace(SMS, price=0, prices={})
+    for operator in (True, False):
+        done = saved(setup_with(free), replace(free, body="other"), operator=operator)
+        assert done.teams["team_a"].templates["tpl_a"] == replace(free, body="other", version=2)
+
+
+LIST: Any = {"sms": {"USD": {"*": 50, "GB": 35}, "EUR": {"*": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("others", "prices", "expected"),
+    [
+        ([], LIST, (50, {"GB": 35})),
+        ([], {}, (0, {})),
+        ([], {"whatsapp": LIST["sms"]}, (0, {})),
+        ([SMS], LIST, (45, {"GB": 35})),  # of its kind
+        ([replace(SMS, price=0)], LIST, (50, {"GB": 35})),
+        ([replace(NEW, status="draft", price=7)], LIST, (7, {})),
+        ([replace(NEW, price=0)], LIST, (0, {})),  # its own, in use
+    ],
+)
+def test_the_prices_that_an_approval_begins_with(others: list[Template], prices: Any, expected: Any) -> None:
+    setup = setup_with(*others)
+    setup = after(setup, [to_row("platform", PLATFORM_ID, Platform(prices=prices), None)])
+    shown = offered(setup, replace(NEW, price=next((t.price for t in others if t.id == NEW.id), 0)))
+    assert (shown.price, shown.prices) == expected
 
 
 @pytest.mark.parametrize(

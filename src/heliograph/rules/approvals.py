@@ -47,8 +47,26 @@ def find_draft(setup: Setup, id_: str) -> Pending | None:
     return Pending(team=team, template=current, current=None) if current.status == "draft" else None
 
 
-def approve(setup: Setup, id_: str, mark: str) -> list[Row]:
-    return approved_rows(setup, _seen(setup, id_, mark).template)
+def approve(
+    setup: Setup,
+    id_: str,
+    mark: str,
+    *,
+    price: int | None = None,
+    prices: dict[str, int] | None = None,
+    free: bool = False,
+) -> list[Row]:
+    """At these prices, when they are given; what is free is so because somebody said it."""
+    new = _seen(setup, id_, mark).template
+    if price is not None:
+        new = replace(new, price=price, prices=prices or {})
+    check_price(new, free=free)
+    return approved_rows(setup, new)
+
+
+def check_price(template: Template, *, free: bool) -> None:
+    if template.channel != "email" and not free and not all((template.price, *template.prices.values())):
+        raise InvalidRequest("Set a price above nothing, everywhere; or say that it is free.", param="price")
 
 
 def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.approvals import Pending, approved_rows, draft_rows
+from heliograph.rules.approvals import Pending, approved_rows, check_price, draft_rows
 from heliograph.rules.pricing import format_money
 from heliograph.rules.reading import Misread, read_at
 from heliograph.rules.setup import Row, Setup
@@ -44,9 +44,15 @@ def _sentence(why: str) -> str:
     return f"{why[:1].upper()}{why[1:]}."
 
 
-def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
-    """In use at once when an operator saves it, or when none has to decide about its words or its price."""
+def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, free: bool = False) -> list[Row]:
+    """In use at once when an operator saves it, or when none has to decide about its words or its price.
+
+    `free`: the operator says that it may cost nothing; what did so already need not be said again.
+    """
     if operator:
+        old = setup.teams[new.team].templates.get(new.id)
+        is_same = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
+        check_price(new, free=free or is_same)
         return approved_rows(setup, new)
     priced, is_known = with_prices(setup.teams[new.team], new)
     priced = replace(priced, refused_reason="")
@@ -60,17 +66,31 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     """A team does not set prices: its template keeps them, or takes those of the dearest of its kind.
 
-    False when there is none to take them from; email without a price is free within the quota and past it.
+    False when there is none to take them from: one that is free was meant alone. Email without a price is free within
+    the quota and past it.
     """
     old = team.templates.get(new.id)
     kind = (new.channel, new.category)
     if old and old.status != "draft" and (old.channel, old.category) == kind:
         return replace(new, price=old.price, prices=old.prices), True
     alike = [t for t in team.templates.values() if (t.channel, t.category) == kind and t.status == "approved"]
+    if new.channel != "email":
+        alike = [t for t in alike if t.price]
     dearest = max(alike, key=lambda template: template.price, default=None)
     if dearest is None:
         return replace(new, price=old.price if old else 0, prices=old.prices if old else {}), new.channel == "email"
     return replace(new, price=dearest.price, prices=dearest.prices), True
+
+
+def offered(setup: Setup, new: Template) -> Template:
+    """With the prices that it will have unless an operator says otherwise: its own, its kind's, or the price list's."""
+    team = setup.teams[new.team]
+    priced, is_known = with_prices(team, new)
+    listed = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
+    if is_known or priced.price or not listed:
+        return priced
+    prices = {country: price for country, price in listed.items() if country != "*"}
+    return replace(new, price=listed.get("*", 0), prices=prices)
 
 
 def trial(draft: Pending) -> Team:

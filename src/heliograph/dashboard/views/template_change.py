@@ -1,17 +1,20 @@
 """What becomes of a template: saved, restored, archived, approved, refused."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
 from heliograph.dashboard.views.template_find import current, find_in, number, version_of
+from heliograph.dashboard.views.template_form import prices_given
+from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
 from heliograph.rules import approvals
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import Row, Setup, to_row
 from heliograph.rules.setup_plan import CONTENT
 from heliograph.rules.team import Template
-from heliograph.rules.template_edit import save_rows
+from heliograph.rules.template_edit import read_template, save_rows
 from heliograph.storage.store import SetupChange
 
 
@@ -50,8 +53,24 @@ async def discard(visit: Visit) -> Answer:
 
 
 async def approve(visit: Visit) -> Answer:
-    id_, mark = current(visit).id, visit.form.get("mark", "")
-    return await changed(visit, "template.approve", id_, lambda now: approvals.approve(now, id_, mark))
+    """A phone template at the prices of the form; an email's is not asked for."""
+    template, form = current(visit), visit.form
+    id_ = template.id
+    terms: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    if template.channel != "email":
+        priced, errors = read_template(template, prices_given(form))
+        terms = {"price": priced.price, "prices": priced.prices, "free": "free" in form}
+    if not errors:
+        try:
+            return await changed(
+                visit, "template.approve", id_, lambda now: approvals.approve(now, id_, form.get("mark", ""), **terms)
+            )
+        except InvalidRequest as refusal:
+            if refusal.param is None:
+                raise
+            errors = {refusal.param: refusal.message}
+    return await show_template(visit, errors)
 
 
 async def refuse(visit: Visit) -> Answer:
@@ -75,7 +94,7 @@ async def changed(visit: Visit, action: str, id_: str, rows: Callable[[Setup], l
 
 def saved_rows(visit: Visit, now: Setup, template: Template) -> list[Row]:
     by, at = visit.person.person, visit.desk.clock.now()
-    return save_rows(now, template, operator=visit.may("operator"), by=by, at=at)
+    return save_rows(now, template, operator=visit.may("operator"), by=by, at=at, free="free" in visit.form)
 
 
 async def _saved(visit: Visit, action: str, change: Callable[[Template], Template]) -> Answer:

@@ -13,7 +13,7 @@ from heliograph.rules.setup import Row, Setup
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.rules.team import Channel, Template
 from heliograph.rules.template import placeholder_names
-from heliograph.rules.template_edit import read_template
+from heliograph.rules.template_edit import offered, read_template
 
 
 async def new(visit: Visit) -> Answer:
@@ -36,7 +36,8 @@ async def preview(visit: Visit) -> Answer:
     """The document of the preview's frame, of what stands in the editor now."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
-    return frame(visit, *_read(visit, base))
+    typed, errors = _read(visit, base)
+    return frame(visit, typed if visit.may("operator") else offered(visit.setup, typed), errors)
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
@@ -56,7 +57,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
         try:
             return await changed(visit, "template.save", template.id, rows)
         except Refusal as refusal:
-            errors = {"form": refusal.message}
+            errors = {refusal.param or "form": refusal.message}
     return _editor(visit, base, errors, lines_of(visit.form))
 
 
@@ -67,7 +68,7 @@ def _editor(
         "base": base,
         "known": base.id in visit.team.templates,
         "mark": mark_of(base) if lines is None else visit.form.get("mark", ""),
-        "form": to_form(base) if lines is None else visit.form,
+        "form": to_form(offered(visit.setup, base)) if lines is None else visit.form,
         "lines": lines_for(base) if lines is None else lines,
         "errors": errors or {},
     }

@@ -57,8 +57,10 @@ def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> di
         "optional": [line.name for line in lines if line.optional],
         "examples": {line.name: line.example for line in lines if line.example},
     }
-    if with_prices:
-        pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
-        given["price"] = form.get("price", "").strip() or "0"
-        given["prices"] = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
-    return given
+    return given | (prices_given(form) if with_prices else {})
+
+
+def prices_given(form: dict[str, str]) -> dict[str, Any]:
+    pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
+    prices = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
+    return {"price": form.get("price", "").strip() or "0", "prices": prices}

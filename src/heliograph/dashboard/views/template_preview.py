@@ -50,6 +50,7 @@ def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]
         count = parts.billed(team.record.segmenting)
         found |= {"parts": parts, "count": count}
     countries = [None, *sorted(template.prices)]
+    found["unpriced"] = template.channel != "email" and template.status == "draft" and not template.price
     return found | {"costs": [(country, price_for(template, country) * count) for country in countries]}
 
 

@@ -4,12 +4,12 @@ import asyncio
 
 from heliograph.dashboard.views import template_preview
 from heliograph.dashboard.views.template_find import current, number, proposed, version_of
-from heliograph.dashboard.views.template_form import lines_for
+from heliograph.dashboard.views.template_form import lines_for, to_form
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.rules import approvals
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.rules.team import Template
-from heliograph.rules.template_edit import differences
+from heliograph.rules.template_edit import differences, offered
 from heliograph.storage.versions import PAGE, VersionLine, versions_of
 
 SHOWN = 100  # templates on a page of the list
@@ -47,6 +47,7 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
     values = {
         "template": template,
         "draft": draft,
+        "offer": to_form(offered(visit.setup, draft.template)) if draft else {},
         "differences": await _compared(draft.current, draft.template) if draft and draft.current else [],
         "lines": own,
         "asked": own + [line for line in new if line.name not in template.variables],  # by a test send
@@ -81,7 +82,7 @@ async def preview(visit: Visit) -> Answer:
         template = await version_of(visit, template.id, number(wanted)) or template
     elif visit.query.get("draft"):
         template = proposed(visit.setup, template)
-    return template_preview.frame(visit, template, {})
+    return template_preview.frame(visit, offered(visit.setup, template), {})
 
 
 async def _versions(visit: Visit, id_: str) -> list[VersionLine]:
