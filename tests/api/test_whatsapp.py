@@ -64,6 +64,34 @@ def test_a_sandbox_team_without_a_domain_speaks_for_the_platform(shared_service:
     assert sent == rendered == "Hello from Heliograph at sandbox.heliograph.test"
 
 
+@pytest.mark.parametrize(("domain", "brand"), [("dom_acme", "Acme"), ("dom_acme_news", "Acme News")])
+def test_the_brand_fills_its_position(shared_service: Service, domain: str, brand: str) -> None:
+    body = {"to": "+15005550006", "template_id": "tpl_branded", "brand_domain_id": domain}
+    body |= {"variables": {"parcel": "42", "place": "home"}}
+    shown = shared_service.post("/v1/whatsapp?dry_run=true", body).json
+    assert (shown["parameters"], shown["body"]) == (["42", brand, "home"], f"Parcel 42 of {brand} is at home.")
+    assert shared_service.post("/v1/whatsapp", body).status == 202
+    rendered = shared_service.post("/v1/templates/tpl_branded/render", {"variables": body["variables"]}).json
+    assert (rendered["missing"], rendered["unknown"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "code", "names"),
+    [
+        ({"parcel": "42", "place": "x", "brand.name": "PayPal"}, 422, "unknown_variable", ["brand.name"]),
+        ({"parcel": "42", "place": "x", "customer": {"brand": {"name": "P"}}}, 422, "unknown_variable", ["brand.name"]),
+        ({"brand": {"name": "PayPal"}}, 422, "missing_variable", ["parcel", "place"]),
+    ],
+)
+def test_a_caller_does_not_name_the_brand(
+    shared_service: Service, given: Body, status: int, code: str, names: list[str]
+) -> None:
+    body = {"to": "+15005550006", "template_id": "tpl_branded", "variables": given}
+    answer = shared_service.post("/v1/whatsapp", body)
+    assert_refused(answer, status, code, "variables")
+    assert answer.json["error"]["details"] == {"variables": names}
+
+
 def test_marketing_is_limited_for_each_recipient(shared_service: Service) -> None:
     offer = {"template_id": "tpl_offer", "to": "+447400000017"}
     assert [shared_service.post("/v1/whatsapp", offer).status for _ in range(2)] == [202, 202]

@@ -16,7 +16,7 @@ from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, T
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Carrier, Channel, Platform, Team, Template
-from heliograph.rules.template import check_variables, find_template, read_variables, render
+from heliograph.rules.template import check_variables, find_template, read_variables, render, with_brand
 
 LastCheck = Callable[[Found, int], None]  # found, now
 
@@ -62,7 +62,8 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     if domain:
         brand = {"name": domain.brand, "domain": domain.name}
     body = render(template, variables, brand).body or ""
-    return Draft(to=to, country=country_of(to), template=template, variables=variables, body=body)
+    values = with_brand(template, variables, brand)
+    return Draft(to=to, country=country_of(to), template=template, variables=values, body=body)
 
 
 def check_phone_allowed(team: Team, phone: str) -> None:

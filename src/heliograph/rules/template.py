@@ -25,6 +25,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.team import Channel, Team, Template
 
+BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
 VARIABLES_MAX = 100
 NAME_MAX = 200  # characters of a variable's name
 EXAMPLE_MAX = 4096  # characters of an example value
@@ -81,8 +82,18 @@ def _text_of(value: Any, name: str) -> str:
     )
 
 
+def asked_names(template: Template) -> list[str]:
+    """The declared variables that a caller gives; the brand's name is the service's own."""
+    return [name for name in template.variables if name != BRAND_NAME]
+
+
+def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str, str]) -> dict[str, str]:
+    """A value for each declared variable, the brand's name where it has a position (contract 5)."""
+    return {**values, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+
+
 def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    declared = template.variables
+    declared = asked_names(template)
     missing = [name for name in declared if name not in values and name not in template.optional]
     return missing, [name for name in values if name not in declared]
 
@@ -337,9 +348,12 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 
 
 def placeholder_names(template: Template) -> list[str]:
-    """The customer's variables that its texts name, in their order."""
+    """The variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
     parts = (template.subject, template.html, template.text, template.body)
-    return list(dict.fromkeys(name for part in parts if part for name in _compile(part, False).names))
+    slots = [(slot[1], slot[2]) for part in parts if part for slot in _PLACEHOLDER.finditer(part)]
+    has_positions = template.channel == "whatsapp"
+    names = [f"{group}.{name}".removeprefix("customer.") for group, name in slots]
+    return list(dict.fromkeys(n for n in names if not n.startswith("brand.") or (has_positions and n == BRAND_NAME)))
 
 
 def check_template(template: Template) -> list[str]:
@@ -385,7 +399,7 @@ def _part_problems(template: Template) -> Iterator[str]:
         if source is not None:
             compiled = _compile(source, part == "html")
             yield from (f"{part}: {problem}" for problem in compiled.problems)
-            undeclared = sorted(set(compiled.names) - set(template.variables))
+            undeclared = sorted(set(compiled.names) - set(asked_names(template)))
             yield from (f"{part}: {{{{customer.{name}}}}} is not in variables" for name in undeclared)
 
 
@@ -395,11 +409,15 @@ def _variable_problems(template: Template) -> Iterator[str]:
             yield f"variables: {name!r} is there twice"
         if not _NAME.fullmatch(name):
             yield f"variables: {name!r} is not a name of a-z, 0-9 and _ that begins with a letter"
+        if name == BRAND_NAME and template.channel == "whatsapp":
+            continue
         if name.startswith(("customer.", "brand.")):
             yield f"variables: write {name!r} without its first part"
     for name in template.optional:
         if name not in template.variables:
             yield f"optional: {name!r} is not in variables"
+        elif name == BRAND_NAME:
+            yield f"optional: {name!r} is always there"
 
 
 def _price_problems(template: Template) -> Iterator[str]:

@@ -9,6 +9,7 @@ import msgspec
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.team import Channel, Template
+from heliograph.rules.template import asked_names
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
@@ -81,7 +82,7 @@ def examples(visit: Visit) -> list[Example]:
         if template is None or not sender:
             continue
         own = {"to": EMAIL, "from": sender} if channel == "email" else {"to": PHONE}
-        values = {name: "…" if name in template.optional else f"your {name}" for name in template.variables}
+        values = {name: "…" if name in template.optional else f"your {name}" for name in asked_names(template)}
         body = own | {"template_id": template.id} | ({"variables": values} if values else {})
         found.append(Example(title=title, hint=f"The template {template.name}.", path=PATHS[channel], body=body))
     if "verify" in visit.team.record.features:

@@ -10,7 +10,7 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.pricing import price_for
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Channel, Team, Template
-from heliograph.rules.template import placeholder_names, render
+from heliograph.rules.template import asked_names, placeholder_names, render, with_brand
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
 HEADERS: Headers = [
@@ -32,8 +32,10 @@ def frame(visit: Visit, template: Template, errors: dict[str, str]) -> Download:
 
 
 def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]) -> dict[str, Any]:
-    values = {name: template.examples.get(name, name) for name in template.variables}
-    shown = render(template, values, _brand(setup, team))
+    brand = _brand(setup, team)
+    given = {name: template.examples.get(name, name) for name in template.variables}
+    values = with_brand(template, given, brand)
+    shown = render(template, given, brand)
     used = placeholder_names(template)
     found: dict[str, Any] = {
         "template": template,
@@ -65,6 +67,6 @@ def curl(visit: Visit, template: Template) -> str:
     domains = visit.team.approved_domains()
     if template.channel == "email" and domains and not visit.team.sandbox:
         body["from"] = f"hello@{domains[0].name}"
-    if template.variables:
-        body["variables"] = {name: template.examples.get(name, name) for name in template.variables}
+    if asked := asked_names(template):
+        body["variables"] = {name: template.examples.get(name, name) for name in asked}
     return start.snippet("curl", visit.desk.base_url + start.PATHS[template.channel], body)

@@ -13,6 +13,7 @@ from heliograph.dashboard.visit import Answer, Redirect, Visit
 from heliograph.rules.approvals import find_draft
 from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.team import Caller, Template
+from heliograph.rules.template import asked_names
 from heliograph.rules.template_edit import trial
 
 FIELDS = ("to", "from")  # an error elsewhere stands above the form
@@ -42,7 +43,7 @@ async def send(visit: Visit) -> Answer:
 
 async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
     """As the API would; answers the message's id."""
-    given = {name: visit.form.get(f"value.{name}", "") for name in template.variables}
+    given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
     variables = {name: value for name, value in given.items() if value or name not in template.optional}
     to, desk = visit.form.get("to", "").strip(), visit.desk
     if template.channel == "email":

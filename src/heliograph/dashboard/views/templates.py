@@ -9,6 +9,7 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.rules import approvals
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.rules.team import Template
+from heliograph.rules.template import BRAND_NAME
 from heliograph.rules.template_edit import differences, offered
 from heliograph.storage.versions import PAGE, VersionLine, versions_of
 
@@ -50,7 +51,9 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
         "offer": to_form(offered(visit.setup, draft.template)) if draft else {},
         "differences": await _compared(draft.current, draft.template) if draft and draft.current else [],
         "lines": own,
-        "asked": own + [line for line in new if line.name not in template.variables],  # by a test send
+        "asked": [  # by a test send
+            line for line in own + [one for one in new if one.name not in template.variables] if line.name != BRAND_NAME
+        ],
         "versions": versions[:PAGE],
         "more": len(versions) > PAGE,
         "curl": template_preview.curl(visit, template),
