@@ -1,7 +1,9 @@
 """Straight to the mail exchangers: name server and mail servers on loopback, each host on its own address."""
 
 import asyncio
+import contextlib
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
@@ -11,13 +13,15 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
 from heliograph.channels.email.mx import Mx, MxOptions
 from heliograph.channels.email.pool import Limits, Prepared
-from heliograph.channels.email.resolve import Resolver, networks
+from heliograph.channels.email.resolve import Resolver, Unknown, networks
 from heliograph.channels.email.smtp import Manner, Timeouts
+from heliograph.channels.web import Answers
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.channels.smtp_peer import DROP, HANG, Answer, Authority, Peer, Script
@@ -47,9 +51,9 @@ class Net:
     def __init__(self, dns: DnsPeer, hosts: dict[str, Peer], mx: Mx) -> None:
         self.dns, self.hosts, self.mx = dns, hosts, mx
 
-    async def send(self, address: str = "to@x.test", given: str = "") -> Outcome:
+    async def send(self, address: str = "to@x.test", given: str = "", absent_ms: int | None = None) -> Outcome:
         parcel = Parcel(message_id="eml_1", position=3, address=address, given=given, content=b"{}", attempt=0)
-        return await self.mx.hand_over(parcel)
+        return await self.mx.hand_over(replace(parcel, absent_ms=absent_ms))
 
     def took(self) -> list[str]:
         return [host for host, peer in self.hosts.items() for _ in peer.received]
@@ -293,8 +297,8 @@ async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends() ->
         ({("x.test", "MX"): ["10 gone.test.", "20 a.test."], ("a.test", "A"): ["127.0.0.2"]}, DELIVERED),
         ({("x.test", "MX"): ["0 ."]}, BOUNCED),
         ({("x.test", "MX"): ["0 ."], ("x.test", "A"): ["127.0.0.2"]}, BOUNCED),
-        ({("other.test", "A"): ["127.0.0.2"]}, BOUNCED),  # NXDOMAIN
-        ({("x.test", "TXT"): ["hello"]}, BOUNCED),  # exists, without any address
+        ({("other.test", "A"): ["127.0.0.2"]}, DEFERRED),  # NXDOMAIN
+        ({("x.test", "TXT"): ["hello"]}, DEFERRED),  # exists, without any address
         ({("x.test", "MX"): ["10 gone.test."]}, FAILED),
         ({("x.test", "MX"): ["10 a.test."], ("a.test", "TXT"): ["hello"]}, FAILED),
     ],
@@ -305,6 +309,44 @@ async def test_what_dns_says(zone: Zone, expected: str) -> None:
         assert action(outcome) == expected
         assert there.took() == (["2"] if expected == DELIVERED else [])
     assert outcome.detail["text"]
+
+
+MINUTES = 60_000
+
+
+@pytest.mark.parametrize("zone", [{}, {("x.test", "TXT"): ["hello"]}])
+@pytest.mark.parametrize(
+    ("ago_ms", "expected", "wait"),
+    [
+        (None, DEFERRED, 15 * MINUTES),
+        (1 * MINUTES, DEFERRED, 14 * MINUTES),
+        (15 * MINUTES, BOUNCED, None),
+        (60 * MINUTES, BOUNCED, None),
+    ],
+)
+async def test_a_domain_that_does_not_exist_counts_the_second_time(
+    zone: Zone, ago_ms: int | None, expected: str, wait: int | None
+) -> None:
+    async with net(zone) as there:
+        outcome = await there.send(absent_ms=ago_ms)
+    assert action(outcome) == expected
+    if isinstance(outcome, Deferred):
+        assert (outcome.absent, outcome.retry_after_ms, outcome.unreachable) == (True, wait, False)
+    else:
+        assert outcome.detail["enhanced"] == "5.1.2"
+
+
+async def test_that_a_name_does_not_exist_is_remembered_for_five_minutes() -> None:
+    async with DnsPeer({("here.test", "TXT"): ["hello"]}) as dns:  # without SOA records
+        resolver = Resolver(dns.at, (), Random(1))
+        for name in ("gone.test", "gone.test", "here.test"):
+            with contextlib.suppress(Unknown):
+                await resolver.addresses(name)
+        assert dns.asked["gone.test", "A"] == 1
+        assert resolver._asked and isinstance(resolver._asked.cache, Answers)
+        kept = [node.value.expiration - time.time() for node in resolver._asked.cache.data.values()]
+    assert len(kept) >= 3
+    assert all(0 < seconds <= 300 for seconds in kept)
 
 
 @pytest.mark.parametrize(("failing", "expected"), [("x.test", DEFERRED), ("a.test", DEFERRED), ("b.test", DELIVERED)])

@@ -204,6 +204,17 @@ async def test_a_failure_that_may_pass_is_tried_again(
     assert "203.0.113.9" not in repr(await store.message(1, id_))
 
 
+async def test_a_carrier_is_told_when_the_domain_was_first_said_not_to_exist(
+    store: Store, clock: Any, send: Send
+) -> None:
+    absent = Deferred(absent=True, retry_after_ms=900_000)
+    carrier = Scripted(absent, absent, Deferred(), absent, absent, Accepted(carrier_id="1"))
+    await send("email", "ada@example.com")
+    await deliver_all(store, working(store, Carriers(lambda _: carrier), clock), clock)
+    told = [parcel.absent_ms and parcel.absent_ms // 900_000 for parcel in carrier.parcels]
+    assert told == [None, 1, 2, None, 1, 2]  # any other answer in between, and it begins anew
+
+
 async def test_a_destination_without_carrier_waits_for_one(
     store: Store, clock: Any, carriers: Carriers, send: Send, story: Told
 ) -> None:

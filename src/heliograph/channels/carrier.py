@@ -20,6 +20,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int  # outcomes recorded before this one
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
+    absent_ms: int | None = None  # ago, the recipient's domain was first said not to exist
 
     @property
     def mailbox(self) -> str:

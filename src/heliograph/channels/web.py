@@ -1,4 +1,4 @@
-"""What the carriers over HTTP share: one client, and how answers, errors and callbacks are read."""
+"""What the channels share: one HTTP client, how answers, errors and callbacks are read, a memory for DNS."""
 
 import hashlib
 import hmac
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import aiohttp
+import dns.resolver
 import msgspec
 from yarl import URL
 
@@ -26,6 +27,7 @@ IDLE_S = 10.0  # shorter than most servers keep a connection, so that few end un
 ANSWER_MAX = 64 * 1024  # octets
 WORDS_MAX = 300  # characters of a carrier's words
 FIELDS_MAX = 200  # of a form
+NO_S = 300  # the longest that a name is taken not to exist
 HIDDEN_MIN = 4  # characters: hiding less would eat holes into ordinary words
 
 FORBIDDEN = Told(status=403)
@@ -35,6 +37,15 @@ Verdict = Literal["refused", "deferred", "unreachable"]
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
 _SECONDS = re.compile("[0-9]{1,6}")
 _WORD = re.compile("[A-Za-z0-9]+")
+
+
+class Answers(dns.resolver.LRUCache):
+    """Each for its own time to live, "no" for five minutes at most: without a SOA record it would be for ever."""
+
+    def put(self, key: Any, value: dns.resolver.Answer) -> None:
+        if value.rrset is None:
+            value.expiration -= max(0, value.chaining_result.minimum_ttl - NO_S)
+        super().put(key, value)
 
 
 class Unreachable(Exception):

@@ -52,7 +52,7 @@ class Dispatch:
             if carrier is None:
                 return None, _nobody(closed, missed, self._clock.now() + self._clock.below(SPREAD_MS))
             began = time()
-            outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier))
+            outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier, self._clock.now()))
             made.append(to_hand_over(carrier.id, outcome, time() - began))
             if not (isinstance(outcome, Deferred) and outcome.unreachable):
                 return carrier, _after(missed, outcome)
@@ -103,7 +103,7 @@ def _nobody(closed: Mapping[str, int], missed: Mapping[str, Outcome], soon: int)
     return Deferred(detail={"text": NO_CARRIER})
 
 
-def to_parcel(claim: Claim, carrier: Carrier) -> Parcel:
+def to_parcel(claim: Claim, carrier: Carrier, now: int) -> Parcel:
     return Parcel(
         message_id=claim.message_id,
         position=claim.position,
@@ -113,6 +113,7 @@ def to_parcel(claim: Claim, carrier: Carrier) -> Parcel:
         attempt=claim.attempt,
         country=claim.country,
         uncertain=claim.uncertain == carrier.id,
+        absent_ms=None if claim.absent_at is None else now - claim.absent_at,
     )
 
 
@@ -160,7 +161,8 @@ def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int,
                 return replace(change, wanted="failed")
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
-            again = Later(due_at=due_at, attempt=attempt, deferrals=deferrals, uncertain=uncertain)
+            absent_at = (claim.absent_at or now) if outcome.absent else None
+            again = Later(due_at=due_at, attempt=attempt, deferrals=deferrals, uncertain=uncertain, absent_at=absent_at)
             return replace(change, again=again)
 
 

@@ -38,6 +38,7 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
     unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once
     uncertain: bool = False  # the carrier fell silent: maybe it was sent, so no other carrier may be asked
+    absent: bool = False  # the recipient's domain does not exist, by what is said for the first time
 
 
 Outcome = Accepted | Refused | Deferred

@@ -32,6 +32,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     deferrals: dict[str, int]
     uncertain: str | None  # the carrier that may have sent it
+    absent_at: int | None = None  # when the recipient's domain was first said not to exist
     alone: bool = False  # nothing else is in its worker's hands
 
 
@@ -86,7 +87,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain in rows:
+    for key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain, absent_at in rows:
         _, _, address, given, id_, channel, sandbox, country = places[message, position]
         claims.append(
             Claim(
@@ -107,6 +108,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 attempt=attempt,
                 deferrals=_deferrals.decode(deferrals),
                 uncertain=uncertain,
+                absent_at=absent_at,
                 alone=alone,
             )
         )

@@ -31,6 +31,7 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int  # hand-overs with a recorded outcome
     deferrals: dict[str, int] = {}  # by carrier
     uncertain: str | None = None  # the carrier that may have sent it
+    absent_at: int | None = None  # when the recipient's domain was first said not to exist
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,7 +383,7 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
         key = change.claim[0]
         if again := change.again:
             deferrals = msgspec.json.encode(again.deferrals).decode()
-            later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain))
+            later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain, again.absent_at))
         else:
             done.append((key,))
         if change.promises:

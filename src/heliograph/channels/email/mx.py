@@ -16,6 +16,7 @@ from heliograph.channels.email.resolve import Exchange, Forbidden, NullMx, Resol
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.tls import Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
+from heliograph.rules.retry import ABSENT_MS
 
 TRIES_MAX = 5  # addresses asked in one hand-over
 TRIES_S = 120.0  # no further address is asked after this
@@ -60,7 +61,7 @@ class Mx(Carrier):
         except NullMx:
             outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
         except Unknown:
-            outcome = _unasked(domain, f"there is no domain {domain}", "5.1.2", bounced=True)
+            outcome = _absent(domain, parcel.absent_ms)
         except Unresolved as error:
             outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})")
         return tell(outcome, parcel, "mx", started, delivered=True)
@@ -102,9 +103,9 @@ class Mx(Carrier):
             except Forbidden:
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
             except Unknown:
-                # A domain without any address takes no mail; a listed exchanger without one may be a slip.
-                code, bounced = ("5.4.4", False) if exchange.listed else ("5.1.2", True)
-                yield _unasked(host, f"{host} has no address", code, bounced=bounced)
+                if not exchange.listed:
+                    raise  # a domain without any address takes no mail; a listed exchanger without one may be a slip
+                yield _unasked(host, f"{host} has no address", "5.4.4")
             else:
                 for address in addresses:
                     yield self._door(host, address, "dane" if pins else "verified" if strict else "opportunistic", pins)
@@ -127,6 +128,15 @@ def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
 
 def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]:
     return {"host": host, "address": None, "tls": None, "code": None, "enhanced": enhanced, "text": text}
+
+
+def _absent(domain: str, ago_ms: int | None) -> Outcome:
+    """Two answers at least 15 minutes apart count: one may be a slip of a name server."""
+    text = f"there is no domain {domain} that takes mail"
+    if ago_ms is None or ago_ms < ABSENT_MS:
+        detail = _detail(domain, f"{text}; DNS is asked again after 15 minutes")
+        return Deferred(detail=detail, retry_after_ms=ABSENT_MS - (ago_ms or 0), absent=True)
+    return _unasked(domain, text, "5.1.2", bounced=True)
 
 
 def _later(host: str, text: str) -> Deferred:

@@ -14,10 +14,11 @@ import dns.resolver
 import msgspec
 
 from heliograph.channels.email.tls import Pin
+from heliograph.channels.web import Answers
 from heliograph.rules.denied import Network, is_denied
 
 LIFETIME_S = 15.0  # of one question with all its repetitions
-CACHED_MAX = 20_000  # answers, each for its own time to live
+CACHED_MAX = 20_000  # answers
 DANE_EE = 3  # RFC 7672: of the usages, the one that needs no chain
 
 
@@ -112,7 +113,7 @@ class Resolver:
             found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port))
             resolver.nameservers = [str(found[0][4][0])]
             resolver.port = int(port)
-        resolver.cache = dns.resolver.LRUCache(CACHED_MAX)
+        resolver.cache = Answers(CACHED_MAX)
         resolver.lifetime = LIFETIME_S
         # AD in a question asks for AD in the answer (RFC 6840); large answers come by UDP up to the usual size.
         resolver.flags = dns.flags.RD | dns.flags.AD

@@ -9,11 +9,12 @@ import dns.name
 import dns.resolver
 import msgspec
 
+from heliograph.channels.web import Answers
 from heliograph.rules.denied import is_denied
 from heliograph.rules.webhook_url import Target, parse_target
 
 LIFETIME_S = 5.0  # of one question with all its repetitions
-CACHED_MAX = 20_000  # answers, each for its own time to live
+CACHED_MAX = 20_000  # answers
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
 
@@ -91,6 +92,6 @@ class Names:
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server:
             resolver.nameservers, resolver.port = [self._server[0]], self._server[1]
-        resolver.cache = dns.resolver.LRUCache(CACHED_MAX)
+        resolver.cache = Answers(CACHED_MAX)
         resolver.lifetime = LIFETIME_S
         return resolver

@@ -28,7 +28,8 @@ WHERE key IN (
     )                                                 --sqlite
         FOR UPDATE SKIP LOCKED) AS o                  --postgres
 )
-RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain;
+RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
+          absent_at;
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
@@ -44,7 +45,8 @@ WHERE key IN (
     ORDER BY o.due_at LIMIT 1
     FOR UPDATE SKIP LOCKED  --postgres
 )
-RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain;
+RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
+          absent_at;
 
 -- name: claimed_recipients
 SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country

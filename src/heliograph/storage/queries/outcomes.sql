@@ -125,8 +125,8 @@ DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 -- name: postpone
 -- The time to try begins with the first attempt, not with a pause before it.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = r.attempt, due_at = r.due_at,
-                  deferrals = r.deferrals, uncertain = r.uncertain,
+                  deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at,
                   first_at = CASE WHEN outbox.attempt = 0 THEN r.at ELSE first_at END
 FROM rows(:rows, key bigint, at bigint, due_at bigint, attempt bigint, deferrals text,
-          uncertain text) AS r
+          uncertain text, absent_at bigint) AS r
 WHERE outbox.key = r.key;
