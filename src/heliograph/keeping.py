@@ -1,4 +1,6 @@
-"""What a process keeps in its data folder: the master secret, its seat, and how far it has seen its databases."""
+"""What a process keeps in its data folder: the master secret, its seat, its address, and how far it has seen its
+databases.
+"""
 
 import base64
 import fcntl
@@ -62,6 +64,16 @@ def keep_number(data: Path, database: int, number: int) -> None:
     temporary = folder / f"{database}.{number}.new"  # no two have the same number
     temporary.write_text(str(number))
     temporary.replace(folder / str(database))
+
+
+def keep_address(data: Path, url: str) -> None:
+    """Where the service of this folder was last started: commands beside it cannot know its port."""
+    (data / "address").write_text(url)
+
+
+def kept_address(data: Path) -> str | None:
+    path = data / "address"
+    return path.read_text().strip() if path.exists() else None
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

@@ -43,7 +43,7 @@ from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.reports import take_return
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
-from heliograph.keeping import Seat, derive, master_secret
+from heliograph.keeping import Seat, derive, keep_address, master_secret
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
@@ -119,6 +119,8 @@ async def serve(settings: Settings, role: str, ready: Callable[[Settings], None]
     if listener is not None:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
     clock, seat = Clock(), Seat(settings.data)
+    if listener is not None:
+        keep_address(settings.data, settings.base_url)
     try:
         async with open_store(settings, clock, seat.name) as store:
             await attest(store, settings.data)

@@ -1,4 +1,7 @@
 import json
+from pathlib import Path
+
+from heliograph.keeping import keep_address
 
 from .conftest import Run
 
@@ -15,6 +18,15 @@ def test_people_are_added_and_listed(run: Run, example: str) -> None:
     lines = run("user", "list").out.splitlines()
     assert [line.split()[0] for line in lines] == ["ada@example.com", "bob@example.com"]
     assert lines[1].endswith("viewer of team_acme")
+
+
+def test_a_link_leads_to_where_the_service_was_started(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "heliograph-data"
+    data.mkdir()
+    keep_address(data, "http://127.0.0.1:9999")
+    assert run("user", "add", "ada@example.com").out.startswith("http://127.0.0.1:9999/dashboard/link/")
+    told = run("user", "link", "ada@example.com", "--public-url", "https://mail.example.com")
+    assert told.out.startswith("https://mail.example.com/dashboard/link/")
 
 
 def test_somebody_known_becomes_an_operator(run: Run) -> None:

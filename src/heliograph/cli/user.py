@@ -5,6 +5,7 @@ import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.keeping import kept_address
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.reading import line
@@ -119,7 +120,10 @@ def _shown(one: Line) -> str:
 
 
 def _echo_link(settings: Settings, token: str) -> None:
-    click.echo(f"{settings.base_url}/dashboard/link/{token}")
+    told = settings.base_url != Settings().base_url
+    click.echo(
+        f"{settings.base_url if told else kept_address(settings.data) or settings.base_url}/dashboard/link/{token}"
+    )
 
 
 def _entry(action: str, subject: str, detail: str = "", team: str | None = None) -> AuditEntry:
