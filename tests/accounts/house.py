@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from heliograph.api.app import Api
+from heliograph.api.budget import ByteBudget
 from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
@@ -70,7 +71,7 @@ class House:
         )
         self.people = People(store.database, clock)
         office = Office(desk=desk, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
-        self.front = Front(Api(desk, RateLimits()), Dashboard(office), ["127.0.0.1"])
+        self.front = Front(Api(desk, RateLimits(), ByteBudget()), Dashboard(office), ["127.0.0.1"])
 
     async def set_up(self) -> None:
         records = [team.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

@@ -17,6 +17,7 @@ import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.sms.http import WINDOW_MS, Http, HttpOptions
+from heliograph.channels.sms.smpp.carrier import SmppOptions
 from heliograph.channels.sms.twilio import TwilioOptions
 from heliograph.channels.web import Answer, Web
 from heliograph.channels.whatsapp.cloud_api import CloudApiOptions
@@ -368,7 +369,12 @@ async def test_no_secret_and_no_text_in_details_or_logs(
 # -- the providers of the docs -----------------------------------------------------------------------------
 
 COMMON = {"id", "channel", "kind", "countries", "enabled", "priority"}
-OPTION_TYPES: dict[str, Any] = {"twilio": TwilioOptions, "http": HttpOptions, "cloud_api": CloudApiOptions}
+OPTION_TYPES: dict[str, Any] = {
+    "twilio": TwilioOptions,
+    "http": HttpOptions,
+    "cloud_api": CloudApiOptions,
+    "smpp": SmppOptions,
+}
 
 
 def told_by_environment(value: Any) -> Any:
