@@ -55,7 +55,14 @@ def postgres() -> Iterator[str]:
         )
         asyncio.run(migrate_postgres(_named(url, MIGRATED)))
         yield url
+        stop_at_once(server)
         server.cleanup()
+
+
+def stop_at_once(server: Any) -> None:
+    """No checkpoint, no farewell: what was not synced is gone."""
+    command = [str(server.bin_path / "pg_ctl"), "-m", "immediate", "-D", str(server.pgdata), "stop"]
+    subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
 
 
 def start_postgres(folder: str, **options: Any) -> Any:

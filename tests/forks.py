@@ -14,13 +14,13 @@ MESSAGE_MAX = 1 << 18
 
 
 class Forked:
-    """What tests use of subprocess.Popen."""
+    """What tests use of subprocess.Popen. The program is Python that finds its arguments in sys.argv."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._ended, ended = socket.socketpair()
         read, write = os.pipe()
         os.umask(umask := os.umask(0o077))
-        asked = json.dumps([arguments, dict(environment), os.getcwd(), umask]).encode()
+        asked = json.dumps([program, arguments, dict(environment), os.getcwd(), umask]).encode()
         with ended:
             socket.send_fds(_parent(), [asked], [ended.fileno(), write])
         os.close(write)
@@ -90,7 +90,7 @@ def _watch(asked: bytes, ended: int, output: int) -> None:
 
 
 def _become(asked: bytes, output: int) -> None:
-    arguments, environment, folder, umask = json.loads(asked)
+    program, arguments, environment, folder, umask = json.loads(asked)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for standard in (1, 2):
         os.dup2(output, standard)
@@ -101,7 +101,8 @@ def _become(asked: bytes, output: int) -> None:
     os.umask(umask)
     code: object = 1
     try:
-        main(arguments)
+        sys.argv[1:] = arguments
+        exec(program, {})
     except SystemExit as ended:
         code = ended.code
     except BaseException:
@@ -114,7 +115,6 @@ def _become(asked: bytes, output: int) -> None:
 
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
-    from heliograph.cli.main import main
 
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with socket.socket(fileno=os.dup(0)) as at:

@@ -28,9 +28,8 @@ NAMES = (
     *("SUSPENDED_MANAGE", "SLOW_MANAGE", "BROKE", "NARROW", "PLAIN", "UDH", "QUOTA", "SLOW_SMS", "OTHER"),
 )
 TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
-PLAIN = (sys.executable, "-m", "heliograph.cli.main")
-COMMAND = PLAIN  # a test may start the service with a fault in it
-Process = subprocess.Popen[str] | Forked
+COMMAND = (sys.executable, "-m", "heliograph.cli.main")
+PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
 
 _alone = threading.Lock()  # a command in this process has its environment and its streams for itself
 
@@ -59,7 +58,7 @@ class Service:
         self.database = database
         self.data = data
         self.ports: list[int] = []
-        self.processes: list[Process] = []
+        self.processes: list[Forked] = []
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")},
             **TOKENS,
@@ -81,8 +80,6 @@ class Service:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            if process.stdout:
-                process.stdout.close()
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end. It runs in this process, which has imported everything, and in a thread, because
@@ -106,22 +103,10 @@ class Service:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, role: str = "all", port: int = 0) -> Process:
+    def start(self, role: str = "all", port: int = 0) -> Forked:
         """Start a process and wait until it answers; its port is the last one of `ports`."""
-        arguments = ["serve", "--role", role, "--listen", f"127.0.0.1:{port}"]
-        process: Process
-        if COMMAND == PLAIN:
-            process = Forked(arguments, self._environment)
-        else:
-            process = subprocess.Popen(
-                [*COMMAND, *arguments],
-                env=self._environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+        process = Forked(PROGRAM, ["serve", "--role", role, "--listen", f"127.0.0.1:{port}"], self._environment)
         self.processes.append(process)
-        assert process.stdout
         seen = []
         for line in process.stdout:
             seen.append(line)
@@ -133,12 +118,12 @@ class Service:
                 return process
         raise AssertionError("".join(seen))
 
-    def kill(self, process: Process | None = None) -> None:
+    def kill(self, process: Forked | None = None) -> None:
         process = process or self.processes[-1]
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    def stop(self, process: Process | None = None) -> int:
+    def stop(self, process: Forked | None = None) -> int:
         process = process or self.processes[-1]
         process.send_signal(signal.SIGTERM)
         return process.wait(60)
@@ -186,11 +171,11 @@ def until(check: Callable[[], Any], seconds: float = 10.0) -> Any:
         time.sleep(0.02)
 
 
-def _drain(process: Process) -> None:
+def _drain(process: Forked) -> None:
 
     def read() -> None:
-        assert process.stdout
-        for _ in process.stdout:
-            pass
+        with process.stdout:
+            for _ in process.stdout:
+                pass
 
     threading.Thread(target=read, daemon=True).start()

@@ -1,6 +1,5 @@
 """P22: a worker that is killed again and again harms no message; only what kills by itself is put aside."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -42,7 +41,7 @@ main()
 def test_a_crash_loop_harms_no_innocent_message(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(services, "COMMAND", (sys.executable, "-c", SLOW))
+    monkeypatch.setattr(services, "PROGRAM", SLOW)
     with Service(database_url, tmp_path / "data") as service:
         service.apply()
         service.start("api")

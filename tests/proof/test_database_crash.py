@@ -1,6 +1,5 @@
 """P20: PostgreSQL is stopped at once and started again under load."""
 
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import start_postgres
+from tests.conftest import start_postgres, stop_at_once
 from tests.journeys.load import Load, ask_database, check_all_arrived
 from tests.proof.size import FULL, report, rounds, size
 from tests.service import Service, until
@@ -25,12 +24,6 @@ def server() -> Iterator[Any]:
     server = start_postgres(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
     yield server
     server.cleanup()
-
-
-def stop_at_once(server: Any) -> None:
-    """No checkpoint, no farewell: what was not synced is gone."""
-    command = [str(server.bin_path / "pg_ctl"), "-m", "immediate", "-D", str(server.pgdata), "stop"]
-    subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.usefixtures("postgres")

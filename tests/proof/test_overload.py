@@ -6,7 +6,6 @@ Requests come at their time whether or not others were answered, as those of man
 import asyncio
 import itertools
 import json
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_overload_is_refused_and_not_dropped(
     with Service(database_url, tmp_path / "data") as service:
         service.apply()
         if not FULL:
-            monkeypatch.setattr(services, "COMMAND", (sys.executable, "-c", SMALL))
+            monkeypatch.setattr(services, "PROGRAM", SMALL)
         process = service.start()
         asked, line = asyncio.run(overload(service.ports[0], process.pid))
         told = Counter(each.status for each in asked)

@@ -1,7 +1,5 @@
 """P14: messages that kill whoever hands them over are put aside, and all others arrive."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import pytest
 
 from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX
 from tests import service as services
+from tests.forks import Forked
 from tests.journeys.load import ask_database, check_books
 from tests.proof.size import FULL, database_name, report, size
 from tests.service import Service, until
@@ -53,7 +52,7 @@ def test_poison_cannot_stop_the_queue(database_url: str, tmp_path: Path, monkeyp
         with ThreadPoolExecutor(8) as pool:
             sent = list(pool.map(lambda to: service.post("/v1/sms", sms(to)), mixed))
         assert {answer.status for answer in sent} == {202}
-        monkeypatch.setattr(services, "COMMAND", (sys.executable, "-c", DEADLY))
+        monkeypatch.setattr(services, "PROGRAM", DEADLY)
         deaths = 0
         while not is_empty(database_url):
             worker = service.start("worker")
@@ -75,7 +74,7 @@ def sms(to: str) -> dict[str, Any]:
     return {"to": to, "template_id": "tpl_sms", "variables": {"parcel": "1"}}
 
 
-def wait_for_an_end(worker: "subprocess.Popen[str]", database: str, seconds: float = 60) -> None:
+def wait_for_an_end(worker: Forked, database: str, seconds: float = 60) -> None:
     until(lambda: worker.poll() is not None or is_empty(database), seconds)
 
 

@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +83,7 @@ def synced_before_answered(log: Path) -> list[bool]:
 @pytest.mark.parametrize("mode", ["FULL", "NORMAL"])
 def test_every_202_was_synced_before_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     if mode == "NORMAL":
-        monkeypatch.setattr(services, "COMMAND", (sys.executable, "-c", LAX))
+        monkeypatch.setattr(services, "PROGRAM", LAX)
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
         service.apply()
         process = service.start("api")  # no worker: every sync is an accept's own

@@ -132,7 +132,7 @@ def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
             load.more(20)
         assert service.stop() == 0
     for file, before in dumps:
-        url = fresh_database(postgres)
+        url = fresh_database(postgres, "template1")
         command = [bin_path / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", file]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         check_at_rest(url, before)

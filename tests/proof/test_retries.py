@@ -2,7 +2,6 @@
 
 import http.client
 import random
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -85,7 +84,7 @@ def test_no_key_stays_taken(database_url: str, tmp_path: Path, monkeypatch: pyte
     with Service(database_url, tmp_path / "data") as service:
         service.apply()
         with monkeypatch.context() as patch:
-            patch.setattr(services, "COMMAND", (sys.executable, "-c", SILENT))
+            patch.setattr(services, "PROGRAM", SILENT)
             dying = service.start("api")
         service.start("api")
 
