@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.budget import RESERVE, ByteBudget, Holder
+from heliograph.api.budget import RESERVE, WAITING_MAX, ByteBudget, Holder
 from heliograph.api.request import Request
 from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
@@ -98,6 +98,18 @@ async def test_whoever_waits_long_is_told_to_come_back() -> None:
         await budget.take(late, 20 * MIB)
     assert refused.value.retry_after == 5
     budget.give_back(late)  # it holds nothing
+
+
+async def test_only_so_many_of_a_team_wait() -> None:
+    budget = ByteBudget()
+    await budget.take(Holder("team", BIG), BIG)
+    waiting = [await begun(budget, Holder("team", BIG), 20 * MIB) for _ in range(WAITING_MAX)]
+    with pytest.raises(ServiceUnavailable):
+        await budget.take(Holder("team", BIG), 20 * MIB)
+    await budget.take(Holder("other", BIG), 20 * MIB)
+    assert not any(await granted(waiting))
+    for task in waiting:
+        task.cancel()
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------

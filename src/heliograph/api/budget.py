@@ -17,6 +17,7 @@ SHARE = 48 * MIB  # of a team
 SMALL = MIB  # bodies up to this …
 RESERVE = 8 * MIB  # … have so much that larger ones leave
 WAIT_S = 30.0
+WAITING_MAX = 64  # of a team: what has arrived of those that wait is in memory too
 
 
 class Holder(msgspec.Struct, eq=False):
@@ -65,14 +66,14 @@ class ByteBudget:
         if self._has_room(holder, size):
             self._give(holder, size)
             return
+        if sum(waiter.team == holder.team for waiter, _ in self._waiting.values()) >= WAITING_MAX:
+            raise _too_many()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = holder, size
         try:
             await asyncio.wait_for(turn, self._wait_s)
         except TimeoutError:
-            raise ServiceUnavailable(
-                "Too many large requests at once. Try again after the seconds in Retry-After.", retry_after=5
-            ) from None
+            raise _too_many() from None
         finally:
             del self._waiting[turn]
 
@@ -101,6 +102,12 @@ class ByteBudget:
 
     def _rank(self, holder: Holder, size: int) -> tuple[bool, int]:
         return not _is_small(holder, size), self._teams[holder.team].held
+
+
+def _too_many() -> ServiceUnavailable:
+    return ServiceUnavailable(
+        "Too many large requests at once. Try again after the seconds in Retry-After.", retry_after=5
+    )
 
 
 def _is_small(holder: Holder, size: int) -> bool:
