@@ -83,7 +83,7 @@ def test_every_doc_url_leads_to_its_code(shared_service: Service) -> None:
 
 # One request for each status and type.
 ASKED: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
-    "invalid_request": ("POST", "/v1/sms", {}, "ACME"),
+    "invalid_request": ("POST", "/v1/sms", {"surprise": 1}, "ACME"),
     "payload_too_large": ("POST", "/v1/sms", b" " * 65537, "ACME"),
     "missing_variable": ("POST", "/v1/sms", SMS | {"variables": {}}, "ACME"),
     "missing_api_key": ("POST", "/v1/sms", SMS, None),

@@ -103,6 +103,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
             ("invalid_from_address", {"from": "nobody"}),
             ("from_domain_unverified", {"from": "a@example.com"}),
             *EMAIL_NAMES,
+            ("body_too_long", {"html": "x" * (5 * 1024 * 1024)}),  # the text is two more
             EMAIL_BLOCKED,
         ],
     ),
@@ -133,6 +134,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
             ("invalid_from_address", {"from": None}),
             *EMAIL_NAMES,
             *TEMPLATE,
+            ("body_too_long", {"variables": {"name": "x" * (256 * 1024)}}),
             EMAIL_BLOCKED,
         ],
     ),

@@ -91,6 +91,18 @@ def test_what_cannot_be_rendered(shared_service: Service, id_: str, body: Body, 
     assert_refused(shared_service.post(f"/v1/templates/{id_}/render", body), status, code)
 
 
+def test_a_value_cannot_multiply_beyond_the_limit(shared_service: Service) -> None:
+    """Eighteen times 60,000 characters, which are five each in HTML when they are ampersands."""
+    for value, status in (("a" * 60_000, 200), ("&" * 60_000, 400)):
+        body = {"variables": {"name": value}}
+        answer = shared_service.post("/v1/templates/tpl_many/render", body)
+        assert (answer.status, answer.code) == (status, None if status == 200 else "body_too_long")
+        assert (
+            shared_service.post("/v1/emails?dry_run=true", WELCOME | body | {"template_id": "tpl_many"}).status
+            == status
+        )
+
+
 # -- dry run -----------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Templates: variables, rendering by place, and what `apply` refuses."""
 
 import re
+import tracemalloc
 from html.parser import HTMLParser
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.rules.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX, VARIABLES_OCTETS_MAX
 from heliograph.rules.refusals import (
+    BodyTooLong,
     InvalidRequest,
     InvalidSubject,
     MissingVariable,
@@ -20,6 +23,7 @@ from heliograph.rules.refusals import (
 from heliograph.rules.team import Channel, Team, TeamRecord, Template
 from heliograph.rules.template import (
     Rendered,
+    check_size_of_variables,
     check_subject,
     check_template,
     check_variables,
@@ -461,3 +465,53 @@ def test_template_refused(template_id: str, channel: Channel, refusal: type[Refu
     with pytest.raises(refusal) as refused:
         find_template(TEAM, template_id, channel)
     assert refused.value.param == "template_id"
+
+
+# -- limits (contract 4) -----------------------------------------------------------------------------------
+
+V = "{{customer.v}}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "value", "size"),
+    [
+        ({"html": V, "text": ""}, "a", BODY_OCTETS_MAX),
+        ({"html": V, "text": V}, "a", BODY_OCTETS_MAX // 2),
+        ({"html": V, "text": ""}, "&", BODY_OCTETS_MAX // 5),
+        ({"html": "", "text": V}, "&", BODY_OCTETS_MAX),
+        ({"html": "", "text": V}, "é", BODY_OCTETS_MAX // 2),
+        ({"html": f"<a href='{V}'>", "text": ""}, "é", BODY_OCTETS_MAX // 6 - 2),
+        ({"text": "", "subject": V}, "a", SUBJECT_OCTETS_MAX),
+        ({"text": "", "body": V}, "a", BODY_OCTETS_MAX),
+    ],
+)
+def test_what_is_rendered_is_limited_in_octets(parts: dict[str, str], value: str, size: int) -> None:
+    assert render(email(**parts), {"v": value * size}, {})
+    with pytest.raises(BodyTooLong):
+        render(email(**parts), {"v": value * (size + 3)}, {})
+
+
+@pytest.mark.parametrize("part", [{"html": V * 2000}, {"html": f"<a href='{V * 2000}'>"}, {"text": V * 2000}])
+def test_nothing_is_joined_before_its_length_is_known(part: dict[str, str]) -> None:
+    value = "&" * 200_000
+    tracemalloc.start()
+    with pytest.raises(BodyTooLong):
+        render(email(**part), {"v": value}, {})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * len(value)  # not 2,000 times
+
+
+def test_variables_are_limited_as_compact_json() -> None:
+    size = VARIABLES_OCTETS_MAX - len('{"a":""}')
+    check_size_of_variables({"a": "x" * size})
+    check_size_of_variables({"a": "é" * (size // 2)})
+    with pytest.raises(BodyTooLong) as refused:
+        check_size_of_variables({"a": "x" * (size + 1)})
+    assert refused.value.param == "variables"
+
+
+def test_long_names_of_groups_are_not_repeated_for_each_variable() -> None:
+    values = read_variables({"customer": {"x" * 100_000: {f"n{number}": 1 for number in range(5000)}, "a": 1}})
+    assert sorted(len(name) for name in values) == [1, 192]
+    assert len(read_variables({f"n{number}": 1 for number in range(20_000)})) == 10_000

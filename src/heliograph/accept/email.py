@@ -22,9 +22,12 @@ from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Team, Template
 from heliograph.rules.template import (
     Rendered,
+    check_size,
+    check_size_of_variables,
     check_subject,
     check_variables,
     find_template,
+    octets,
     read_variables,
     render,
 )
@@ -138,10 +141,12 @@ def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> Draft:
     )
     template = None
     if request.template_id is None:
+        check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
         content = Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
     else:
         template = find_template(caller.team, request.template_id, "email")
         check_variables(template, variables)
+        check_size_of_variables(request.variables)
         content = render(template, variables, _brand(sender, setup))
         check_subject(content.subject or "")
     check_allowed(recipients, caller.team)

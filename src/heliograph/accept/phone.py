@@ -16,7 +16,14 @@ from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, T
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Caller, Carrier, Channel, Platform, Team, Template
-from heliograph.rules.template import check_variables, find_template, read_variables, render, with_brand
+from heliograph.rules.template import (
+    check_size_of_variables,
+    check_variables,
+    find_template,
+    read_variables,
+    render,
+    with_brand,
+)
 
 LastCheck = Callable[[Found, int], None]  # found, now
 
@@ -61,6 +68,7 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     brand = {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
     if domain:
         brand = {"name": domain.brand, "domain": domain.name}
+    check_size_of_variables(request.variables)
     body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)
     return Draft(to=to, country=country_of(to), template=template, variables=values, body=body)

@@ -13,7 +13,7 @@ from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Team
-from heliograph.rules.template import missing_and_unknown, read_variables, render
+from heliograph.rules.template import check_size_of_variables, missing_and_unknown, read_variables, render
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +45,7 @@ async def render_template(call: Call) -> Response:
     country = None
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
+    check_size_of_variables(request.variables)
     rendered = render(template, values, brand_of(team, call.desk.store.setup))
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None

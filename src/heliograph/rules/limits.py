@@ -16,6 +16,10 @@ ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all of a send, decoded, inclusive
 LOCAL_PART_MAX = 64  # octets (contract 4)
 DOMAIN_MAX = 253  # octets of the A-label form (contract 4)
 
+BODY_OCTETS_MAX = 5 * MIB  # of html and text together, as given or as rendered (contract 4)
+SUBJECT_OCTETS_MAX = 64 * KIB  # of a subject that a template renders
+VARIABLES_OCTETS_MAX = 256 * KIB  # of variables as compact JSON (contract 4)
+
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
 BODY_MAX = 64 * KIB

@@ -316,9 +316,9 @@ class BrandDomainNotFound(Refusal):
 
 
 class BodyTooLong(Refusal):
-    """The rendered SMS is longer than 1600 characters."""
+    """A rendered SMS has over 1600 characters, html and text over 5 MiB together, or variables over 256 KiB of JSON."""
 
-    fix = "Shorten the template or the variables."
+    fix = "Shorten the text, the template or the variables."
 
 
 class NoCarrierAvailable(Refusal):

@@ -7,15 +7,17 @@ In HTML each slot knows its place: text and quoted attributes escape the value, 
 
 import html
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
+from itertools import islice
 from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
-from heliograph.rules.limits import KIB
+from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, SUBJECT_OCTETS_MAX, VARIABLES_OCTETS_MAX
 from heliograph.rules.refusals import (
+    BodyTooLong,
     InvalidRequest,
     InvalidSubject,
     MissingVariable,
@@ -29,6 +31,8 @@ BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which positi
 VARIABLES_MAX = 100
 NAME_MAX = 200  # characters of a variable's name
 EXAMPLE_MAX = 4096  # characters of an example value
+PROBLEMS_MAX = 20  # of a kind in one part that are told
+READ_MAX = 10_000  # variables of a caller that are looked at: no template declares so many
 # Characters as written, placeholders too; how long a text may become is checked when it is sent.
 LENGTHS = {"subject": 1000, "html": 512 * KIB, "text": 512 * KIB, "body": 4096}
 
@@ -50,7 +54,7 @@ def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
     values: dict[str, str] = {}
     if not given:
         return values
-    for path, value in _leaves(given, ""):
+    for path, value in islice(_leaves(given, ""), READ_MAX):
         name = path.removeprefix("customer.")
         text = _text_of(value, name)
         if values.setdefault(name, text) != text:
@@ -61,10 +65,18 @@ def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
     return values
 
 
+def check_size_of_variables(given: dict[str, Any] | None) -> None:
+    if given:
+        size = len(msgspec.json.encode(given))
+        check_size(size, "variables have, as JSON,", param="variables", most=VARIABLES_OCTETS_MAX)
+
+
 def _leaves(group: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+            inner = f"{prefix}{key}."
+            # No template declares so long a name: what is inside shares this one, else each would repeat it.
+            yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
         elif value is not None:
             yield prefix + key, value
 
@@ -93,7 +105,7 @@ def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str
 
 
 def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    declared = asked_names(template)
+    declared = dict.fromkeys(asked_names(template))
     missing = [name for name in declared if name not in values and name not in template.optional]
     return missing, [name for name in values if name not in declared]
 
@@ -156,10 +168,6 @@ class Address(msgspec.Struct, frozen=True):
 
     pieces: tuple[str | Slot, ...]
 
-    def fill(self, values: Mapping[str, str], brand: Mapping[str, str]) -> str:
-        address = _join(self.pieces, values, brand)
-        return address if _SAFE_ADDRESS.match(address) else "#"
-
 
 class Compiled(msgspec.Struct, frozen=True):
     pieces: tuple[str | Slot | Address, ...]
@@ -168,21 +176,54 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def render(template: Template, values: dict[str, str], brand: dict[str, str]) -> Rendered:
-    """Values that are absent render empty; whether that is allowed is decided by `check_variables`."""
+    """Values that are absent render empty; whether that is allowed is decided by `check_variables`.
 
-    def fill(source: str | None, markup: bool = False) -> str | None:
-        return None if source is None else _join(_compile(source, markup).pieces, values, brand)
+    Nothing is joined before its length is known: a value can stand in a template thousands of times.
+    """
+    fill = cache(lambda slot: _measured(slot.fill(values, brand)))
+    parts = {
+        part: [_filled(piece, fill) for piece in _compile(source, part == "html").pieces]
+        for part in ("subject", "html", "text", "body")
+        if (source := getattr(template, part)) is not None
+    }
+    sizes = {part: sum(size for _, size in pieces) for part, pieces in parts.items()}
+    check_size(sizes.get("html", 0) + sizes.get("text", 0), "rendered html and text have", param="variables")
+    check_size(sizes.get("body", 0), "rendered body has", param="variables")
+    check_size(sizes.get("subject", 0), "rendered subject has", param="variables", most=SUBJECT_OCTETS_MAX)
+    joined = {part: "".join([_one(text) for text, _ in pieces]) for part, pieces in parts.items()}
+    return Rendered(**dict.fromkeys(("subject", "html", "text", "body")) | joined)
 
-    return Rendered(
-        subject=fill(template.subject),
-        html=fill(template.html, markup=True),
-        text=fill(template.text),
-        body=fill(template.body),
-    )
+
+def octets(text: str | None) -> int:
+    """In UTF-8."""
+    return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _join(pieces: tuple[str | Slot | Address, ...], values: Mapping[str, str], brand: Mapping[str, str]) -> str:
-    return "".join([piece if isinstance(piece, str) else piece.fill(values, brand) for piece in pieces])
+def check_size(size: int, what: str, *, param: str, most: int = BODY_OCTETS_MAX) -> None:
+    if size > most:
+        raise BodyTooLong(f"The {what} {size} bytes, {most} is the most. {BodyTooLong.fix}", param=param)
+
+
+Fill = Callable[[Slot], tuple[str, int]]
+
+
+def _measured(text: str) -> tuple[str, int]:
+    return text, octets(text)
+
+
+def _filled(piece: str | Slot | Address, fill: Fill) -> tuple[str | list[str], int]:
+    """The text of a piece, or the texts that an address is to be joined of, and how long that will be."""
+    if isinstance(piece, Address):
+        inside = [_measured(each) if isinstance(each, str) else fill(each) for each in piece.pieces]
+        return [text for text, _ in inside], sum(size for _, size in inside)
+    return _measured(piece) if isinstance(piece, str) else fill(piece)
+
+
+def _one(text: str | list[str]) -> str:
+    if isinstance(text, str):
+        return text
+    address = "".join(text)
+    return address if _SAFE_ADDRESS.match(address) else "#"
 
 
 def check_subject(subject: str) -> None:
@@ -206,10 +247,12 @@ _REFUSED_ATTRIBUTES = frozenset({"style", "srcdoc", "srcset", "imagesrcset"})
 _REFUSED_TAGS = frozenset({"meta", "animate", "set"})  # their attributes can hold addresses for others
 _RAW_TAGS = frozenset({"script", "style", "iframe", "noscript", "noembed", "noframes", "xmp", "plaintext"})
 _TEXT_TAGS = frozenset({"title", "textarea"})
+_WHOLE_TAGS = _RAW_TAGS | _TEXT_TAGS  # nothing inside them is a tag
 
 _MASK = "\ufdd0"  # stands for each character of a placeholder while the tags are found
 _WS = r"[\t\n\f\r ]"
 _COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*>?", re.DOTALL)
+_OPEN = re.compile(rf"<[!?/a-zA-Z{_MASK}]")
 _TAG = re.compile(rf"</?([a-zA-Z{_MASK}][^\t\n\f\r />]*)")
 _ATTRIBUTE = re.compile(
     rf"""(?:{_WS}|/)*([^\t\n\f\r />][^\t\n\f\r />=]*)(?:{_WS}*={_WS}*("[^"]*"?|'[^']*'?|[^\t\n\f\r >]*))?"""
@@ -227,31 +270,35 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 def _spans(source: str) -> Iterator[_Span]:
-    """The addresses and the refused places of a masked source, in order."""
-    at = source.find("<")
-    while at != -1:
+    """The addresses and the refused places of a masked source, in order, up to the last placeholder."""
+    last = source.rfind(_MASK) + 1
+    found = _OPEN.search(source, 0, last)
+    while found:
+        at = found.start()
         if comment := _COMMENT.match(source, at):
             yield _Span(at, comment.end(), "refused", "a comment")
             at = comment.end()
-        elif tag := _TAG.match(source, at):
+        else:
+            tag = _TAG.match(source, at)
+            assert tag  # what opens and is no comment is a tag
             name = tag[1].lower()
-            yield _Span(at, tag.end(), "refused", "a tag name")
+            if _MASK in name:
+                yield _Span(at, tag.end(), "refused", "a tag name")
             at = tag.end()
             while not (end := _TAG_END.match(source, at)):
                 attribute = _ATTRIBUTE.match(source, at)
                 assert attribute  # what does not end the tag is an attribute
-                yield from _attribute_spans(name, attribute)
+                if _MASK in attribute[0]:
+                    yield from _attribute_spans(name, attribute)
                 at = attribute.end()
             at = end.end()
-            if name in _RAW_TAGS | _TEXT_TAGS and source[tag.start() + 1] != "/":
+            if name in _WHOLE_TAGS and source[tag.start() + 1] != "/":
                 close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, at)
                 assert close
                 if name in _RAW_TAGS or "<" in source[at : close.start()]:
                     yield _Span(at, close.start(), "refused", f"<{name}>")
                 at = close.start()
-        else:
-            at += 1
-        at = source.find("<", at)
+        found = _OPEN.search(source, at, last)
 
 
 def _attribute_spans(tag: str, attribute: re.Match[str]) -> Iterator[_Span]:
@@ -277,7 +324,7 @@ def _compile(source: str, markup: bool) -> Compiled:
     masked = _PLACEHOLDER.sub(lambda slot: _MASK * len(slot[0]), source)
     problems = [
         f"{source[at.start() : at.start() + 40]!r} is not a placeholder such as {{{{customer.name}}}}"
-        for at in re.finditer(r"\{\{", masked)
+        for at in islice(re.finditer(r"\{\{", masked), PROBLEMS_MAX)
     ]
     pieces: list[str | Slot | Address] = []
     if not markup:

@@ -8,9 +8,10 @@ from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.gsm import segment
 from heliograph.rules.pricing import price_for
+from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Channel, Team, Template
-from heliograph.rules.template import asked_names, placeholder_names, render, with_brand
+from heliograph.rules.template import Rendered, asked_names, placeholder_names, render, with_brand
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
 HEADERS: Headers = [
@@ -35,7 +36,11 @@ def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]
     brand = _brand(setup, team)
     given = {name: template.examples.get(name, name) for name in template.variables}
     values = with_brand(template, given, brand)
-    shown = render(template, given, brand)
+    try:
+        shown = render(template, given, brand)
+    except BodyTooLong as refusal:
+        shown = Rendered(subject=template.subject, html=None, text=None, body=None)
+        errors = errors | {"examples": refusal.message}
     used = placeholder_names(template)
     found: dict[str, Any] = {
         "template": template,
