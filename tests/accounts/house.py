@@ -20,7 +20,7 @@ from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import to_row
 from heliograph.sealing import Sealer
 from heliograph.server import Front
-from heliograph.storage.people import People
+from heliograph.storage.people import Link, People
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.clocks import TestClock
 from tests.storage.test_idempotency import make_desk
@@ -63,15 +63,16 @@ class Post(Carrier):
 class House:
     def __init__(self, store: Store, clock: TestClock) -> None:
         self.store, self.clock, self.post = store, clock, Post()
-        sealer = Sealer(bytes(32))
+        self.sealer = sealer = Sealer(bytes(32))
         desk = msgspec.structs.replace(
             make_desk(store, clock),
             circuits=Circuits(store, Carriers(lambda _: self.post), clock),
             base_url=BASE,
         )
+        budget = ByteBudget()
         self.people = People(store.database, clock)
         office = Office(desk=desk, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
-        self.front = Front(Api(desk, RateLimits(), ByteBudget()), Dashboard(office), ["127.0.0.1"])
+        self.front = Front(Api(desk, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
         records = [team.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
@@ -83,6 +84,23 @@ class House:
         """From now on there is a carrier that takes mail for real."""
         row = to_row("carrier", "relay", team.Carrier(id="relay", channel="email", kind="smtp"), None)
         await self.store.change_setup(lambda _, __: SetupChange(rows=[row]))
+
+    async def person(self, email: str, *, operator: bool = False, **roles: str) -> "Browser":
+        """Somebody who accepted these roles by an operator's link; answers the browser, signed in."""
+        person = await self.people.add(email, email)
+        if operator:
+            await self.people.set_operator(person.id, True)
+        for team_id, role in roles.items():
+            await self.people.set_role(person.id, team_id, role)
+        browser = self.browser()
+        link = await self.people.make_link(Link(person.id, "invite", proven=1))
+        assert (await browser.post(f"/dashboard/link/{link}", password=PASSWORD)).status == 303
+        return browser
+
+    async def id_of(self, email: str) -> str:
+        person = await self.people.find(email)
+        assert person
+        return person.id
 
     def browser(self, address: str = "192.0.2.1") -> "Browser":
         return Browser(self, address)

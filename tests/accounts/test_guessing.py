@@ -5,6 +5,7 @@ import pytest
 from heliograph.dashboard.passwords import TRIES_MAX, TRIES_MS, WAITING_MAX, Line
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
 from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import Link
 from tests.accounts.house import PASSWORD, Browser, House
 
 pytestmark = pytest.mark.anyio
@@ -13,14 +14,12 @@ HOME, ROAD = "203.0.113.7", "203.0.113.200"
 OWNER = "owner@example.com"
 
 
-async def owner(house: House, email: str = OWNER, address: str = HOME) -> Browser:
+async def owner(house: House) -> Browser:
     """Somebody who chose a password at home; answers the browser."""
-    person = await house.people.add(email, email)
-    browser = house.browser(address)
-    followed = await browser.post(
-        f"/dashboard/link/{await house.people.make_link(person.id, 'reset')}", password=PASSWORD
-    )
-    assert followed.status == 303
+    person = await house.people.add(OWNER, OWNER)
+    browser = house.browser(HOME)
+    link = await house.people.make_link(Link(person.id, "invite"))
+    assert (await browser.post(f"/dashboard/link/{link}", password=PASSWORD)).status == 303
     return browser
 
 

@@ -1,6 +1,7 @@
 """Two teams with credit on both databases, a second process on the same one, and a checker of its own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import apsw
@@ -34,6 +35,12 @@ async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIter
 @pytest.fixture
 async def sql(store: Store, settings: Settings) -> AsyncIterator[Sql]:
     """Asks the database without the code under test."""
+    async with asking(settings) as ask:
+        yield ask
+
+
+@asynccontextmanager
+async def asking(settings: Settings) -> AsyncIterator[Sql]:
     path = sqlite_path(settings)
     if path:
         file = apsw.Connection(str(path))

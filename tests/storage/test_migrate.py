@@ -10,7 +10,7 @@ from heliograph.settings import Settings
 from heliograph.storage import migrate as migrations
 from heliograph.storage.migrate import NewerSchema, schema_files
 from heliograph.storage.store import Store
-from tests.storage.conftest import Sql
+from tests.storage.conftest import Sql, asking
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +58,27 @@ async def test_a_broken_file_changes_nothing(
 
 def test_no_number_is_given_twice() -> None:
     assert sorted(set(NUMBERS)) == NUMBERS
+
+
+async def test_members_of_before_stay_and_the_invited_are_asked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who never chose a password has accepted nothing, and links of before do not say who made them."""
+    before = [(number, text) for number, text in schema_files() if number < 18]
+    monkeypatch.setattr(migrations, "schema_files", lambda: before)
+    await migrate(settings)
+    monkeypatch.undo()
+    async with asking(settings) as sql:
+        for name, password, operator in (("ada", "'argon2id'", 1), ("bob", "'argon2id'", 0), ("new", "NULL", 1)):
+            values = f"'usr_{name}', '{name}@example.com', '{name}', {password}, {operator}, 1"
+            await sql(f"INSERT INTO person (id, email, name, password, operator, created_at) VALUES ({values})")
+            await sql(f"INSERT INTO member VALUES ('usr_{name}', 'team_1', 'owner')")
+            for purpose in ("welcome", "reset"):
+                await sql(f"INSERT INTO link VALUES ('{name}{purpose}', 'usr_{name}', '{purpose}', 9)")
+        await migrate(settings)
+        assert await sql("SELECT person FROM member ORDER BY person") == [("usr_ada",), ("usr_bob",)]
+        offered = [("usr_new", "", "operator"), ("usr_new", "team_1", "owner")]
+        assert await sql("SELECT person, team, role FROM invitation ORDER BY team") == offered
+        kept = [("usr_ada", 1, 1), ("usr_bob", 0, 0), ("usr_new", 0, 0)]
+        assert await sql("SELECT id, operator, proven FROM person ORDER BY id") == kept
+        assert await sql("SELECT * FROM link") == []

@@ -4,7 +4,7 @@ import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.people import People
+from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
@@ -25,31 +25,59 @@ async def actions(people: People, team: str | None = None) -> list[str]:
 
 
 async def test_the_first_operator_is_one(people: People) -> None:
-    tokens = [await people.make_link("", "first") for _ in range(2)]
-    made = await people.add_first(tokens[0], "ada@example.com", "Ada")
+    tokens = [await people.make_link(Link("", "first")) for _ in range(2)]
+    made = await people.add_first(tokens[0], "ada@example.com", "Ada", "argon2id…", entry("account.password"))
     assert made
-    assert (made.email, made.name, made.operator) == ("ada@example.com", "Ada", 1)
+    assert (made.email, made.name, made.operator, made.proven) == ("ada@example.com", "Ada", 1, 1)
     for token in tokens:
-        assert await people.add_first(token, "eve@example.com", "Eve") is None
+        assert await people.add_first(token, "eve@example.com", "Eve", "argon2id…", entry("x")) is None
     assert await people.count() == 1
+    assert await actions(people) == ["account.password"]
 
 
 async def test_a_link_is_good_once_and_for_its_time(people: People, clock: TestClock) -> None:
     ada = await people.add("ada@example.com", "Ada")
-    used, old = await people.make_link(ada.id, "welcome"), await people.make_link(ada.id, "welcome")
-    assert await people.find_link(used) == (ada.id, "welcome")
-    assert await people.use_link(used) == (ada.id, "welcome")
-    assert await people.use_link(used) is None
+    before, used = await people.make_link(Link(ada.id, "invite")), await people.make_link(Link(ada.id, "invite"))
+    assert await people.find_link(before) is None  # the next one does what it did
+    found = await people.find_link(used)
+    assert found
+    assert (found.person, found.purpose) == (ada.id, "invite")
+    assert await people.use_link(used, "invite") == found
+    assert await people.use_link(used, "invite") is None
+    old = await people.make_link(Link(ada.id, "invite"))
     clock.forward(7 * DAY_MS)
     assert await people.find_link(old) is None
-    assert await people.use_link(old) is None
+    assert await people.use_link(old, "invite") is None
+
+
+async def test_a_link_followed_as_it_may_not_be_stays(people: People) -> None:
+    """Who has a password accepts signed in, and with a new one unless the old one is proven."""
+    ada = await people.add("ada@example.com", "Ada")
+    await people.set_password(ada.id, "argon2id…", entry("password"))
+    await people.set_role(ada.id, "team_1", "owner")
+    link = await people.make_link(Link(ada.id, "invite", "team_1"))
+    for password, session in (("new", ""), (None, ""), (None, "ses_1")):
+        assert await people.follow(link, "invite", password, entry("x"), session) is None
+        assert await people.roles(ada.id) == {}
+    assert not await people.accept(ada.id, ["team_1"], entry("x"))
+    followed = await people.follow(link, "invite", "new", entry("account.password"), "ses_1")
+    assert followed
+    assert (followed.password, followed.proven) == ("new", 0)
+    assert await people.roles(ada.id) == {"team_1": "owner"}
+    assert await actions(people) == ["member.accept", "account.password", "password"]
+
+
+async def test_a_password_changed_while_somebody_signs_in(people: People) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    await people.set_password(ada.id, "new", entry("password"))
+    assert await people.sign_in(ada, "127.0.0.1", "test") is None
 
 
 async def test_a_new_password_ends_sessions_and_links(people: People) -> None:
     ada = await people.add("ada@example.com", "Ada")
-    tokens = [await people.sign_in(ada.id, "127.0.0.1", "test") for _ in range(2)]
+    tokens = [await people.sign_in(ada, "127.0.0.1", "test") or "" for _ in range(2)]
     kept = await people.session(tokens[0])
-    link = await people.make_link(ada.id, "reset")
+    link = await people.make_link(Link(ada.id, "reset"))
     assert kept
     await people.set_password(ada.id, "argon2id…", entry("account.password"), kept.session)
     assert await people.session(tokens[0])
@@ -60,39 +88,44 @@ async def test_a_new_password_ends_sessions_and_links(people: People) -> None:
 
 async def test_a_session_lasts_while_it_is_used(people: People, clock: TestClock) -> None:
     ada = await people.add("ada@example.com", "Ada")
-    used, left = await people.sign_in(ada.id, "", ""), await people.sign_in(ada.id, "", "")
+    used, left = await people.sign_in(ada, "", "") or "", await people.sign_in(ada, "", "") or ""
     for _ in range(2):
         clock.forward(10 * DAY_MS)
         assert await people.session(used)
     assert await people.session(left) is None
-    await people.sign_in(ada.id, "", "")
+    await people.sign_in(ada, "", "")
     assert len(await people.sessions(ada.id)) == 2
 
 
 async def test_a_team_keeps_an_owner(people: People) -> None:
     ada, bob = await people.add("ada@example.com", "Ada"), await people.add("bob@example.com", "Bob")
     assert await people.set_role(ada.id, "team_1", "owner", entry("add", "team_1"))
-    assert await people.set_role(bob.id, "team_1", "viewer")
+    await people.settle(ada.id, entry("x"))
+    assert await people.set_role(bob.id, "team_1", "owner")  # invited only: not yet one
     for role in ("viewer", None):
         assert not await people.set_role(ada.id, "team_1", role, entry("refused", "team_1"))
-    assert await people.set_role(bob.id, "team_1", "owner")
+    await people.settle(bob.id, entry("x"))
     assert await people.set_role(ada.id, "team_1", None, entry("remove", "team_1"))
     assert [(member.email, member.role) for member in await people.members("team_1")] == [("bob@example.com", "owner")]
-    assert await actions(people, "team_1") == ["remove", "add"]
+    assert await actions(people, "team_1") == ["remove", "member.accept", "member.accept", "add"]
     assert await actions(people, "team_2") == []
 
 
 async def test_the_instance_keeps_an_operator(people: People) -> None:
-    ada, bob = await people.add("ada@example.com", "Ada", operator=True), await people.add("bob@example.com", "Bob")
+    ada, bob = await people.add("ada@example.com", "Ada"), await people.add("bob@example.com", "Bob")
+    await people.set_operator(ada.id, True)
     await people.set_role(ada.id, "team_1", "owner")
-    token = await people.sign_in(ada.id, "", "")
+    await people.settle(ada.id, entry("x"))
+    token = await people.sign_in(ada, "", "") or ""
     assert not await people.set_operator(ada.id, False, entry("refused"))
     assert not await people.remove(ada.id, entry("refused"))
     assert await people.set_operator(bob.id, True, entry("operator"))
+    assert not await people.remove(ada.id, entry("refused"))  # bob has not accepted it yet
+    await people.settle(bob.id, entry("x"))
     assert await people.remove(ada.id, entry("remove"))
     assert (await people.find("ada@example.com"), await people.session(token)) == (None, None)
     assert await people.members("team_1") == []
-    assert await actions(people) == ["remove", "operator"]
+    assert await actions(people) == ["remove", "operator.accept", "operator", "member.accept", "operator.accept"]
 
 
 async def test_codes_are_used_once(people: People) -> None:

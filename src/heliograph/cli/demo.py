@@ -16,7 +16,8 @@ from heliograph.keeping import derive, master_secret
 from heliograph.rules.keys import make_token
 from heliograph.rules.setup_file import read_setup_file
 from heliograph.settings import Settings
-from heliograph.storage.people import People
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
@@ -49,10 +50,12 @@ def demo(settings: Settings) -> None:
     async def prepare(store: Store) -> str:
         await apply_setup(store, file, vault_of(settings))
         people = People(store.database, Clock())
-        person = await people.add(PERSON, "Demo", operator=True)
+        person = await people.add(PERSON, "Demo")
+        await people.set_operator(person.id, True)
         for team in TEAMS:
             await people.set_role(person.id, team, "owner")
-        return await people.make_link(person.id, "demo")
+        await people.settle(person.id, AuditEntry(at=Clock().now(), action="demo", subject=PERSON))
+        return await people.make_link(Link(person.id, "demo"))
 
     link = with_store(settings, "Preparing the demo", prepare)
 

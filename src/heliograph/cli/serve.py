@@ -9,7 +9,7 @@ from heliograph import server
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.settings import Settings
-from heliograph.storage.people import People
+from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 
 
@@ -55,4 +55,4 @@ def run(settings: Settings, role: str, ready: Callable[[Settings], None]) -> Non
 async def _first_link(store: Store) -> str | None:
     """While the dashboard has no people, a link whose reader becomes the operator; each start makes another."""
     people = People(store.database, Clock())
-    return None if await people.count() else await people.make_link("", "first")
+    return None if await people.count() else await people.make_link(Link("", "first"))

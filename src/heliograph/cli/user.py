@@ -11,7 +11,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.reading import line
 from heliograph.settings import Settings
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.people import People, Person
+from heliograph.storage.people import Link, People, Person
 from heliograph.storage.store import Store
 
 
@@ -28,7 +28,10 @@ def user() -> None:
 @click.option("--team", help="A team to be a member of.")
 @click.option("--role", type=click.Choice(["owner", "developer", "viewer"]), default="developer", show_default=True)
 def add(settings: Settings, email: str, name: str | None, operator: bool, team: str | None, role: str) -> None:
-    """Add a person and print a link to choose a password by, good for 7 days.
+    """Invite a person and print the link to accept by, good for 7 days.
+
+    Nothing counts before it is accepted: somebody new chooses a password by the link, who has one signs in first.
+    No mail is sent: hand the link to this person and to nobody else.
 
     \b
     heliograph user add ada@example.com --operator
@@ -40,16 +43,22 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
         if team is not None and team not in store.setup.teams:
             raise click.ClickException(f"there is no team {team}")
         people = People(store.database, Clock())
-        person = await people.add(address, name, operator=operator)
+        person = await people.add(address, name)
         if operator and not person.operator:
             await people.set_operator(person.id, True, _entry("person.operator", address, "yes"))
         if team is not None:
-            entry = _entry("member.add", address, role, team)
+            entry = _entry("member.invite", address, role, team)
             if not await people.set_role(person.id, team, role, entry):
                 raise click.ClickException(f"{address} is the last owner of {team}: make somebody else one first")
-        return await people.make_link(person.id, "welcome", _entry("person.add", address))
+        if person.password and not await people.invitations(person.id):
+            return ""
+        return await people.make_link(Link(person.id, "invite", proven=1), _entry("person.add", address))
 
-    _echo_link(settings, with_store(settings, f"Adding {address}", story))
+    token = with_store(settings, f"Adding {address}", story)
+    if token:
+        _echo_link(settings, token)
+    else:
+        click.echo(f"{address} has accepted that before; for a new password: heliograph user link {address}")
 
 
 @user.command()
@@ -58,6 +67,8 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
 @click.option("--without-code", is_flag=True, help="Also turn off the code at sign-in, for who lost the phone.")
 def link(settings: Settings, email: str, without_code: bool) -> None:
     """Print a link by which a person chooses a new password, good for one hour.
+
+    Whoever has the link has the account. No mail is sent: hand it to this person and to nobody else.
 
     \b
     heliograph user link ada@example.com
@@ -70,7 +81,7 @@ def link(settings: Settings, email: str, without_code: bool) -> None:
         person = await _known(people, address)
         if without_code:
             await people.set_totp(person.id, None, [], _entry("person.totp", address, "off"))
-        return await people.make_link(person.id, "reset", _entry("person.link", address))
+        return await people.make_link(Link(person.id, "reset", proven=1), _entry("person.link", address))
 
     _echo_link(settings, with_store(settings, "Making a link", story))
 
@@ -80,6 +91,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     operator: bool
     roles: dict[str, str]  # team → role
+    invited: list[str]  # what is offered and not accepted yet, such as "operator" or "viewer of team_acme"
     password: bool
     code: bool  # at sign-in
     last_seen: str | None
@@ -101,7 +113,12 @@ def list_(settings: Settings, as_json: bool) -> None:
                 seen = timestamp(one.seen_at) if one.seen_at else None
                 given = {"email": one.email, "name": one.name, "operator": bool(one.operator), "last_seen": seen}
                 signs_in = {"password": bool(one.has_password), "code": bool(one.has_totp)}
-                lines.append(msgspec.convert({**given, **signs_in, "roles": await people.roles(one.id)}, Line))
+                offered = await people.invitations(one.id)
+                more = {
+                    "roles": await people.roles(one.id),
+                    "invited": [f"{role} of {team}" if team else role for team, role in offered.items()],
+                }
+                lines.append(msgspec.convert({**given, **signs_in, **more}, Line))
         return lines
 
     lines = with_store(settings, "Reading", story)
@@ -115,7 +132,8 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 def _shown(one: Line) -> str:
     roles = [*(["operator"] if one.operator else []), *(f"{role} of {team}" for team, role in one.roles.items())]
-    signs_in = "password and code" if one.code else "password" if one.password else "invited"
+    roles += [f"invited: {role}" for role in one.invited]
+    signs_in = "password and code" if one.code else "password" if one.password else "no password"
     return f"{one.email:<32} {signs_in:<18} {one.last_seen or 'never':<25} {', '.join(roles)}".rstrip()
 
 

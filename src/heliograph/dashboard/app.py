@@ -33,6 +33,7 @@ from heliograph.rules.team import Team
 from heliograph.storage.people import SignedIn
 
 FLASH = "heliograph_told"
+NOT_FOUND = "There is no such page, or it is not for you."
 HTML = b"text/html; charset=utf-8"
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -91,8 +92,10 @@ class Dashboard:
                 if not self._is_own_form(visit):
                     return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             return await route.view(visit), visit
-        except (NotFound, MethodNotAllowed, Gone):
-            return _error(404, "There is no such page, or it is not for you."), visit
+        except (NotFound, MethodNotAllowed):
+            return _error(404, NOT_FOUND), visit
+        except Gone as gone:
+            return _error(404, str(gone) or NOT_FOUND), visit
         except Refusal as refusal:
             return _error(status_of(type(refusal)), str(refusal)), visit
         except ClientGone:
@@ -135,7 +138,7 @@ class Dashboard:
         if visit.who is None:
             return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
         if "team" in visit.params and visit.params["team"] not in visit.roles:  # whether there is such a team or not
-            return _error(404, "There is no such page, or it is not for you.")
+            return _error(404, NOT_FOUND)
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
     def _is_own_form(self, visit: Visit) -> bool:

@@ -17,7 +17,14 @@ from heliograph.storage.database import Database, Tx
 SESSION_MS = 14 * DAY_MS  # since it was last used
 FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
 TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
-LINK_MS = {"first": 7 * DAY_MS, "welcome": 7 * DAY_MS, "reset": HOUR_MS, "demo": DAY_MS}
+# What links are for; `ticket` is held between the password and the code.
+LINK_MS = {
+    "first": 7 * DAY_MS,
+    "invite": 7 * DAY_MS,
+    "reset": HOUR_MS,
+    "demo": DAY_MS,
+    "ticket": 10 * MINUTE_MS,
+}
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -27,6 +34,7 @@ class Person(msgspec.Struct, frozen=True):
     password: str | None
     totp: str | None  # sealed
     operator: int
+    proven: int  # the password goes back to a link that an operator made, or that was mailed to the address
 
 
 class PersonLine(msgspec.Struct, frozen=True):
@@ -48,6 +56,16 @@ class Member(msgspec.Struct, frozen=True):
     role: str
     has_password: int
     has_totp: int
+    invited: int  # and has not accepted yet: the role counts for nothing
+
+
+class Link(msgspec.Struct, frozen=True):
+    person: str  # empty: the first operator, who is nobody yet
+    purpose: str
+    team: str = ""  # whose owner made it, and whose invitation it accepts; empty: an operator made it, for all of them
+    maker: str = ""  # empty: the command line
+    proven: int = 0  # made by an operator, or mailed to the address
+    expires_at: int = 0  # 0: as long as the purpose has
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -98,27 +116,31 @@ class People:
         )
         return [PersonLine(*row) for row in rows]
 
-    async def add(self, email: str, name: str, *, operator: bool = False) -> Person:
+    async def add(self, email: str, name: str) -> Person:
         """The person with this address, made when new."""
-        return await self._database.write(lambda tx: self._add(tx, email, name, operator))
+        return await self._database.write(lambda tx: self._add(tx, email, name))
 
-    async def _add(self, tx: Tx, email: str, name: str, operator: bool) -> Person:
-        id_, now = self._clock.new_id("usr_"), self._clock.now()
-        await tx.run("insert_person", id=id_, email=email, name=name, operator=int(operator), now=now)
+    async def _add(self, tx: Tx, email: str, name: str) -> Person:
+        await tx.run("insert_person", id=self._clock.new_id("usr_"), email=email, name=name, now=self._clock.now())
         (row,) = await tx.run("find_person_by_email", email=email)
         return Person(*row)
 
-    async def add_first(self, token: str, email: str, name: str) -> Person | None:
+    async def add_first(self, token: str, email: str, name: str, password: str, note: AuditEntry) -> Person | None:
         """Follow the first operator's link; None when it is good no more, or somebody was first."""
         now = self._clock.now()
 
         async def story(tx: Tx) -> Person | None:
             used = await tx.run("use_link", hash=hashed(token), now=now)
             ((count,),) = await tx.run("count_people")
-            if not used or count:
+            if not used or used[0][1] != "first" or count:
                 return None
             await tx.run("delete_links", person="")
-            return await self._add(tx, email, name, operator=True)
+            person = await self._add(tx, email, name)
+            await tx.run("set_operator", id=person.id, operator=1)
+            await tx.run("set_proven", id=person.id, proven=1)
+            await _set_password(tx, person.id, password)
+            await audit.write(tx, msgspec.structs.replace(note, person=person.id))
+            return await _locked(tx, person.id)
 
         return await self._database.write(story)
 
@@ -126,9 +148,8 @@ class People:
         """Sessions and links of before are good no more."""
 
         async def story(tx: Tx) -> None:
-            await tx.run("set_password", id=id_, password=hashed)
-            await tx.run("delete_sessions", person=id_, kept=kept_session)
-            await tx.run("delete_links", person=id_)
+            await _locked(tx, id_)
+            await _set_password(tx, id_, hashed, kept_session)
             await audit.write(tx, note)
 
         await self._database.write(story)
@@ -140,13 +161,19 @@ class People:
 
         await self._database.write(story)
 
-    async def set_operator(self, id_: str, operator: bool, note: AuditEntry) -> bool:
-        """False: this is the last operator, who stays."""
+    async def set_operator(self, id_: str, operator: bool, note: AuditEntry | None = None) -> bool:
+        """Invite to be one; or be one no longer. False: this is the last operator, who stays."""
 
         async def story(tx: Tx) -> bool:
             if not operator and await _is_last(tx, id_, "operators"):
                 return False
-            await tx.run("set_operator", id=id_, operator=int(operator))
+            person = await _locked(tx, id_)
+            if operator and person and not person.operator:
+                await tx.run("set_invitation", person=id_, team="", role="operator")
+            elif not operator:
+                await tx.run("set_operator", id=id_, operator=0)
+                await tx.run("delete_invitation", person=id_, team="")
+                await _end_links(tx, id_)
             await audit.write(tx, note)
             return True
 
@@ -159,7 +186,9 @@ class People:
             if await _is_last(tx, id_, "operators"):
                 return False
             await tx.run("delete_sessions", person=id_, kept="")
-            for query in ("delete_memberships", "delete_links", "delete_recovery", "delete_familiar", "delete_person"):
+            await _end_links(tx, id_)
+            await tx.run("delete_memberships", person=id_)
+            for query in ("delete_invitations", "delete_recovery", "delete_familiar", "delete_person"):
                 await tx.run(query, person=id_)
             await audit.write(tx, note)
             return True
@@ -173,6 +202,7 @@ class People:
 
         async def story(tx: Tx) -> None:
             await tx.run("set_totp", id=id_, totp=sealed)
+            await tx.run("delete_links", person=id_)
             await tx.run("delete_recovery", person=id_)
             await tx.run("insert_recovery", codes=[(id_, hashed(code)) for code in codes])
             await audit.write(tx, note)
@@ -197,51 +227,96 @@ class People:
         return dict(await self._database.read(lambda tx: tx.run("memberships", person=person)))
 
     async def members(self, team: str) -> list[Member]:
+        """And those who are invited."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
 
     async def set_role(self, person: str, team: str, role: str | None, note: AuditEntry | None = None) -> bool:
-        """None: no longer a member. False: this is the team's last owner, who stays one."""
+        """Of a member; who is none is invited. None: neither any longer. False: the team's last owner stays one."""
 
         async def story(tx: Tx) -> bool:
             if role != "owner" and await _is_last(tx, person, "owners", team=team):
                 return False
-            if role is None:
-                await tx.run("delete_member", person=person, team=team)
-            else:
+            await _locked(tx, person)
+            is_member = team in dict(await tx.run("memberships", person=person))
+            offered = team in dict(await tx.run("invitations", person=person))
+            if is_member and role:
                 await tx.run("set_member", person=person, team=team, role=role)
+            elif role:
+                await tx.run("set_invitation", person=person, team=team, role=role)
+            else:
+                await tx.run("delete_member", person=person, team=team)
+                await tx.run("delete_invitation", person=person, team=team)
+            if is_member:
+                await _end_links(tx, person)
+            elif offered:  # something else than its links were made for
+                for made_for in (team, ""):
+                    await tx.run("delete_links_for", person=person, team=made_for, purpose="invite")
             await audit.write(tx, note)
             return True
 
         return await self._database.write(story)
 
+    # -- invitations ----------------------------------------------------------------------------------------
+
+    async def invitations(self, person: str) -> dict[str, str]:
+        """Team → role; an empty team: to run the instance."""
+        return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
+
+    async def accept(self, person: str, teams: Sequence[str], note: AuditEntry) -> bool:
+        """What a proven person says yes to, signed in; the others do it by the link of that team. False: nothing is
+        left to accept, or not by this person.
+        """
+
+        async def story(tx: Tx) -> bool:
+            found = await _locked(tx, person)
+            return bool(found and found.proven and await _accept(tx, person, teams, note))
+
+        return await self._database.write(story)
+
+    async def settle(self, person: str, note: AuditEntry) -> None:
+        """Everything is accepted on behalf of the person: of the demo, whose link is printed for who runs it."""
+        offered = await self.invitations(person)
+        await self._database.write(lambda tx: _accept(tx, person, list(offered), note))
+
+    async def decline(self, person: str, team: str, note: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_invitation", person=person, team=team):
+                await tx.run("delete_links_for", person=person, team=team, purpose="invite")
+                await audit.write(tx, note)
+
+        await self._database.write(story)
+
     # -- sessions -------------------------------------------------------------------------------------------
 
-    async def sign_in(self, person: str, address: str, agent: str, marks: Sequence[str] = ()) -> str:
-        """Begin a session; answers the cookie's value. By the marks, a browser and a network, this person is known
-        again. Puts away what is over.
+    async def sign_in(self, person: Person, address: str, agent: str, marks: Sequence[str] = ()) -> str | None:
+        """Begin a session; answers the cookie's value. None: the password was changed meanwhile. By the marks, a
+        browser and a network, this person is known again. Puts away what is over.
         """
         token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
 
-        async def story(tx: Tx) -> None:
+        async def story(tx: Tx) -> str | None:
+            found = await _locked(tx, person.id)
+            if found is None or found.password != person.password:
+                return None
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
             await tx.run("purge_familiar", before=now - FAMILIAR_MS)
-            await tx.run("set_familiar", marks=[(person, hashed(mark), now) for mark in marks])
+            await tx.run("set_familiar", marks=[(person.id, hashed(mark), now) for mark in marks])
             await tx.run(
                 "insert_session",
                 hash=hashed(token),
                 id=id_,
-                person=person,
+                person=person.id,
                 csrf=csrf,
                 address=address,
                 agent=agent[:200],
                 now=now,
                 expires_at=now + SESSION_MS,
             )
+            return token
 
-        await self._database.write(story)
-        return token
+        return await self._database.write(story)
 
     async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
         """The first of these marks that this person signed in with before."""
@@ -273,29 +348,68 @@ class People:
 
     # -- links ----------------------------------------------------------------------------------------------
 
-    async def make_link(self, person: str, purpose: str, note: AuditEntry | None = None) -> str:
-        """A token that lets this person in once. The first operator is nobody yet: empty."""
-        token, now = self._clock.entropy(24).hex(), self._clock.now()
-        expires_at = now + LINK_MS[purpose]
+    async def make_link(self, link: Link, note: AuditEntry | None = None) -> str:
+        """A token that does once what the link says; an earlier link for the same end is good no more."""
+        token = self._clock.entropy(24).hex()
+        expires_at = link.expires_at or self._clock.now() + LINK_MS[link.purpose]
+        given = msgspec.structs.asdict(msgspec.structs.replace(link, expires_at=expires_at))
 
         async def story(tx: Tx) -> None:
-            await tx.run("insert_link", hash=hashed(token), person=person, purpose=purpose, expires_at=expires_at)
+            if link.person:
+                await tx.run("delete_links_for", person=link.person, team=link.team, purpose=link.purpose)
+            await tx.run("insert_link", hash=hashed(token), **given)
             await audit.write(tx, note)
 
         await self._database.write(story)
         return token
 
-    async def find_link(self, token: str) -> tuple[str, str] | None:
-        """Person and purpose, while the link is good."""
+    async def find_link(self, token: str) -> Link | None:
+        """While it is good."""
         now = self._clock.now()
-        rows = await self._database.read(lambda tx: tx.run("find_link", hash=hashed(token), now=now))
-        return (rows[0][0], rows[0][1]) if rows else None
 
-    async def use_link(self, token: str) -> tuple[str, str] | None:
+        async def story(tx: Tx) -> Link | None:
+            rows = await tx.run("find_link", hash=hashed(token), now=now)
+            return await _judged(tx, Link(*rows[0])) if rows else None
+
+        return await self._database.read(story)
+
+    async def use_link(self, token: str, purpose: str) -> Link | None:
         """The same, and it is good no more."""
         now = self._clock.now()
-        rows = await self._database.write(lambda tx: tx.run("use_link", hash=hashed(token), now=now))
-        return (rows[0][0], rows[0][1]) if rows else None
+        return await self._database.write(lambda tx: _use(tx, token, purpose, now))
+
+    async def follow(
+        self, token: str, purpose: str, password: str | None, note: AuditEntry, kept_session: str = ""
+    ) -> Person | None:
+        """Choose a password by a link to do so, and accept what an invitation's link is for; all of it or nothing.
+
+        Who has a password already accepts an invitation signed in. Unless that password is proven a new one is chosen:
+        what was set through another team's link gives nothing here. None: the link is good no more, or not for this.
+        """
+        now = self._clock.now()
+
+        async def story(tx: Tx) -> Person | None:
+            link = await _use(tx, token, purpose, now)
+            person = await _locked(tx, link.person) if link else None
+            if link is None or person is None:
+                return None
+            is_here = purpose == "invite" and person.password is not None  # and only accepts
+            if (is_here and not kept_session) or (password is None and not (is_here and person.proven)):
+                raise NotByThis
+            if password is not None:
+                await _set_password(tx, person.id, password, kept_session)
+                await tx.run("delete_familiar", person=person.id)
+                await tx.run("set_proven", id=person.id, proven=link.proven)
+                await audit.write(tx, note)
+            if purpose == "invite":
+                pending = dict(await tx.run("invitations", person=person.id))
+                await _accept(tx, person.id, [link.team] if link.team else list(pending), note)
+            return await _locked(tx, person.id)
+
+        try:
+            return await self._database.write(story)
+        except NotByThis:
+            return None
 
     # -- audit ----------------------------------------------------------------------------------------------
 
@@ -305,6 +419,71 @@ class People:
     async def audit(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
         """Newest first; one more than the limit, when there are more. No team: the whole instance."""
         return await self._database.read(lambda tx: audit.lines(tx, team, before, limit))
+
+
+class NotByThis(Exception):
+    """A link was followed in a way that it is not good for: it stays as it was."""
+
+
+async def _locked(tx: Tx, id_: str) -> Person | None:
+    rows = await tx.run("lock_person", id=id_)
+    return Person(*rows[0]) if rows else None
+
+
+async def _end_links(tx: Tx, person: str) -> None:
+    """Those for whom a role has ended, and those whom they made links for."""
+    await tx.run("delete_links", person=person)
+    await tx.run("delete_links_by", person=person)
+
+
+async def _set_password(tx: Tx, person: str, password: str, kept_session: str = "") -> None:
+    await tx.run("set_password", id=person, password=password)
+    await tx.run("delete_sessions", person=person, kept=kept_session)
+    await tx.run("delete_links", person=person)
+
+
+async def _accept(tx: Tx, person: str, teams: Sequence[str], note: AuditEntry) -> bool:
+    """Of the invitations of these teams, those that are still there."""
+    taken = {team: row[0] for team in teams for row in await tx.run("delete_invitation", person=person, team=team)}
+    for team, role in taken.items():
+        if team:
+            await tx.run("set_member", person=person, team=team, role=role)
+        else:
+            await tx.run("set_operator", id=person, operator=1)
+        change = {"team": team or None, "action": "member.accept" if team else "operator.accept", "detail": role}
+        await audit.write(tx, msgspec.structs.replace(note, **change))
+    if taken:
+        await tx.run("delete_links", person=person)
+    return bool(taken)
+
+
+async def _use(tx: Tx, token: str, purpose: str, now: int) -> Link | None:
+    rows = await tx.run("use_link", hash=hashed(token), now=now)
+    link = await _judged(tx, Link(*rows[0])) if rows else None
+    return link if link and link.purpose == purpose else None
+
+
+async def _judged(tx: Tx, link: Link) -> Link | None:
+    """The link, while the rule under which it was made still holds."""
+    if link.purpose not in ("invite", "reset"):
+        return link
+    rows = await tx.run("find_person", id=link.person)
+    if not rows or (link.maker and not await _may_make(tx, link.maker, link.team)):
+        return None
+    person = Person(*rows[0])
+    if link.purpose == "invite":
+        pending = dict(await tx.run("invitations", person=person.id))
+        return link if (link.team in pending if link.team else pending or not person.password) else None
+    roles = dict(await tx.run("memberships", person=person.id))
+    return link if not link.team or (set(roles) == {link.team} and not person.operator) else None
+
+
+async def _may_make(tx: Tx, maker: str, team: str) -> bool:
+    """Operators make every link, an owner those of the team."""
+    rows = await tx.run("find_person", id=maker)
+    return (
+        bool(rows and Person(*rows[0]).operator) or dict(await tx.run("memberships", person=maker)).get(team) == "owner"
+    )
 
 
 async def _is_last(tx: Tx, person: str, query: str, **params: str) -> bool:

@@ -62,6 +62,10 @@ async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, 
     if rows:
         await tx.run("save_settings", settings=rows)
         await keep_versions(tx, plan.rows, plan.audit[0].person if plan.audit else COMMAND_LINE, now)
+        after = updated(current, plan.rows, version).teams
+        stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
+        if stopped:
+            await tx.run("delete_links_of_teams", teams=stopped)
     for team in plan.new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
     entries = [(team.ref, "topup", team.credit, None, now) for team in plan.new_teams if team.credit]
@@ -82,6 +86,10 @@ async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher:
     made = {(r[0], r[1]) for r in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
     await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[place]) for place in made])
     return made
+
+
+def _is_suspended(setup: Setup, team: str) -> bool:
+    return team in setup.teams and setup.teams[team].record.suspended
 
 
 def _domain_event(publisher: Publisher, setup: Setup, event: DomainEvent, at: int) -> Event:

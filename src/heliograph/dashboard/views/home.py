@@ -15,9 +15,21 @@ async def front(visit: Visit) -> Answer:
 async def start(visit: Visit) -> Answer:
     """The person's only team, or a choice of teams."""
     teams = [team for id_, team in visit.setup.teams.items() if visit.person.operator or id_ in visit.roles]
-    if len(teams) == 1 and not visit.person.operator:
+    offered = await visit.people.invitations(visit.person.person)
+    invitations = [
+        (team, visit.setup.teams[team].record.name if team else "", role)
+        for team, role in offered.items()
+        if not team or team in visit.setup.teams
+    ]
+    if len(teams) == 1 and not visit.person.operator and not invitations:
         return Redirect(f"/dashboard/teams/{teams[0].record.id}")
-    return Page("teams.html", {"teams": sorted(teams, key=lambda team: team.record.name)})
+    person = await visit.people.get(visit.person.person)
+    values = {
+        "teams": sorted(teams, key=lambda team: team.record.name),
+        "invitations": invitations,
+        "may_accept": bool(person and person.proven),
+    }
+    return Page("teams.html", values)
 
 
 async def static(visit: Visit) -> Answer:

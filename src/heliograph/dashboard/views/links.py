@@ -1,77 +1,134 @@
 """Links that let somebody in once: the first operator, an invitation, a forgotten password, the demo."""
 
-from heliograph.dashboard.passwords import complaint, hash_password
+from msgspec.structs import replace
+
+from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.members import read_person
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
-from heliograph.dashboard.visit import Answer, Gone, Page, Visit
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.people import Person
+from heliograph.storage.people import Link, Person
+
+OVER = "This link is good no more. Ask whoever gave it to you for a new one."
+SAME = "Choose another password than the one you have: somebody who made you a link may know it."
 
 
 async def show(visit: Visit) -> Answer:
-    return _page(*await _linked(visit))
+    link, person = await _linked(visit)
+    if _is_here(link, person) and visit.who is None:
+        return Redirect(f"/dashboard/sign-in?next={visit.request.path}")
+    return await _page(visit, link, person)
 
 
 async def follow(visit: Visit) -> Answer:
-    """The demo's link signs in at once; the others ask for a new password first."""
-    purpose, person = await _linked(visit)
-    if purpose == "demo":
-        return await let_in(visit, (await _use(visit)).id, told="Welcome.")
-    password, errors = visit.form.get("password", ""), {}
-    email, name, wrong_words = read_person(visit.form)
-    if purpose == "first":
-        errors = wrong_words
+    """The demo's link signs in at once; an invitation is accepted or declined; most ask for a new password."""
+    link, person = await _linked(visit)
+    if link.purpose == "demo" and person:
+        await visit.people.use_link(visit.params["token"], "demo")
+        return await let_in(visit, person, told="Welcome.")
+    if link.purpose == "first":
+        return await _begin(visit, link)
+    if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
+        raise Gone
+    if "decline" in visit.form and link.team:
+        entry = replace(_entry(visit, person, "member.decline", "by a link"), team=link.team)
+        await visit.people.decline(person.id, link.team, entry)
+        return Redirect("/dashboard", "The invitation is declined.")
+    return await _follow(visit, link, person)
+
+
+async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
+    errors, hashed = {}, None
+    if not (_is_here(link, person) and person.proven):
+        password = visit.form.get("password", "")
+        if wrong := complaint(password):
+            errors["password"] = wrong
+        elif _is_here(link, person) and await is_right(person.password, password):
+            errors["password"] = SAME
+        if not errors and person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
+            errors["code"] = wrong
+        if errors:
+            return await _page(visit, link, person, errors)
+        hashed = await hash_password(password)
+    kept = visit.who.session if visit.who and _is_signed_in(visit, person) else ""
+    entry = _entry(visit, person, "account.password", f"by a link ({link.purpose})")
+    followed = await visit.people.follow(visit.params["token"], link.purpose, hashed, entry, kept)
+    if followed is None:
+        raise Gone
+    if kept and _is_here(link, person):
+        return Redirect(f"/dashboard/teams/{link.team}" if link.team else "/dashboard", "Welcome.")
+    return await let_in(visit, followed, told="Welcome.")
+
+
+async def _begin(visit: Visit, link: Link) -> Answer:
+    """The first operator is nobody yet."""
+    email, name, errors = read_person(visit.form)
+    password = visit.form.get("password", "")
     if wrong := complaint(password):
         errors["password"] = wrong
-    if person and person.totp and not errors and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
-        errors["code"] = wrong
     if errors:
-        return _page(purpose, person, visit.form, errors)
+        return await _page(visit, link, None, errors)
+    entry = AuditEntry(
+        at=visit.desk.clock.now(),
+        action="account.password",
+        subject=email,
+        detail="by a link (first)",
+        address=visit.address,
+    )
     hashed = await hash_password(password)
-    person = await (_use(visit) if purpose != "first" else _first(visit, email, name))
-    await visit.people.set_password(person.id, hashed, _entry(visit, person, purpose))
-    return await let_in(visit, person.id, told="Welcome.")
-
-
-async def _linked(visit: Visit) -> tuple[str, Person | None]:
-    """The link's purpose and whom it is for; the first operator is nobody yet."""
-    found = await visit.people.find_link(visit.params["token"])
-    if found is None:
-        raise Gone
-    person, purpose = found
-    if purpose == "first" and not await visit.people.count():
-        return purpose, None
-    return purpose, _known(await visit.people.get(person))
-
-
-async def _use(visit: Visit) -> Person:
-    used = await visit.people.use_link(visit.params["token"])
-    return _known(await visit.people.get(used[0]) if used else None)
-
-
-async def _first(visit: Visit, email: str, name: str) -> Person:
-    return _known(await visit.people.add_first(visit.params["token"], email, name))
-
-
-def _known(person: Person | None) -> Person:
+    person = await visit.people.add_first(visit.params["token"], email, name, hashed, entry)
     if person is None:
-        raise Gone
-    return person
+        raise Gone(OVER)
+    return await let_in(visit, person, told="Welcome.")
 
 
-def _entry(visit: Visit, person: Person, purpose: str) -> AuditEntry:
+async def _linked(visit: Visit) -> tuple[Link, Person | None]:
+    """The link and whom it is for, while it is good; a suspended team's are not."""
+    link = await visit.people.find_link(visit.params["token"])
+    if link is None or link.purpose == "ticket":
+        raise Gone(OVER)
+    if link.team and (link.team not in visit.setup.teams or visit.setup.teams[link.team].record.suspended):
+        raise Gone(OVER)
+    if link.purpose == "first":
+        if await visit.people.count():
+            raise Gone(OVER)
+        return link, None
+    person = await visit.people.get(link.person)
+    if person is None:
+        raise Gone(OVER)
+    return link, person
+
+
+def _is_here(link: Link, person: Person | None) -> bool:
+    """Invited, and has a password already: signs in with it to accept."""
+    return link.purpose == "invite" and person is not None and person.password is not None
+
+
+def _is_signed_in(visit: Visit, person: Person) -> bool:
+    return visit.who is not None and visit.who.person == person.id
+
+
+def _entry(visit: Visit, person: Person, action: str, detail: str) -> AuditEntry:
     return AuditEntry(
         at=visit.desk.clock.now(),
         person=person.id,
-        action="account.password",
+        action=action,
         subject=person.email,
-        detail=f"by a link ({purpose})",
+        detail=detail,
         address=visit.address,
     )
 
 
-def _page(
-    purpose: str, person: Person | None, form: dict[str, str] | None = None, errors: dict[str, str] | None = None
-) -> Page:
-    values = {"purpose": purpose, "person": person, "form": form or {}, "errors": errors or {}}
+async def _page(visit: Visit, link: Link, person: Person | None, errors: dict[str, str] | None = None) -> Page:
+    pending = await visit.people.invitations(person.id) if person and link.purpose == "invite" else {}
+    names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
+    values = {
+        "link": link,
+        "person": person,
+        "invitations": [(names.get(team, ""), role) for team, role in pending.items() if link.team in ("", team)],
+        "is_here": _is_here(link, person),
+        "is_other": bool(_is_here(link, person) and person and not _is_signed_in(visit, person)),
+        "form": visit.form,
+        "errors": errors or {},
+    }
     return Page("link.html", values, 400 if errors else 200)

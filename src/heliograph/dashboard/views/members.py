@@ -1,9 +1,11 @@
 """The people of a team: who they are, what they may do, and how others join."""
 
+from heliograph.dashboard.handing_over import hand_over, told
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
 from heliograph.rules.reading import line
-from heliograph.storage.people import Member, Person
+from heliograph.rules.refusals import Refusal
+from heliograph.storage.people import Link, Member, Person
 
 LAST_OWNER = "A team keeps an owner. Make somebody else one first."
 
@@ -17,27 +19,26 @@ async def invite(visit: Visit) -> Answer:
     role = visit.form.get("role", "")
     if role not in ROLES:
         errors["role"] = "Choose a role."
-    roles = {member.email: member.role for member in await visit.people.members(visit.team.record.id)}
-    if email in roles:
-        errors["email"] = f"They are here already, as {roles[email]}."
+    roles = {member.email: member for member in await visit.people.members(visit.team.record.id)}
+    if member := roles.get(email):
+        errors["email"] = f"They are {'invited' if member.invited else 'here'} already, as {member.role}."
     if errors:
         return await _page(visit, visit.form, errors)
     person = await visit.people.add(email, name)
-    entry = visit.entry("member.add", email, role)
+    entry = visit.entry("member.invite", email, role)
     await visit.people.set_role(person.id, visit.team.record.id, role, entry)
-    if person.password or not await _may_make_link(visit, person):
-        return Redirect(f"{visit.base}/team", f"{email} is now {role} here, and signs in as before.")
-    return await _hand_over(visit, person, "welcome")
+    return await _hand_over(visit, person, "invite")
 
 
 async def make_link(visit: Visit) -> Answer:
     """For who forgot the password, or lost the invitation."""
-    person = await visit.people.get((await _member(visit)).id)
+    member = await _member(visit)
+    person = await visit.people.get(member.id)
     if person is None:
         raise Gone
-    if not await _may_make_link(visit, person):
+    if not member.invited and not await _may_reset(visit, person):
         return Redirect(f"{visit.base}/team", f"{person.email} is in other teams too: ask an operator for the link.")
-    return await _hand_over(visit, person, "reset" if person.password else "welcome")
+    return await _hand_over(visit, person, "invite" if member.invited else "reset")
 
 
 async def set_role(visit: Visit) -> Answer:
@@ -68,8 +69,8 @@ def read_person(form: dict[str, str]) -> tuple[str, str, dict[str, str]]:
     return address.normal if address else "", name or (address.normal if address else ""), errors
 
 
-async def _may_make_link(visit: Visit, person: Person) -> bool:
-    """A link takes the whole account: an owner makes one only for who is in no other team and no operator."""
+async def _may_reset(visit: Visit, person: Person) -> bool:
+    """A new password is the whole account: an owner gives one only to who is in no other team and no operator."""
     elsewhere = set(await visit.people.roles(person.id)) - {visit.team.record.id}
     return visit.may("operator") or not (person.operator or elsewhere)
 
@@ -82,9 +83,16 @@ async def _member(visit: Visit) -> Member:
     return found
 
 
-async def _hand_over(visit: Visit, person: Person, purpose: str) -> Page:
-    token = await visit.people.make_link(person.id, purpose, visit.entry(f"link.{purpose}", person.email))
-    return await _page(visit, link=f"{visit.desk.base_url}/dashboard/link/{token}", link_for=person.email)
+async def _hand_over(visit: Visit, person: Person, purpose: str) -> Answer:
+    whole = purpose == "reset" and visit.may("operator")  # whatever teams the person is in
+    made = Link(person.id, purpose, "" if whole else visit.team.record.id)
+    try:
+        link = await hand_over(visit, person, made, visit.entry(f"link.{purpose}", person.email))
+    except Refusal as refusal:
+        return await _page(visit, errors={"members": refusal.message})
+    if not link:
+        return Redirect(f"{visit.base}/team", told(person))
+    return await _page(visit, handed=(link, purpose, person))
 
 
 async def _refused(visit: Visit) -> Page:
@@ -95,16 +103,14 @@ async def _page(
     visit: Visit,
     form: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
-    link: str = "",
-    link_for: str = "",
+    handed: tuple[str, str, Person] | None = None,
 ) -> Page:
     members = await visit.people.members(visit.team.record.id)
     values = {
         "members": members,
         "form": form or {},
         "errors": errors or {},
-        "link": link,
-        "link_for": link_for,
+        "handed": handed,
         "roles": ROLES,
     }
     return Page("members.html", values, 400 if errors else 200)

@@ -4,9 +4,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from heliograph.dashboard.handing_over import hand_over, told
 from heliograph.dashboard.views.members import LAST_OWNER, read_person
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
-from heliograph.storage.people import Person
+from heliograph.rules.refusals import Refusal
+from heliograph.storage.audit import AuditEntry
+from heliograph.storage.people import Link, Person
 
 HERE = "/dashboard/operator/people"
 PAGE = 50
@@ -23,9 +26,10 @@ async def add(visit: Visit) -> Answer:
         errors["email"] = "This person is here already."
     if errors:
         return await _list(visit, errors)
-    operator = bool(visit.form.get("operator"))
-    person = await visit.people.add(email, name, operator=operator)
-    return await _hand_over(visit, person, "person.add", "operator" if operator else "")
+    person = await visit.people.add(email, name)
+    if operator := bool(visit.form.get("operator")):
+        await visit.people.set_operator(person.id, True)
+    return await _hand_over(visit, person, "invite", visit.entry("person.add", email, "operator" if operator else ""))
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -33,7 +37,9 @@ async def show_one(visit: Visit) -> Answer:
 
 
 async def make_link(visit: Visit) -> Answer:
-    return await _hand_over(visit, await _person(visit), "person.link")
+    person = await _person(visit)
+    purpose = "reset" if person.password and "invite" not in visit.form else "invite"
+    return await _hand_over(visit, person, purpose, visit.entry("person.link", person.email, purpose))
 
 
 async def set_operator(visit: Visit) -> Answer:
@@ -41,6 +47,8 @@ async def set_operator(visit: Visit) -> Answer:
     entry = visit.entry("person.operator", person.email, "yes" if operator else "no")
     if not await visit.people.set_operator(person.id, operator, entry):
         return await _one(visit, person, error=LAST_OPERATOR)
+    if operator and not person.operator:
+        return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
     return _back(person, f"{person.email} is {'an operator' if operator else 'no operator'} now.")
 
 
@@ -48,10 +56,14 @@ async def set_role(visit: Visit) -> Answer:
     person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
     if team not in visit.setup.teams or role not in (*ROLES, ""):
         raise Gone
-    entry = visit.entry("member.role" if role else "member.remove", person.email, role)
+    is_new = role and team not in await visit.people.roles(person.id)
+    action = "member.invite" if is_new else "member.role" if role else "member.remove"
+    entry = visit.entry(action, person.email, role)
     entry = msgspec.structs.replace(entry, team=team)
     if not await visit.people.set_role(person.id, team, role or None, entry):
         return await _one(visit, person, error=LAST_OWNER)
+    if is_new:
+        return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
     return _back(person, f"{person.email} is now {role or 'not'} in {team}.")
 
 
@@ -86,22 +98,25 @@ def _back(person: Person, told: str) -> Redirect:
     return Redirect(f"{HERE}/{person.id}", told)
 
 
-async def _hand_over(visit: Visit, person: Person, action: str, detail: str = "") -> Page:
-    purpose = "reset" if person.password else "welcome"
-    token = await visit.people.make_link(person.id, purpose, visit.entry(action, person.email, detail))
-    return await _one(visit, person, link=f"{visit.desk.base_url}/dashboard/link/{token}")
+async def _hand_over(visit: Visit, person: Person, purpose: str, entry: AuditEntry) -> Answer:
+    try:
+        link = await hand_over(visit, person, Link(person.id, purpose), entry)
+    except Refusal as refusal:
+        return await _one(visit, person, error=refusal.message)
+    return await _one(visit, person, handed=(link, purpose, person)) if link else _back(person, told(person))
 
 
-async def _one(visit: Visit, person: Person, *, link: str = "", error: str = "") -> Page:
+async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] | None = None, error: str = "") -> Page:
     names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
     values = {
         "person": person,
         "member_of": await visit.people.roles(person.id),
+        "invited_to": await visit.people.invitations(person.id),
         "teams": sorted(names.items(), key=lambda pair: pair[1]),
         "names": names,
         "roles": ROLES,
         "sessions": await visit.people.sessions(person.id),
-        "link": link,
+        "handed": handed,
         "error": error,
     }
     return Page("person.html", values, 400 if error else 200)

@@ -5,32 +5,24 @@ messages. A phone is verified as POST /v1/verify does, with all its limits. Wher
 can reach anybody, so the page shows the code itself.
 """
 
-import asyncio
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.phone import carriers_for
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
-from heliograph.channels.carrier import Parcel
+from heliograph.dashboard import platform_mail
 from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.content import EmailContent
 from heliograph.rules.magic import is_magic
-from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.recipient_code import is_right_code, recipient_code
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import to_row
 from heliograph.rules.setup_file import read_recipient
 from heliograph.rules.team import Caller, Recipient
 from heliograph.storage.store import SetupChange
-
-MAIL_S = 10.0  # that the page waits for a mail server; the mail goes on without it
-
-_mails: set[asyncio.Task[Outcome]] = set()
 
 
 async def ask(visit: Visit) -> Answer:
@@ -88,8 +80,7 @@ def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
 
 def is_simulated(visit: Visit, address: str) -> bool:
     """No carrier of the channel is real, not even one that is disabled or out of reach now."""
-    channel = "email" if "@" in address else "sms"
-    return all(carrier.kind == "simulator" for carrier in visit.setup.carriers if carrier.channel == channel)
+    return platform_mail.is_simulated(visit, "email" if "@" in address else "sms")
 
 
 def _address(visit: Visit, given: dict[str, str]) -> str:
@@ -133,31 +124,13 @@ async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
 
 
 async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
-    if await visit.begin_try({f"mails of {visit.team.record.id}": TRIES_MAX, f"mails to {address}": TRIES_MAX}):
-        raise Refusal("Too many codes were asked for. Try again in 15 minutes.")
-    carriers = carriers_for(visit.desk, "email", address, None)
-    if not carriers:
-        raise Refusal("No email carrier can be reached now. Try again in a minute.")
-    task = asyncio.create_task(visit.desk.circuits.hand_over(carriers[0], _mail(visit, address)))
-    _mails.add(task)
-    task.add_done_callback(_mails.discard)
-    # Waited for, not cancelled: a slow mail server would count against the carrier.
-    done, _ = await asyncio.wait({task}, timeout=MAIL_S)
-    if done and not isinstance(said := task.result(), Accepted):
-        raise Refusal(f"The mail was not taken: {said.detail.get('text', 'no answer')} Try again in a few minutes.")
-    return {}
-
-
-def _mail(visit: Visit, address: str) -> Parcel:
-    team, platform, now = visit.team.record, visit.setup.platform, visit.desk.clock.now()
+    team, brand, now = visit.team.record, visit.setup.platform.brand, visit.desk.clock.now()
     code = recipient_code(visit.desk.code_key, team.id, address, now)
-    content = EmailContent(
-        from_name=platform.brand,
-        from_address=platform.sender,
-        to=[address],
-        subject=f"{team.name} would like to send you test messages",
-        text=f"{team.name} would like to send test messages to {address} with {platform.brand}.\n\n"
+    await platform_mail.send(
+        visit,
+        address,
+        f"{team.name} would like to send you test messages",
+        f"{team.name} would like to send test messages to {address} with {brand}.\n\n"
         f"If you want them, give the team this code: {code}\n\nIf not, do nothing: there will be no other mail.\n",
     )
-    id_ = visit.desk.clock.new_id("eml_")
-    return Parcel(message_id=id_, address=address, content=msgspec.json.encode(content), attempt=0)
+    return {}

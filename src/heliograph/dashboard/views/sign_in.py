@@ -9,7 +9,7 @@ from heliograph.rules.address import parse_address
 from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.sealing import CannotOpen
-from heliograph.storage.people import Person
+from heliograph.storage.people import Link, Person
 
 NETWORK_TRIES_MAX = 100  # wrong ones from a network, for whatever account: a whole office may share one
 FAMILIAR_TRIES_MAX = 20  # for an account, from a browser or a network that it was signed in from before
@@ -22,7 +22,7 @@ LOST_CODE = (
     "Codes of your app cannot be checked any more: the service's secret was changed. "
     "Use a recovery code, or ask an operator to turn the code off."
 )
-TICKET_MS = 10 * MINUTE_MS  # between the password and the code
+LATE = "That took too long. Begin again."
 
 
 async def show(visit: Visit) -> Answer:
@@ -50,42 +50,26 @@ async def enter(visit: Visit) -> Answer:
         return _page(email, attempt.told or WRONG, status=429 if attempt.told else 403)
     await visit.forgive_try(attempt.names)
     if person.totp:
-        return _page(ticket=_ticket(visit, person))
-    return await let_in(visit, person.id, visit.query.get("next", ""))
+        return _page(ticket=await visit.people.make_link(Link(person.id, "ticket")))
+    return await let_in(visit, person, visit.query.get("next", ""))
 
 
 async def _enter_code(visit: Visit) -> Answer:
-    """The second step, with a ticket that says whose password was right."""
-    ticket = visit.form["ticket"]
-    person = await _person_of(visit, ticket)
-    if person is None or not person.totp:
-        return _page(wrong="That took too long. Begin again.", status=403)
+    """The second step, with a ticket that says whose password was right. It is good for one try, and goes with the
+    password; a wrong code gives the next one, for what is left of the time.
+    """
+    ticket = await visit.people.use_link(visit.form["ticket"], "ticket")
+    person = await visit.people.get(ticket.person) if ticket else None
+    if ticket is None or person is None or not person.totp:
+        return _page(wrong=LATE, status=403)
     wrong = await wrong_code(visit, person, visit.form.get("code", ""))
     if wrong:
-        return _page(wrong=wrong, ticket=ticket, status=403)
-    return await let_in(visit, person.id, visit.query.get("next", ""))
+        return _page(wrong=wrong, ticket=await visit.people.make_link(ticket), status=403)
+    return await let_in(visit, person, visit.query.get("next", ""))
 
 
 def _page(email: str = "", wrong: str = "", *, ticket: str = "", status: int = 200) -> Page:
     return Page("sign_in.html", {"email": email, "wrong": wrong, "ticket": ticket}, status)
-
-
-class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    person: str
-    expires_at: int
-
-
-def _ticket(visit: Visit, person: Person) -> str:
-    ticket = Ticket(person.id, visit.desk.clock.now() + TICKET_MS)
-    return visit.office.seal(msgspec.json.encode(ticket), "sign-in")
-
-
-async def _person_of(visit: Visit, sealed: str) -> Person | None:
-    try:
-        ticket = msgspec.json.decode(visit.office.unseal(sealed, "sign-in"), type=Ticket)
-    except CannotOpen:
-        return None
-    return await visit.people.get(ticket.person) if ticket.expires_at > visit.desk.clock.now() else None
 
 
 # -- what every kind of entry shares -----------------------------------------------------------------------
@@ -142,12 +126,14 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     return "" if good else wrong
 
 
-async def let_in(visit: Visit, person: str, next_page: str = "", told: str = "") -> Redirect:
+async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = "") -> Answer:
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
         device = visit.desk.clock.entropy(32).hex()
     token = await visit.people.sign_in(person, visit.address, agent, _marks(visit, device))
+    if token is None:
+        return _page(wrong=LATE, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
     cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
     return Redirect(next_page if is_ours else "/dashboard", told, cookies)

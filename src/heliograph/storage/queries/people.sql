@@ -4,13 +4,19 @@
 SELECT count(*) FROM person;
 
 -- name: find_person
-SELECT id, email, name, password, totp, operator FROM person WHERE id = :id;
+SELECT id, email, name, password, totp, operator, proven FROM person WHERE id = :id;
+
+-- name: lock_person
+-- Before anything that depends on, or changes, what this person is.
+SELECT id, email, name, password, totp, operator, proven FROM person WHERE id = :id
+FOR UPDATE  --postgres
+;
 
 -- name: find_person_by_email
-SELECT id, email, name, password, totp, operator FROM person WHERE email = :email;
+SELECT id, email, name, password, totp, operator, proven FROM person WHERE email = :email;
 
 -- name: insert_person
-INSERT INTO person (id, email, name, operator, created_at) VALUES (:id, :email, :name, :operator, :now)
+INSERT INTO person (id, email, name, operator, created_at) VALUES (:id, :email, :name, 0, :now)
 ON CONFLICT (email) DO NOTHING;
 
 -- name: list_people
@@ -22,6 +28,9 @@ FROM person p WHERE p.email > :after AND p.email LIKE :pattern ESCAPE '!' ORDER 
 
 -- name: set_password
 UPDATE person SET password = :password WHERE id = :id;
+
+-- name: set_proven
+UPDATE person SET proven = :proven WHERE id = :id;
 
 -- name: set_name
 UPDATE person SET name = :name WHERE id = :id;
@@ -42,6 +51,16 @@ DELETE FROM member WHERE person = :person;
 
 -- name: delete_links
 DELETE FROM link WHERE person = :person;
+
+-- name: delete_links_by
+DELETE FROM link WHERE maker = :person;
+
+-- name: delete_links_for
+-- What an earlier one for the same end could do, the next one does.
+DELETE FROM link WHERE person = :person AND team = :team AND purpose = :purpose;
+
+-- name: delete_links_of_teams
+DELETE FROM link WHERE team IN (SELECT team FROM rows(:teams, team text) AS r);
 
 -- name: set_totp
 UPDATE person SET totp = :totp WHERE id = :id;
@@ -65,8 +84,25 @@ DELETE FROM recovery WHERE person = :person;
 SELECT team, role FROM member WHERE person = :person;
 
 -- name: members_of
-SELECT p.id, p.email, p.name, m.role, p.password IS NOT NULL, p.totp IS NOT NULL
-FROM member m JOIN person p ON p.id = m.person WHERE m.team = :team ORDER BY p.email;
+-- Those who are, and those who are invited to be.
+SELECT p.id, p.email, p.name, m.role, p.password IS NOT NULL, p.totp IS NOT NULL, m.invited
+FROM (
+    SELECT person, role, 0 AS invited FROM member WHERE team = :team
+    UNION ALL SELECT person, role, 1 FROM invitation WHERE team = :team
+) m JOIN person p ON p.id = m.person ORDER BY p.email;
+
+-- name: invitations
+SELECT team, role FROM invitation WHERE person = :person ORDER BY team;
+
+-- name: set_invitation
+INSERT INTO invitation (person, team, role) VALUES (:person, :team, :role)
+ON CONFLICT (person, team) DO UPDATE SET role = excluded.role;
+
+-- name: delete_invitation
+DELETE FROM invitation WHERE person = :person AND team = :team RETURNING role;
+
+-- name: delete_invitations
+DELETE FROM invitation WHERE person = :person;
 
 -- name: owners
 SELECT person FROM member WHERE team = :team AND role = 'owner'
@@ -123,13 +159,15 @@ DELETE FROM familiar WHERE person = :person;
 DELETE FROM familiar WHERE seen_at <= :before;
 
 -- name: insert_link
-INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, :person, :purpose, :expires_at);
+INSERT INTO link (hash, person, purpose, expires_at, team, maker, proven)
+VALUES (:hash, :person, :purpose, :expires_at, :team, :maker, :proven);
 
 -- name: find_link
-SELECT person, purpose FROM link WHERE hash = :hash AND expires_at > :now;
+SELECT person, purpose, team, maker, proven, expires_at FROM link WHERE hash = :hash AND expires_at > :now;
 
 -- name: use_link
-DELETE FROM link WHERE hash = :hash AND expires_at > :now RETURNING person, purpose;
+DELETE FROM link WHERE hash = :hash AND expires_at > :now
+RETURNING person, purpose, team, maker, proven, expires_at;
 
 -- name: insert_audit
 INSERT INTO audit (at, person, team, action, subject, detail, address)
