@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 MESSAGE_MAX = 1 << 18
 
@@ -56,7 +57,7 @@ class Forked:
 def _parent() -> socket.socket:
     """Our end of the process that forks; it ends when we do."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs)
+    subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs, cwd=Path(__file__).parents[1])
     theirs.close()
     atexit.register(ours.close)
     return ours
