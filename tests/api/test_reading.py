@@ -10,9 +10,10 @@ from heliograph.api.routes import ROUTES
 from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
 from tests.service import Service
 
-RECIPIENT = ("address", "kind", "status", "updated_at", "detail")
+RECIPIENT = ("address", "kind", "status", "updated_at", "detail", "simulated")
 EVENT = (
     *("id", "type", "recipient", "status", "previous_status", "message_status", "sequence", "detail", "created_at"),
+    "simulated",
 )
 MESSAGES = ("/v1/emails", "/v1/sms", "/v1/whatsapp")
 PREFIX = {"/v1/emails": "eml_", "/v1/sms": "sms_", "/v1/whatsapp": "wam_", "/v1/verify": "vrf_"}
@@ -26,12 +27,13 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
     answer = shared_service.post(path, SENDS[path])
     end = "read" if path == "/v1/whatsapp" else "delivered"
     found = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
-    assert tuple(found) == (*answer.json, "recipients", "events")
+    assert tuple(found) == (*answer.json, "simulated", "recipients", "events")
     assert {name: found[name] for name in answer.json} == answer.json | {"status": end}
     (recipient,) = found["recipients"]
     assert tuple(recipient) == RECIPIENT
     assert (recipient["address"], recipient["kind"], recipient["status"]) == (SENDS[path]["to"], "to", end)
     assert all(tuple(event) == EVENT for event in found["events"])
+    assert all(part["simulated"] is True for part in (found, recipient, *found["events"]))
     assert [event["sequence"] for event in found["events"]] == list(range(1, len(found["events"]) + 1))
 
 

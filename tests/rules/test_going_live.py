@@ -29,4 +29,7 @@ def test_simulators_are_stated() -> None:
         Carrier(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
     ]
     (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
-    assert (said.done, said.text) == (False, "Simulators take sms, whatsapp: nothing of it leaves this instance.")
+    assert (said.done, said.text) == (
+        False,
+        "Simulators take sms: nothing of it leaves this instance. No carrier takes whatsapp: all are disabled.",
+    )

@@ -92,6 +92,7 @@ MEANINGS: dict[str, str] = {
     "attachments_count": "Number of attachments.",
     "status": "The state of the message, or of one recipient.",
     "sandbox": "`true` for a sandbox team.",
+    "simulated": "`true`: a simulator took it, so that nobody got it, whatever its state says.",
     "created_at": "When it was made, ISO 8601 in UTC with milliseconds.",
     "updated_at": "When the state last changed.",
     "recipients": "Each distinct recipient with its own state.",

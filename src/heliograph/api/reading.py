@@ -1,6 +1,6 @@
 """Reading what was sent: messages with recipients and timeline, verifications, lists, the caller's own team."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message, verification
 from heliograph.rules.address import parse_address
+from heliograph.rules.event import is_simulated
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
@@ -42,6 +43,7 @@ class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     updated_at: str
     detail: msgspec.Raw | None
+    simulated: bool  # a simulator took it: it reached nobody
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +58,17 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int | None
     detail: msgspec.Raw | None
     created_at: str
+    simulated: bool
 
 
 class EmailView(EmailRecord, frozen=True, kw_only=True):
+    simulated: bool
     recipients: list[RecipientView]
     events: list[EventView]
 
 
 class PhoneView(PhoneRecord, frozen=True, kw_only=True):
+    simulated: bool
     recipients: list[RecipientView]
     events: list[EventView]
 
@@ -119,13 +124,13 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         found = await call.desk.store.message(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-        return answer(
-            {
-                **_record(found.status, found.record),
-                "recipients": [_recipient(row) for row in found.recipients],
-                "events": [_event(row) for row in found.events],
-            }
-        )
+        events = [_event(row) for row in found.events]
+        simulated = {event.recipient for event in events if event.simulated}
+        recipients = [_recipient(row, simulated) for row in found.recipients]
+        left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
+        record = _record(found.status, found.record)
+        record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
+        return answer(record | {"recipients": recipients, "events": events})
 
     return endpoint
 
@@ -223,10 +228,15 @@ def _raw(detail: str | None) -> msgspec.Raw | None:
     return msgspec.Raw(detail.encode()) if detail else None
 
 
-def _recipient(row: Any) -> RecipientView:
+def _recipient(row: Any, simulated: Collection[str | None]) -> RecipientView:
     address, kind, status, updated_at, _, detail = row
     return RecipientView(
-        address=address, kind=kind, status=status, updated_at=timestamp(updated_at), detail=_raw(detail)
+        address=address,
+        kind=kind,
+        status=status,
+        updated_at=timestamp(updated_at),
+        detail=_raw(detail),
+        simulated=address in simulated,
     )
 
 
@@ -242,6 +252,7 @@ def _event(row: Any) -> EventView:
         sequence=sequence,
         detail=_raw(detail),
         created_at=timestamp(created_at),
+        simulated=is_simulated(detail),
     )
 
 

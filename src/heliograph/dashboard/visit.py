@@ -9,8 +9,9 @@ from heliograph.accept.desk import Desk
 from heliograph.api.request import Headers, Request
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
+from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller, Key, Team
+from heliograph.rules.team import Caller, Channel, Key, Team
 from heliograph.storage import throttle
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import People, SignedIn
@@ -18,6 +19,7 @@ from heliograph.storage.store import SetupChange
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
+CHANNEL_NAMES: dict[Channel, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
 
 
@@ -75,6 +77,11 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cookies(self) -> dict[str, str]:
         return read_cookies(self.request)
+
+    @property
+    def simulated(self) -> list[str]:
+        """The channels of which nothing leaves this instance, for people."""
+        return [CHANNEL_NAMES[channel] for channel in simulated_channels(self.setup.carriers)]
 
     @property
     def base(self) -> str:

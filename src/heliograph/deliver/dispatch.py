@@ -10,6 +10,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.rules import magic, routing
+from heliograph.rules.event import marked
 from heliograph.rules.lanes import LANE
 from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.retry import next_attempt
@@ -126,7 +127,7 @@ def keep_promise(claim: Claim, now: int) -> Change:
         position=claim.position,
         claim=(claim.key, claim.epoch),
         wanted=report.status,
-        detail=report.detail,
+        detail=marked(report.detail),
         suppress=report.suppress,
         promises=rest,
         lane=LANE[claim.channel],
@@ -135,6 +136,8 @@ def keep_promise(claim: Claim, now: int) -> Change:
 
 def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int, jitter: Callable[[], float]) -> Change:
     """What a carrier's answer means for the recipient, the money and the outbox."""
+    if carrier and carrier.kind == "simulator":
+        outcome = replace(outcome, detail=marked(outcome.detail))
     change = Change(
         at=now,
         message=claim.message,

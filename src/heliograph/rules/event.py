@@ -25,6 +25,7 @@ TYPES: tuple[str, ...] = (
 # What can be subscribed to.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
+SIMULATED = "simulated"  # in the detail of what a simulator said
 DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}
@@ -45,6 +46,15 @@ class Told(msgspec.Struct, frozen=True):
     record: str | None  # the message's answer to its sender
     sandbox: int | None  # the message's
     kind: str | None  # of the recipient: to, cc, bcc
+
+
+def marked(detail: dict[str, Any]) -> dict[str, Any]:
+    """What a simulator said, marked so that nobody takes it for the world's word."""
+    return {**detail, SIMULATED: True}
+
+
+def is_simulated(detail: str | None) -> bool:
+    return detail is not None and SIMULATED in detail and msgspec.json.decode(detail).get(SIMULATED) is True
 
 
 def event_type(channel: Channel, status: str) -> str:

@@ -1,11 +1,11 @@
 """What a sandbox team needs before it goes live: what must be, and what it should know."""
 
 from collections.abc import Sequence
-from typing import get_args
 
 import msgspec
 
-from heliograph.rules.team import Carrier, Channel, Team
+from heliograph.rules.routing import simulated_channels
+from heliograph.rules.team import Carrier, Team
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,12 +51,10 @@ def may_go_live(checks: Sequence[Check]) -> bool:
 
 
 def _carrier_check(carriers: Sequence[Carrier]) -> Check:
-    """A channel without a carrier of its own, or with simulators alone, reaches nobody."""
-    real = {carrier.channel for carrier in carriers if carrier.enabled and carrier.kind != "simulator"}
-    simulated = [channel for channel in get_args(Channel) if channel not in real]
-    text = f"Simulators take {', '.join(simulated)}: nothing of it leaves this instance."
-    return Check(
-        title="Carriers",
-        text=text if simulated else "Every channel has a carrier.",
-        done=not simulated,
-    )
+    """A channel without a carrier of its own, with simulators alone or with none enabled, reaches nobody."""
+    simulated = simulated_channels(carriers)
+    served = {carrier.channel for carrier in carriers if carrier.enabled}
+    closed = sorted({carrier.channel for carrier in carriers} - served)
+    said = [f"Simulators take {', '.join(simulated)}: nothing of it leaves this instance."] if simulated else []
+    said += [f"No carrier takes {', '.join(closed)}: all are disabled."] if closed else []
+    return Check(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)

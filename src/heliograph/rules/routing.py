@@ -1,6 +1,7 @@
 """Which carrier takes a message, and under which sender id."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import get_args
 
 from heliograph.rules.team import Carrier, Channel, Team
 
@@ -24,6 +25,17 @@ def _serves(carrier: Carrier, country: str | None) -> bool:
 def leaves(asked: Sequence[Carrier]) -> bool:
     """Whether a message for these candidates goes out into the world; also when none is there to take it."""
     return not asked or asked[0].kind != "simulator"
+
+
+def simulated_channels(carriers: Sequence[Carrier]) -> list[Channel]:
+    """The channels of which nothing leaves: only simulators take their messages."""
+    found: list[Channel] = []
+    for channel in get_args(Channel):
+        configured = [carrier for carrier in carriers if carrier.channel == channel]
+        enabled = [carrier for carrier in configured if carrier.enabled] if configured else [builtin_simulator(channel)]
+        if enabled and all(carrier.kind == "simulator" for carrier in enabled):
+            found.append(channel)
+    return found
 
 
 def builtin_simulator(channel: Channel) -> Carrier:

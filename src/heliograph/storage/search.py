@@ -124,6 +124,7 @@ class VerificationLine(msgspec.Struct, frozen=True):
     key_id: str
     created_at: int
     expires_at: int
+    simulated: int
 
 
 # -- lists -----------------------------------------------------------------------------------------------------

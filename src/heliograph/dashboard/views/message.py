@@ -12,6 +12,7 @@ from heliograph.dashboard.views.messages import NAMES, is_id, read, template_nam
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.event import SIMULATED, is_simulated
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Key
 from heliograph.storage import search
@@ -19,7 +20,7 @@ from heliograph.storage.search import EventLine, Facts, Whole
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
-SHOWN = ("host", "address", "carrier", "code", "enhanced", "text", "duration_ms")  # of a detail, in columns
+SHOWN = ("host", "address", "carrier", "code", "enhanced", "text", "duration_ms", SIMULATED)  # of a detail, elsewhere
 
 
 async def show(visit: Visit) -> Answer:
@@ -56,6 +57,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "recipients": [(one, _timeline(found, one.given)) for one in found.recipients],
         "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
+        "simulated": {event.recipient for event in found.events if is_simulated(event.detail)},
         "images": "images" in visit.query,
         "can_resend": found.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
         "wrong": wrong,

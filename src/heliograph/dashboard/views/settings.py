@@ -67,7 +67,13 @@ async def go_live(visit: Visit) -> Answer:
     done = await visit.change_setup("team.live", id_, decide)
     if not done.rows:
         return await _page(visit, errors={"live": "Not yet: see what is still needed."})
-    return Redirect(f"{visit.base}/settings", "The team is live. What it sends now reaches people.")
+    return Redirect(f"{visit.base}/settings", _told(visit.simulated))
+
+
+def _told(simulated: list[str]) -> str:
+    if not simulated:
+        return "The team is live. What it sends now reaches people."
+    return f"The team is live. {', '.join(simulated)}: still simulated, so that nothing of it reaches anybody yet."
 
 
 async def leave_live(visit: Visit) -> Answer:

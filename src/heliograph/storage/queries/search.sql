@@ -105,7 +105,7 @@ SELECT id FROM verification WHERE team = :team AND id > :low AND id < :high ORDE
 -- name: search_verifications
 -- A pending one past its time is expired, whether or not housekeeping has written it down.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
-       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification
 WHERE team = :team AND id > :low AND id < :high
   AND (CAST(:status AS text) IS NULL
@@ -114,13 +114,13 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: verification_facts
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
-       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification WHERE team = :team AND id = :id;
 
 -- name: search_phone
 -- Along the index on phones: nobody is verified so often that order would matter to its cost.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
-       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification
 WHERE team = :team AND phone = :phone AND id > :low AND id < :high
   AND (CAST(:status AS text) IS NULL

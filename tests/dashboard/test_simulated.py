@@ -1,0 +1,68 @@
+"""A team whose messages end in a simulator is told so: on its pages, on the message, at going live."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.rules.team import Carrier, Domain, TeamRecord
+from heliograph.storage.store import Change, Store
+from tests.dashboard.inside import Pages, set_up
+from tests.storage.samples import message
+from tests.storage.test_idempotency import make_desk
+
+HERE = "/dashboard/teams/team_acme"
+RECORD = b'{"id":"eml_1","to":"ada@example.com"}'
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(store: Store, clock: Any) -> Pages:
+    record = TeamRecord(ref=1, id="team_acme", name="Acme")
+    domain = Domain(id="dom_acme", team=record.id, name="acme.test", brand="Acme", verified=True, approved=True)
+    await set_up(store, ("team", record.id, record, record.id), ("domain", domain.id, domain, record.id))
+    return Pages(make_desk(store, clock))
+
+
+async def connect(store: Store, *channels: Any) -> None:
+    records = [Carrier(id=channel, channel=channel, kind="test") for channel in channels]
+    await set_up(store, *(("carrier", record.id, record, None) for record in records))
+
+
+async def test_every_page_of_the_team_names_the_channels(pages: Pages, store: Store) -> None:
+    for path in ("", "/messages", "/templates", "/settings"):
+        assert "Email, SMS, WhatsApp: simulated." in (await pages.get(HERE + path, "viewer")).text, path
+    await connect(store, "email")
+    assert "SMS, WhatsApp: simulated." in (await pages.get(HERE)).text
+    await connect(store, "sms", "whatsapp")
+    assert "simulated." not in (await pages.get(HERE)).text
+
+
+@pytest.mark.parametrize(
+    ("channels", "told"),
+    [
+        ((), "Email, SMS, WhatsApp: still simulated"),
+        (("email", "sms"), "WhatsApp: still simulated"),
+        (("email", "sms", "whatsapp"), "What it sends now reaches people"),
+    ],
+)
+async def test_going_live(pages: Pages, store: Store, channels: tuple[str, ...], told: str) -> None:
+    await connect(store, *channels)
+    shown = await pages.post(f"{HERE}/settings/live")
+    assert told in shown.told
+    assert ("reaches people" in shown.told) is (len(channels) == 3)
+
+
+@pytest.mark.parametrize(("detail", "shown"), [({"simulated": True}, True), ({"text": "simulated"}, False)])
+async def test_the_message_has_a_badge(
+    pages: Pages, store: Store, clock: Any, detail: dict[str, Any], shown: bool
+) -> None:
+    item = message(clock)
+    await store.accept(
+        msgspec.structs.replace(item, content=b'{"from_name":"","from_address":"","to":[],"subject":""}')
+    )
+    (claim,) = await store.claim("email", 1)
+    change = Change(at=clock.now(), message=claim.message, position=0, claim=(claim.key, claim.epoch), wanted="sent")
+    assert await store.record(msgspec.structs.replace(change, detail=detail))
+    page = await pages.get(f"{HERE}/messages/{item.id}")
+    assert ('class="badge simulated"' in page.html) is shown

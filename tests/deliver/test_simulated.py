@@ -1,0 +1,63 @@
+"""What a simulator says is marked, at hand-over and later; what a carrier says is not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.deliver.dispatch import keep_promise, to_change
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.routing import simulated_channels
+from heliograph.rules.team import Carrier
+from heliograph.storage.store import Claim
+
+SAID = {"text": "250 OK"}
+CLAIM = Claim(
+    key=1,
+    epoch=1,
+    team=1,
+    message=1,
+    position=0,
+    message_id="eml_1",
+    channel="email",
+    sandbox=False,
+    country=None,
+    address="ada@example.com",
+    given="ada@example.com",
+    content=b"",
+    promises=((1, Report(status="delivered")),),
+    first_at=1,
+    attempt=0,
+    deferrals={},
+    uncertain=None,
+)
+
+
+@pytest.mark.parametrize("outcome", [Accepted(detail=SAID), Refused(detail=SAID), Deferred(detail=SAID)])
+@pytest.mark.parametrize(("kind", "mark"), [("simulator", {"simulated": True}), ("smtp", {})])
+def test_the_answer_of_a_carrier(outcome: Outcome, kind: str, mark: dict[str, Any]) -> None:
+    carrier = Carrier(id="c", channel="email", kind=kind)
+    assert to_change(CLAIM, carrier, outcome, 1, lambda: 0.0).detail == SAID | mark
+
+
+def test_a_promise() -> None:
+    assert keep_promise(CLAIM, 1).detail == {"simulated": True}
+
+
+REAL = Carrier(id="real", channel="sms", kind="smpp")
+SIM = Carrier(id="sim", channel="sms", kind="simulator")
+
+
+@pytest.mark.parametrize(
+    ("carriers", "expected"),
+    [
+        ([], True),
+        ([SIM], True),
+        ([REAL], False),
+        ([SIM, REAL], False),
+        ([SIM, msgspec.structs.replace(REAL, enabled=False)], True),
+        ([msgspec.structs.replace(REAL, enabled=False)], False),  # refused, not simulated
+    ],
+)
+def test_a_channel_of_which_nothing_leaves(carriers: list[Carrier], expected: bool) -> None:
+    assert ("sms" in simulated_channels(carriers)) is expected
