@@ -1,5 +1,7 @@
 """A log line tells what broke, and never what was in the variables."""
 
+from typing import Any
+
 import pytest
 import structlog
 
@@ -7,7 +9,7 @@ from heliograph import logs
 
 
 def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure()
+    logs.configure(lambda: 0.0)
     try:
         token = "hk_" + "secret"
         raise RuntimeError("broke" if token else "")
@@ -19,3 +21,21 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
     assert "RuntimeError: broke" in said
     assert "request_id=req_1" in said
     assert "hk_secret" not in said
+
+
+def test_the_same_error_is_told_once_and_then_counted() -> None:
+    seconds = [0.0]
+    fold = logs.Fold(lambda: seconds[0])
+
+    def told(**line: Any) -> Any:
+        try:
+            return fold(None, "", {"event": "store unavailable", **line})
+        except structlog.DropEvent:
+            return None
+
+    assert [bool(told(error="gone", request_id=str(n))) for n in range(4)] == [True, False, False, False]
+    assert told(error="another")
+    assert told(request_id="no error, no folding") and told(request_id="no error, no folding")
+    seconds[0] = logs.FOLD_S
+    assert told(error="gone")["more"] == 3
+    assert told(error="gone") is None

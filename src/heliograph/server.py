@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from ipaddress import ip_network
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -55,6 +56,13 @@ log = structlog.get_logger()
 
 FORWARDED = b"x-forwarded-for"
 DRAIN_S = 30  # for requests under way when the stop comes
+AGAIN_S = 1.0  # until a database that is away is asked again, or a loop that broke begins anew
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The stop came before the start was over."""
 
 
 class CannotListen(Exception):
@@ -97,6 +105,9 @@ def _is_page(scope: Scope) -> bool:
     return bool(path == "/dashboard" or path.startswith("/dashboard/"))
 
 
+Ready = Callable[[Settings, Store], Awaitable[None]]
+
+
 class Parts(msgspec.Struct, frozen=True):
     """What a running service is made of."""
 
@@ -105,12 +116,12 @@ class Parts(msgspec.Struct, frozen=True):
     store: Store
     clock: Clock
     stop: asyncio.Event
-    ready: Callable[[Settings], None] | None
+    ready: Ready
 
 
-async def serve(settings: Settings, role: str, ready: Callable[[Settings], None] | None = None) -> None:
+async def serve(settings: Settings, role: str, ready: Ready) -> None:
     """Run until SIGTERM or SIGINT; `ready` is told the settings with the real port once requests are taken."""
-    logs.configure()
+    logs.configure(asyncio.get_running_loop().time)
     stop = asyncio.Event()
     listening.say_it_once(asyncio.get_running_loop())
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -122,18 +133,43 @@ async def serve(settings: Settings, role: str, ready: Callable[[Settings], None]
     if listener is not None:
         keep_address(settings.data, settings.base_url)
     try:
-        async with open_store(settings, clock, seat.name) as store:
-            await attest(store, settings.data)
-            if store.setup.platform.paused:
-                why = store.setup.platform.paused_reason or "by an operator"
-                log.warning("delivery is paused", why=why, mend="heliograph resume")
-            await store.take_back()
-            await _run(Parts(settings, role, store, clock, stop, ready), listener)
-            with contextlib.suppress(StoreUnavailable, OSError):
-                await attest(store, settings.data)
+        async with contextlib.AsyncExitStack() as stack:
+            opened = partial(open_store, settings, clock, seat.name)
+            with contextlib.suppress(Stopped):
+                store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
+                await _patiently(stop, partial(attest, store, settings.data))
+                if store.setup.platform.paused:
+                    why = store.setup.platform.paused_reason or "by an operator"
+                    log.warning("delivery is paused", why=why, mend="heliograph resume")
+                await _patiently(stop, store.take_back)
+                await _run(Parts(settings, role, store, clock, stop, ready), listener)
+                with contextlib.suppress(StoreUnavailable, OSError):
+                    await attest(store, settings.data)
     finally:
         seat.leave()
     log.info("stopped")
+
+
+async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
+    """At the start: until the database is there, or Stopped."""
+    while not stop.is_set():
+        try:
+            return await work()
+        except StoreUnavailable as error:
+            log.warning("waiting for the database", error=str(error))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), AGAIN_S)
+    raise Stopped
+
+
+async def _begun_anew(name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    """No loop takes the process with it."""
+    while True:
+        try:
+            return await loop()
+        except Exception as error:
+            log.exception("a loop broke and begins anew", loop=name, error=type(error).__name__)
+            await asyncio.sleep(AGAIN_S)
 
 
 async def _run(parts: Parts, listener: socket.socket | None) -> None:
@@ -170,28 +206,27 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     )
     rates = RateLimits()
     server = Server(uvicorn_config(Front(Api(desk, rates, budget), pages, settings.trusted_proxies)))
-    loops = [
-        watch.run(),
-        store.follow_setup(),
-        close_slow(server.server_state.connections),
-        keep_key_uses(store.database, desk.state.used),
-        desk.state.refused.keep(store.database),
-        keep_importing(store),
-    ]
+    loops: dict[str, Callable[[], Awaitable[None]]] = {
+        "loop watch": watch.run,
+        "setup": store.follow_setup,
+        "slow clients": partial(close_slow, server.server_state.connections),
+        "key uses": partial(keep_key_uses, store.database, desk.state.used),
+        "refused requests": partial(desk.state.refused.keep, store.database),
+        "imports": partial(keep_importing, store),
+    }
     if listener:
-        loops.append(share_rates(rates, store, clock.now))
+        loops["rates"] = partial(share_rates, rates, store, clock.now)
     if worker:
         housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
-        loops += [worker.run(), teller.run(), housekeeping.run()]
+        loops |= {"worker": worker.run, "webhooks": teller.run, "housekeeping": housekeeping.run}
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
-    tasks = [asyncio.create_task(loop) for loop in loops]
+    tasks = [asyncio.create_task(_begun_anew(name, loop)) for name, loop in loops.items()]
     answering = asyncio.create_task(server.serve([listener])) if listener else None
     try:
         await _started(server, answering)
         quiet_collector()
         log.info("started", role=parts.role, address=settings.base_url if listener else None)
-        if parts.ready:
-            parts.ready(settings)
+        await _patiently(parts.stop, partial(parts.ready, settings, store))
         await _until_stopped(parts.stop, [*tasks, answering] if answering else tasks)
     finally:
         log.info("stopping")
@@ -269,7 +304,7 @@ async def _started(server: Server, answering: "asyncio.Task[None] | None") -> No
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
-    """A loop that ends by itself has broken: then the whole process ends, with its error."""
+    """A task that ends by itself has broken: then the whole process ends, with its error."""
     stopping = asyncio.create_task(stop.wait())
     done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -22,11 +22,6 @@ TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
             "database postgresql://u@h:port/x: Port",
         ),
         (["migrate", "--database", "postgresql://u:hush@127.0.0.1:1/x"], 1, "Check --database"),
-        (
-            ["serve", "--database", "postgresql://u:hush@127.0.0.1:1/x", "--listen", "127.0.0.1:0"],
-            1,
-            "Check --data",
-        ),
         (["serve", "--listen", "8700"], 1, "--listen='8700': expected host:port"),
         (["migrate", "--config", "none.toml"], 1, "none.toml: no such settings file"),
         (["migrate", "--database", "sqlite:////dev/null/x.db"], 1, "/dev/null: "),

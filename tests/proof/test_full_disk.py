@@ -126,7 +126,9 @@ def test_a_full_disk_under_load(service: Service) -> None:
         until(lambda: any(answer.status == 503 for answer in load.refused))
         first = next(iter(load.accepted.values()))
         assert service.get(f"/v1/emails/{first}").status == 200
+        until(lambda: service.get("/readyz").status == 503)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, whole)
+        until(lambda: service.get("/readyz").status == 200)
         load.more(30)
     assert {(a.status, a.code) for a in load.refused} == {(503, "service_unavailable")}
     assert all("retry-after" in a.headers for a in load.refused)

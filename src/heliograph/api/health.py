@@ -22,10 +22,10 @@ async def healthz(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """503 while shutting down, or when the database cannot be read."""
+    """503 while shutting down, or when the database does not commit within a second."""
     if call.desk.state.draining:
         raise ServiceUnavailable("Shutting down.", retry_after=1)
-    await call.desk.store.ping()
+    await call.desk.store.can_commit.answer()
     return answer(Health())
 
 
@@ -40,7 +40,7 @@ async def metrics(call: Call) -> Response:
     lines.append(f"heliograph_event_loop_lag_seconds {call.desk.loop_lag():.6f}")
     lines.append("# TYPE heliograph_outbox_depth gauge")
     now = call.desk.clock.now()
-    waiting = await call.desk.store.depth()
+    waiting = await call.desk.store.queue.answer()
     lines += [f'heliograph_outbox_depth{{lane="{lane}"}} {depth}' for lane, depth, _ in waiting]
     lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
     for lane, _, due_at in waiting:

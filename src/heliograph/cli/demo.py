@@ -59,7 +59,7 @@ def demo(settings: Settings) -> None:
 
     link = with_store(settings, "Preparing the demo", prepare)
 
-    def ready(settings: Settings) -> None:
+    async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
         click.echo("\n".join([*lines[:1], f"Dashboard    {settings.base_url}/dashboard/link/{link}", *lines[1:]]))
 

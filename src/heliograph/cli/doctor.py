@@ -19,7 +19,7 @@ import dns.resolver
 import msgspec
 
 from heliograph.app import CARRIERS, make_database, sqlite_path
-from heliograph.cli.options import DATABASE_ERRORS, FLAGS, reason_of, shown, with_settings
+from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
 from heliograph.rules.address import parse_address
@@ -27,6 +27,7 @@ from heliograph.rules.setup import Setup
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
+from heliograph.storage.database import reason_of
 from heliograph.storage.migrate import NewerSchema, pending
 from heliograph.storage.setup import load
 

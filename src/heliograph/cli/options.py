@@ -17,6 +17,7 @@ from rich.console import Console
 from heliograph.app import open_store
 from heliograph.rules.setup_file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.storage.database import reason_of
 from heliograph.storage.migrate import NewerSchema
 from heliograph.storage.store import Store, StoreUnavailable
 
@@ -112,7 +113,3 @@ def clear_mistakes(settings: Settings) -> Iterator[None]:
             raise click.ClickException(f"{error.filename}: {error.strerror}. {mend}") from error
         mend = "Check --database or HELIOGRAPH_DATABASE."
         raise click.ClickException(f"database {shown(settings.database)}: {reason_of(error)}. {mend}") from error
-
-
-def reason_of(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

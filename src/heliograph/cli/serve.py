@@ -1,12 +1,11 @@
 """`heliograph serve`: the service itself."""
 
 import asyncio
-from collections.abc import Callable
 
 import click
 
 from heliograph import server
-from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
+from heliograph.cli.options import FLAGS, clear_mistakes, with_settings
 from heliograph.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.people import Link, People
@@ -25,16 +24,15 @@ from heliograph.storage.store import Store
 def serve(settings: Settings, role: str) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
-    It migrates the database first. Stopping finishes what is under way; nothing is lost or repeated.
+    It waits for the database and migrates it first. Stopping finishes what is under way; nothing is lost or repeated.
 
     \b
     heliograph serve --listen 0.0.0.0:8700 --database postgresql://heliograph@db/heliograph
     heliograph serve --role worker
     """
 
-    link = with_store(settings, "Starting", _first_link) if role != "worker" else None
-
-    def ready(settings: Settings) -> None:
+    async def ready(settings: Settings, store: Store) -> None:
+        link = await _first_link(store) if role != "worker" else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         click.echo(f"Heliograph is {where} (role: {role}).")
         if link:
@@ -43,7 +41,7 @@ def serve(settings: Settings, role: str) -> None:
     run(settings, role, ready)
 
 
-def run(settings: Settings, role: str, ready: Callable[[Settings], None]) -> None:
+def run(settings: Settings, role: str, ready: server.Ready) -> None:
     """Serve until told to stop; `ready` is called with the addresses as they became."""
     try:
         with clear_mistakes(settings):

@@ -30,6 +30,7 @@ from heliograph.dashboard.visit import (
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.team import Team
+from heliograph.storage.database import StoreUnavailable
 from heliograph.storage.people import SignedIn
 
 FLASH = "heliograph_told"
@@ -73,7 +74,8 @@ class Dashboard:
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id, address=request.address)
             response = self._response(_broken(request), visit)
-        await respond(scope, send, response, [(b"x-request-id", request.id.encode()), *response.headers])
+        again: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
+        await respond(scope, send, response, [(b"x-request-id", request.id.encode()), *again, *response.headers])
 
     async def _visit(self, request: Request, raw_path: bytes) -> tuple[Answer, Visit | None]:
         visit: Visit | None = None
@@ -100,6 +102,9 @@ class Dashboard:
             return _error(status_of(type(refusal)), str(refusal)), visit
         except ClientGone:
             raise
+        except StoreUnavailable as error:
+            log.error("store unavailable", request_id=request.id, error=str(error))
+            return _error(503, "The database is away. Try again in a moment: nothing was changed."), visit
         except Exception:
             log.exception("page failed", request_id=request.id, address=request.address)
             return _broken(request), visit

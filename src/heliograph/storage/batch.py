@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from heliograph.storage.database import Database, StoreUnavailable, Tx
+from heliograph.storage.database import Conflict, Database, StoreUnavailable, Tx
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,15 +42,14 @@ class Batch(Generic[Item, Result]):
         items = [item for item, _ in taken]
         try:
             results: Sequence[Any] = await self._database.write(lambda tx: self._story(tx, items))
-        except StoreUnavailable as error:
-            results = [error] * len(taken)
         except Exception as error:
             # One item may have broken the statement for all: each is tried alone, so only the broken one fails.
-            if len(taken) > 1:
+            away = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
+            if len(taken) > 1 and not away:
                 for one in taken:
                     await self._commit([one])
                 return
-            results = [error]
+            results = [error] * len(taken)
         for (_, future), result in zip(taken, results, strict=True):
             if future.done():  # its request was cancelled while the batch ran
                 continue

@@ -14,8 +14,13 @@ class StoreUnavailable(Exception):
     """The database cannot be reached or cannot write now; the whole transaction is undone."""
 
 
-class Conflict(Exception):
+class Conflict(StoreUnavailable):
     """Another process was faster; the transaction is undone and its story runs again."""
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, on one line; for an exception without words, what it is."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class Tx(Protocol):

@@ -4,10 +4,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import asyncpg
+import apsw
 
+from heliograph.storage.database import StoreUnavailable, reason_of
+from heliograph.storage.postgres import connect, outages
 from heliograph.storage.query import Dialect, for_dialect
-from heliograph.storage.sqlite import open_sqlite
+from heliograph.storage.sqlite import BUSY, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
 LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
@@ -36,6 +38,13 @@ def pending(done: int, dialect: Dialect) -> list[tuple[int, str]]:
 
 def migrate_sqlite(path: Path) -> list[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _migrate_file(path)
+    except (*BUSY, apsw.IOError) as error:
+        raise StoreUnavailable(f"SQLite database {path}: {reason_of(error)}") from error
+
+
+def _migrate_file(path: Path) -> list[int]:
     connection = open_sqlite(path)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -57,17 +66,19 @@ def migrate_sqlite(path: Path) -> list[int]:
 
 
 async def migrate_postgres(url: str) -> list[int]:
-    connection = await asyncpg.connect(url, timeout=5)
+    connection = await connect(url)
     try:
-        async with connection.transaction():
+        with outages():
+            await connection.execute("BEGIN")  # undone when the connection ends
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute(VERSION_TABLE)
             done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_version")
-            applied = []
-            for number, sql in pending(done, "postgres"):
+        missing = pending(done, "postgres")
+        with outages():
+            for number, sql in missing:
                 await connection.execute(sql)
                 await connection.execute("INSERT INTO schema_version VALUES ($1)", number)
-                applied.append(number)
-        return applied
+            await connection.execute("COMMIT")
+        return [number for number, _ in missing]
     finally:
-        await connection.close()
+        connection.terminate()

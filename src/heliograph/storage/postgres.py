@@ -1,30 +1,81 @@
-"""PostgreSQL through asyncpg: a pool, one transaction a story."""
+"""PostgreSQL through asyncpg: a pool, one transaction a story.
+
+Whatever the driver raises is an outage unless it blames the statement, and everything that waits for the server has a
+deadline (ADR 0018).
+"""
 
 import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import asyncpg
 
-from heliograph.storage.database import Conflict, StoreUnavailable, Story, T
+from heliograph.storage.database import Conflict, StoreUnavailable, Story, T, reason_of
 from heliograph.storage.query import Query, bound, load_queries
 
 POOL_MAX = 8
-CONNECT_S = 5.0
-IDLE_IN_TRANSACTION_MS = "30000"  # a stuck process must not hold an account row for ever
-RETRIES = (Conflict, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
-OUTAGES = (
-    OSError,
-    asyncio.TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.PostgresIOError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.DiskFullError,
-    asyncpg.ReadOnlySQLTransactionError,
+CONNECT_S = 3.0
+COMMAND_S = 10.0  # for one statement, or for a free connection
+CLOSE_S = 3.0
+TRIES = 3
+SESSION = {
+    "application_name": "heliograph",
+    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row for ever
+    "synchronous_commit": "on",
+    "jit": "off",  # short statements: compiling them costs more than running them
+}
+RETRIES = (
+    Conflict,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.InvalidCachedStatementError,  # another process has migrated
 )
+# Classes of SQLSTATE that do not blame the statement: connection, transaction (read only after a failover), prepared
+# statements, authorisation, no such database, rollback, resources, prerequisites, operators, system, internal.
+AWAY = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX")
+# A peer that vanished is noticed by the kernel, also while nobody asks it anything.
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+
+
+def is_outage(error: Exception) -> bool:
+    if isinstance(error, asyncpg.InFailedSQLTransactionError):  # a story went on after an error
+        return False
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "XX")[:2] in AWAY
+    return not isinstance(error, ValueError)  # a parameter that has no such type
+
+
+@contextmanager
+def outages() -> Iterator[None]:
+    """Around what the driver does; never around a story, which has reasons of its own."""
+    try:
+        yield
+    except (*RETRIES, StoreUnavailable):
+        raise
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        raise StoreUnavailable(f"PostgreSQL: {reason_of(error)}") from error
+
+
+async def connect(url: str) -> Any:
+    """One connection; raises StoreUnavailable."""
+    with outages():
+        connection: Any = await asyncpg.connect(url, timeout=CONNECT_S)
+    await keep_alive(connection)
+    return connection
+
+
+async def keep_alive(connection: Any) -> None:
+    found: socket.socket | None = connection._transport.get_extra_info("socket")  # asyncpg has no public way to it
+    if found is None or found.family == socket.AF_UNIX:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class PostgresTx:
@@ -35,7 +86,8 @@ class PostgresTx:
     async def run(self, query: str, **params: Any) -> list[Any]:
         found = self._queries[query]
         given = bound(found, params)
-        rows: list[Any] = await self._fetch(found.sql, *[given[name] for name in found.params])
+        with outages():
+            rows: list[Any] = await self._fetch(found.sql, *[given[name] for name in found.params])
         return rows
 
 
@@ -46,45 +98,83 @@ class PostgresDatabase:
         self._pool: asyncpg.Pool[Any] | None = None
 
     async def write(self, story: Story[T]) -> T:
-        try:
-            return await self._transact(story)
-        except RETRIES:
-            return await self._transact(story)
+        return await self._retry(story, keep=True)
 
     async def read(self, story: Story[T]) -> T:
-        return await self._transact(story, keep=False)
+        return await self._retry(story, keep=False)
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), CLOSE_S)
+            except Exception:
+                pool.terminate()
 
-    async def _transact(self, story: Story[T], *, keep: bool = True) -> T:
+    async def _retry(self, story: Story[T], keep: bool) -> T:
+        for _ in range(TRIES - 1):
+            with suppress(*RETRIES):
+                return await self._transact(story, keep)
         try:
-            pool = self._pool or await self._connect()
-            async with pool.acquire() as connection:
-                transaction = connection.transaction()
-                await transaction.start()
-                try:
-                    result = await story(PostgresTx(connection, self._queries))
-                except BaseException:
-                    await transaction.rollback()
-                    raise
-                await (transaction.commit() if keep else transaction.rollback())
-                return result
-        except OUTAGES as error:
-            raise StoreUnavailable(f"PostgreSQL: {error or type(error).__name__}") from error
+            return await self._transact(story, keep)
+        except RETRIES as error:
+            raise Conflict(f"PostgreSQL: {reason_of(error)}") from error
 
-    async def _connect(self) -> "asyncpg.Pool[Any]":
-        self._pool = await asyncpg.create_pool(
+    async def _transact(self, story: Story[T], keep: bool) -> T:
+        with outages():
+            pool = self._pool or await self._make_pool()
+            connection: Any = await pool.acquire(timeout=COMMAND_S)
+        try:
+            transaction = connection.transaction()
+            with outages():
+                await transaction.start()
+            try:
+                result = await story(PostgresTx(connection, self._queries))
+            except BaseException as error:
+                if not _is_away(error):
+                    with outages():
+                        await transaction.rollback()
+                raise
+            with outages():
+                await (transaction.commit() if keep else transaction.rollback())
+            return result
+        except StoreUnavailable as error:
+            if _is_away(error):
+                await self._drop(pool, connection, hangs=isinstance(error.__cause__, TimeoutError))
+            raise
+        finally:
+            with suppress(Exception):  # whatever became of the connection, the transaction has ended
+                await pool.release(connection, timeout=CLOSE_S)
+
+    async def _make_pool(self) -> "asyncpg.Pool[Any]":
+        self._pool = asyncpg.create_pool(
             self._url,
-            min_size=1,
+            min_size=0,
             max_size=POOL_MAX,
             timeout=CONNECT_S,
-            server_settings={
-                "application_name": "heliograph",
-                "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_MS,
-                "synchronous_commit": "on",
-                "jit": "off",  # short statements: compiling them costs more than running them
-            },
+            command_timeout=COMMAND_S,
+            # A little earlier than we give up: a server that is only slow ends the statement itself.
+            server_settings=SESSION | {"statement_timeout": str(int(COMMAND_S * 900))},
+            init=keep_alive,
+            reset=_leave,
         )
-        return self._pool
+        return await self._pool
+
+    async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
+        """The next ones connect anew; when the server does not answer, nobody waits for it on the others either."""
+        with suppress(asyncpg.InterfaceError):  # it broke off, so that the pool has it back already
+            connection.terminate()
+        if not hangs:
+            await pool.expire_connections()
+        else:
+            if self._pool is pool:
+                self._pool = None
+            pool.terminate()
+
+
+def _is_away(error: BaseException) -> bool:
+    return isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
+
+
+async def _leave(connection: Any) -> None:
+    """Sessions are never changed, so there is nothing to reset."""

@@ -9,19 +9,18 @@ from typing import Any
 
 import apsw
 
-from heliograph.storage.database import StoreUnavailable, Story, T
+from heliograph.storage.database import StoreUnavailable, Story, T, reason_of
 from heliograph.storage.query import Query, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 WAL_RETRY_MS = 20
 READERS = 2
-OUTAGES = (
-    apsw.BusyError,
-    apsw.IOError,
-    apsw.FullError,
-    apsw.CantOpenError,
-    apsw.ReadOnlyError,
-    apsw.LockedError,
+# What does not blame the statement (ADR 0018): others are at work, or there is no room …
+BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
+# … or the file cannot be used as it is: opened anew, it may be well again.
+BROKEN = (
+    *(apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError),
+    *(apsw.PermissionsError, apsw.InternalError, apsw.SchemaChangeError),
 )
 
 
@@ -71,8 +70,10 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
                 raise
             return result
-        except OUTAGES as error:
-            raise StoreUnavailable(f"SQLite database {self._path}: {error}") from error
+        except (*BUSY, *BROKEN) as error:
+            if isinstance(error, BROKEN):
+                self._forget()
+            raise StoreUnavailable(f"SQLite database {self._path}: {reason_of(error)}") from error
 
     def _connection(self) -> apsw.Connection:
         if not hasattr(self._local, "connection"):
@@ -80,6 +81,14 @@ class SqliteDatabase:
             self._opened.append(self._local.connection)
         connection: apsw.Connection = self._local.connection
         return connection
+
+    def _forget(self) -> None:
+        """This thread's connection."""
+        if hasattr(self._local, "connection"):
+            connection: apsw.Connection = self._local.connection
+            del self._local.connection
+            self._opened.remove(connection)
+            connection.close(True)
 
 
 def open_sqlite(path: Path) -> apsw.Connection:

@@ -45,6 +45,7 @@ from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Rep
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.probe import Probe
 from heliograph.storage.queues import Place, Retried
 from heliograph.storage.reads import Filter, StoredMessage
 from heliograph.storage.requests import RefusedRequest, RequestLog
@@ -101,6 +102,8 @@ class Store:
         self.told = asyncio.Event()  # a hint: deliveries may have been written in this process
         self.importing = asyncio.Event()  # a hint: an import was begun in this process
         self._publisher = publisher = Publisher(clock.new_id, self._subscribers)
+        self.can_commit = Probe(self.commit_something)
+        self.queue = Probe(self.depth)
         self._accepts: Batch[Acceptance, Answer] = Batch(
             database, lambda tx, items: accepts.accept(tx, items, publisher, self.name_of)
         )
@@ -522,9 +525,8 @@ class Store:
         """Lane, rows waiting, when the oldest was due."""
         return await self.database.read(lambda tx: tx.run("outbox_depth"))
 
-    async def ping(self) -> None:
-        """Raises StoreUnavailable when the database cannot be read."""
-        await self.database.read(lambda tx: tx.run("setup_version"))
+    async def commit_something(self) -> None:
+        await self.database.write(lambda tx: tx.run("probe"))
 
     async def close(self) -> None:
         await self.database.close()

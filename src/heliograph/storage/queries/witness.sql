@@ -8,5 +8,9 @@ ON CONFLICT (name) DO UPDATE SET next = counter.next RETURNING next;
 INSERT INTO counter (name, next) VALUES ('witness', 1)
 ON CONFLICT (name) DO UPDATE SET next = counter.next + 1 RETURNING next;
 
+-- name: probe
+INSERT INTO counter (name, next) VALUES ('probe', 1)
+ON CONFLICT (name) DO UPDATE SET next = counter.next + 1;
+
 -- name: change_identity
 UPDATE counter SET next = :identity WHERE name = 'identity';

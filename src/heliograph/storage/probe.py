@@ -1,0 +1,34 @@
+"""What load balancers and Prometheus ask about the database: answered within a second, asked once for all of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic
+
+from heliograph.storage.database import StoreUnavailable, T
+
+ANSWER_S = 1.0
+FRESH_S = 1.0  # an answer is told again for so long
+
+
+class Probe(Generic[T]):
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
+        self._ask = ask
+        self._asking: asyncio.Future[T] | None = None
+        self._at = 0.0
+
+    async def answer(self) -> T:
+        """Raises StoreUnavailable, also when there is no answer in time; who asks next then waits for the same one."""
+        loop = asyncio.get_running_loop()
+        if self._asking is None or (self._asking.done() and loop.time() - self._at >= FRESH_S):
+            self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()
+            self._asking.add_done_callback(_seen)
+        done, _ = await asyncio.wait([self._asking], timeout=ANSWER_S)
+        if not done:
+            raise StoreUnavailable(f"no answer within {ANSWER_S:.0f} s")
+        return self._asking.result()
+
+
+def _seen(asked: "asyncio.Future[T]") -> None:
+    """Whoever asked may have gone: then nobody else looks at the error."""
+    if not asked.cancelled():
+        asked.exception()

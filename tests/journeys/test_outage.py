@@ -1,0 +1,93 @@
+"""The network to PostgreSQL breaks and hangs: no process dies, nobody waits long, and all comes back by itself."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.dashboard.visit import COOKIE
+from tests.conftest import fresh_database
+from tests.service import Service, until
+from tests.storage.hanging import Network
+
+MAIL = {"from": "hello@acme.test", "to": "delivered@simulator.test", "subject": "Hello", "text": "Hello."}
+AWAY = ("/readyz", "/metrics")
+
+
+class Wire:
+    """A network in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.network = Network(url)
+        self.url: Future[str] = Future()
+        self._end = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),))
+        self._thread.start()
+
+    async def _run(self) -> None:
+        async with self.network.open() as through:
+            self.url.set_result(through)
+            await self._end.wait()
+
+    def do(self, *changes: Callable[[], Any]) -> None:
+        for change in changes:
+            self._loop.call_soon_threadsafe(change)
+
+    def close(self) -> None:
+        self.do(self.network.flow, self._end.set)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture
+def wire(postgres: str) -> Iterator[Wire]:
+    wire = Wire(fresh_database(postgres))
+    yield wire
+    wire.close()
+
+
+def test_the_database_is_away_and_comes_back(wire: Wire, tmp_path: Path) -> None:
+    network = wire.network
+    with Service(wire.url.result(), tmp_path / "data") as service, ThreadPoolExecutor(1) as pool:
+        service.apply()
+
+        def refuse(refuses: bool) -> None:
+            network.refuses = refuses
+
+        def status(path: str) -> int:
+            return service.get(path, key=None).status
+
+        wire.do(lambda: refuse(True))
+        before = network.connections
+        starting = pool.submit(service.start)
+        until(lambda: network.connections > before + 1)  # asked again: it waits
+        wire.do(lambda: refuse(False))
+        process = starting.result()
+        until(lambda: status("/readyz") == 200)
+
+        wire.do(lambda: refuse(True), network.drop)
+        until(lambda: {status(path) for path in AWAY} == {503})
+        refused = service.post("/v1/emails", MAIL)
+        assert (refused.status, refused.code) == (503, "service_unavailable")
+        page = service.get("/dashboard", key=None, headers={"Cookie": f"{COOKIE}=x"})
+        assert page.status == 503
+        assert "retry-after" in refused.headers and "retry-after" in page.headers
+        wire.do(lambda: refuse(False))
+        until(lambda: status("/readyz") == 200)
+
+        wire.do(network.hang)
+        until(lambda: {status(path) for path in AWAY} == {503})
+        assert status("/healthz") == 200
+        wire.do(network.drop, network.flow)  # a failover: the old primary is gone, another answers
+        until(lambda: {status(path) for path in AWAY} == {200}, 30)
+        assert service.post("/v1/emails", MAIL).status == 202
+        assert process.poll() is None
+
+        wire.do(network.hang)
+        until(lambda: status("/readyz") == 503)
+        assert service.stop() == 0

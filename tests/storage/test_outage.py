@@ -1,0 +1,191 @@
+"""A database that is away, hangs or breaks off: StoreUnavailable within a deadline, and well again by itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from heliograph.storage import postgres, sqlite
+from heliograph.storage.database import Conflict, Database, StoreUnavailable, Tx, reason_of
+from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
+from heliograph.storage.postgres import PostgresDatabase, is_outage
+from heliograph.storage.sqlite import SqliteDatabase, open_sqlite
+from tests.conftest import fresh_database
+from tests.storage.hanging import Network
+
+pytestmark = pytest.mark.anyio
+
+DEADLINES = ("CONNECT_S", "COMMAND_S", "CLOSE_S")
+
+
+@pytest.fixture
+def url(postgres: str) -> str:
+    return fresh_database(postgres)
+
+
+@pytest.fixture
+async def network(url: str) -> Network:
+    await migrate_postgres(url)
+    return Network(url)
+
+
+@pytest.fixture
+async def database(network: Network, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresDatabase]:
+    async with network.open() as through:
+        database = PostgresDatabase(through)
+        await database.write(bump)
+        yield database
+        network.flow()
+        await database.close()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Deadlines that pass soon, from now on."""
+
+    def shorten() -> None:
+        for name in DEADLINES:
+            monkeypatch.setattr(postgres, name, 0.3)
+
+    return shorten
+
+
+async def bump(tx: Tx) -> int:
+    ((number,),) = await tx.run("bump_witness")
+    return int(number)
+
+
+async def until_written(database: Database) -> int:
+    """As loops do: again until it works."""
+    while True:
+        try:
+            return await database.write(bump)
+        except StoreUnavailable:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("broken", ["in use", "idle"])
+async def test_connections_that_break_off(database: PostgresDatabase, network: Network, broken: str) -> None:
+    async def story(tx: Tx) -> None:
+        await bump(tx)
+        network.drop()
+        await bump(tx)
+
+    if broken == "in use":
+        with pytest.raises(StoreUnavailable, match="PostgreSQL: .+"):
+            await database.write(story)
+    else:
+        network.drop()
+    assert await until_written(database) == 2
+
+
+async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[], None]) -> None:
+    """Statements, new connections and the end of the pool have deadlines; afterwards all connections are new."""
+    short()
+    async with network.open() as through:
+        database = PostgresDatabase(through)
+        await asyncio.gather(*(database.read(bump) for _ in range(4)))
+        network.hang()
+        results = await asyncio.gather(*(database.write(bump) for _ in range(12)), return_exceptions=True)
+        assert {type(result) for result in results} == {StoreUnavailable}
+        assert all(len(str(result)) > len("PostgreSQL: ") for result in results)
+        with pytest.raises(StoreUnavailable):
+            await migrate_postgres(through)
+        before = network.connections
+        network.drop()  # a failover: who was connected to the old primary never hears of it again
+        network.flow()
+        assert await until_written(database) >= 1
+        assert network.connections > before
+        network.hang()
+        await database.close()
+
+
+async def test_a_read_only_server_is_left(database: PostgresDatabase, url: str, network: Network) -> None:
+    """The old primary after a failover: the next transaction goes over a new connection."""
+    admin: Any = await asyncpg.connect(url)
+    name = await admin.fetchval("SELECT current_database()")
+    await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    network.drop()
+    with pytest.raises(StoreUnavailable):
+        await database.write(bump)  # the connection that broke off
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await database.write(bump)
+    await admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    await admin.close()
+    assert await until_written(database) == 2
+
+
+async def test_a_story_that_conflicts_is_undone_and_told_again(database: PostgresDatabase) -> None:
+    tries = []
+
+    async def story(tx: Tx) -> int:
+        tries.append(await bump(tx))
+        if len(tries) < 3:
+            raise Conflict("another was faster")
+        return tries[-1]
+
+    assert await database.write(story) == 2
+    assert tries == [2, 2, 2]
+
+
+async def test_what_a_story_says_is_not_taken_for_an_outage(database: PostgresDatabase) -> None:
+    class Refused(Exception):
+        pass
+
+    async def refuse(tx: Tx) -> None:
+        await bump(tx)
+        raise Refused
+
+    with pytest.raises(Refused):
+        await database.write(refuse)
+    assert await database.write(bump) == 2
+
+
+AWAY = (
+    *(asyncpg.InterfaceError("x"), asyncpg.InternalClientError("x"), asyncpg.ConnectionDoesNotExistError("x")),
+    *(asyncpg.AdminShutdownError("x"), asyncpg.CannotConnectNowError("x"), asyncpg.ReadOnlySQLTransactionError("x")),
+    *(asyncpg.QueryCanceledError("x"), asyncpg.DiskFullError("x"), asyncpg.InvalidPasswordError("x")),
+    *(OSError(), TimeoutError(), EOFError(), RuntimeError("event loop"), AttributeError("_con")),
+)
+OURS = (asyncpg.UniqueViolationError("x"), asyncpg.UndefinedTableError("x"), asyncpg.DataError("x"), ValueError("x"))
+
+
+@pytest.mark.parametrize("error", AWAY, ids=lambda error: type(error).__name__)
+def test_whatever_does_not_blame_the_statement_is_an_outage(error: Exception) -> None:
+    assert is_outage(error)
+
+
+@pytest.mark.parametrize("error", OURS, ids=lambda error: type(error).__name__)
+def test_what_blames_the_statement_is_none(error: Exception) -> None:
+    assert not is_outage(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "opened"),
+    [(apsw.BusyError, 1), (apsw.FullError, 1), (apsw.IOError, 2), (apsw.CorruptError, 2), (apsw.ReadOnlyError, 2)],
+)
+async def test_a_sqlite_file_that_is_broken_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], opened: int
+) -> None:
+    opens: list[Path] = []
+    monkeypatch.setattr(sqlite, "open_sqlite", lambda path: opens.append(path) or open_sqlite(path))
+    migrate_sqlite(tmp_path / "a.db")
+    database = SqliteDatabase(tmp_path / "a.db")
+
+    async def breaks(tx: Tx) -> None:
+        await bump(tx)
+        raise kind("disk I/O error")
+
+    with pytest.raises(StoreUnavailable, match="a.db: disk I/O error"):
+        await database.write(breaks)
+    assert (await database.write(bump), len(opens)) == (1, opened)
+    await database.close()
+
+
+@pytest.mark.parametrize(("error", "said"), [(TimeoutError(), "TimeoutError"), (OSError("a \n b"), "a b")])
+def test_an_error_without_words_is_named(error: Exception, said: str) -> None:
+    assert reason_of(error) == said

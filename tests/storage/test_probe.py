@@ -1,0 +1,44 @@
+"""One question to the database for all who ask, answered within a second or not at all."""
+
+import asyncio
+
+import pytest
+
+from heliograph.storage import probe
+from heliograph.storage.probe import Probe
+from heliograph.storage.store import Store, StoreUnavailable
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_many_who_ask_share_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def ask() -> int:
+        asked.append(1)
+        await asyncio.sleep(0)
+        return len(asked)
+
+    shared = Probe(ask)
+    assert await asyncio.gather(*(shared.answer() for _ in range(5))) == [1] * 5
+    assert await shared.answer() == 1
+    monkeypatch.setattr(probe, "FRESH_S", 0.0)
+    assert await shared.answer() == 2
+
+
+async def test_no_answer_in_time_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "ANSWER_S", 0.01)
+    monkeypatch.setattr(probe, "FRESH_S", 0.0)
+    comes = asyncio.Event()
+    shared = Probe(comes.wait)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="no answer"):
+            await shared.answer()
+    comes.set()
+    await asyncio.sleep(0)
+    assert await shared.answer()
+
+
+async def test_ready_means_that_something_was_committed(store: Store) -> None:
+    await store.can_commit.answer()
+    assert await store.database.write(lambda tx: tx.run("probe")) == []
