@@ -1,7 +1,9 @@
-"""Without file descriptors: new connections wait, nothing spins, and one line a minute says so."""
+"""A rush of connections comes in turns; without file descriptors they wait, nothing spins, a line says so."""
 
 import asyncio
+import contextlib
 import errno
+import itertools
 import os
 import socket
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 import structlog
 
 from heliograph import listening
-from heliograph.listening import Listener, listen, say_it_once
+from heliograph.listening import TURN_MOST, Listener, listen, say_it_once
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +51,27 @@ async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         server.close()
         loop.set_exception_handler(before)
+
+
+async def test_a_rush_of_connections_holds_up_nobody() -> None:
+    """Between two turns of the loop, in which others do something, at most so many are accepted."""
+    bound = listen("127.0.0.1", 0)
+    bound.setblocking(False)
+    rush = 3 * TURN_MOST
+    with contextlib.ExitStack() as stack:
+        for _ in range(rush):
+            stack.enter_context(socket.create_connection(bound.getsockname(), 5))
+        came: list[Any] = []
+        protocol = type("Came", (asyncio.Protocol,), {"connection_made": lambda _, transport: came.append(transport)})
+        server = await asyncio.get_running_loop().create_server(protocol, sock=bound, backlog=2048)
+        seen = [0]
+        while len(came) < rush:
+            await asyncio.sleep(0)
+            seen.append(len(came))
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= TURN_MOST
+        for transport in came:
+            transport.abort()
+        server.close()
 
 
 async def test_one_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

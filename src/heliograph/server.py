@@ -290,6 +290,7 @@ def uvicorn_config(app: Front) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # a stranger's bad request is no line in our log
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -216,6 +216,14 @@ async def test_what_never_ends_is_cut_off(start: bytes, size: int) -> None:
     assert b"HTTP/1.1 400 " in b"".join(wire.written) and wire.closed
 
 
+async def test_what_strangers_send_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    for request in (b"hello\r\n\r\n", b"GET /a HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"):
+        made, wire = connect()
+        await arrive(made, request, 100)
+        assert wire.written
+    assert caplog.records == []
+
+
 async def test_a_body_in_small_chunks_is_no_header() -> None:
     made, wire = connect()
     await arrive(made, b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
