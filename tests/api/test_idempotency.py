@@ -1,5 +1,6 @@
 """`Idempotency-Key` on every sending endpoint (spec 4.1.3, contract 9)."""
 
+import asyncio
 import json
 import re
 import socket
@@ -8,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.api.request import Request
+from heliograph.api.route import Call
+from heliograph.api.sending import _fingerprint
+from heliograph.rules import idempotency
+from heliograph.rules.limits import IN_THREAD
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
 from tests.service import SETUP, TOKENS, Answer, Service, until
 
@@ -227,3 +233,14 @@ def test_a_replay_survives_a_restart(service: Service) -> None:
     for path, body in SENDS.items():
         again = once(service, path, body, f"restart {path}")
         assert (again.status, again.raw, again.headers[REPLAYED]) == (202, first[path].raw, "true")
+
+
+def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    monkeypatch.setattr(idempotency, "fingerprint", lambda path, body: threads.append(threading.get_ident()))
+    scope = {"method": "POST", "path": "/v1/emails", "query_string": b"", "headers": []}  # chunked: no content-length
+    request = Request(scope, None, "req_x")  # type: ignore[arg-type]
+    for size in (IN_THREAD, IN_THREAD + 1):
+        call = Call(None, None, request, {}, None, {}, size)  # type: ignore[arg-type]
+        asyncio.run(_fingerprint(call))
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]

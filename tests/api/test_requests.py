@@ -66,6 +66,13 @@ def test_what_is_not_strict_json(shared_service: Service, kind: str) -> None:
     assert_refused(shared_service.post("/v1/sms", NOT_JSON[kind]), 400, "invalid_json")
 
 
+def test_the_number_of_values_is_limited_and_that_of_commas_is_not(shared_service: Service) -> None:
+    many = b'{"to":[' + b'"",' * 200_000 + b'""]}'
+    assert_refused(shared_service.post("/v1/emails", many), 400, "invalid_json")
+    text = EMAIL | {"text": ',[{"\\' * 100_000}
+    assert shared_service.post("/v1/emails?dry_run=true", text).status == 200
+
+
 @pytest.mark.parametrize(("lists", "code"), [(False, "missing_variable"), (True, "invalid_request")])
 def test_level_32_is_read(shared_service: Service, lists: bool, code: str) -> None:
     """It is valid JSON; what it says is then refused for its own reason."""

@@ -121,14 +121,14 @@ class Api:
             )
         if self.desk.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
-        value = None
+        value, raw = None, b""
         if route.body is not None:
             request.check_media_type()
             raw = await request.read_body(route.body_max, self._budget, record.id)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
         self._active += 1
         try:
-            return await route.call(Call(self.desk, route, request, params, caller, value))
+            return await route.call(Call(self.desk, route, request, params, caller, value, len(raw)))
         finally:
             self._active -= 1
 

@@ -8,13 +8,15 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.rules.limits import JSON_DEPTH_MAX
+from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 
 T = TypeVar("T")
 
 
 def parse_json(raw: bytes) -> Any:
+    if len(raw) > JSON_VALUES_MAX and _has_many_values(raw):
+        raise InvalidJson(f"The body has more than {JSON_VALUES_MAX} values. {InvalidJson.fix}")
     try:
         value = _decoder.decode(raw.decode("utf-8"))
     except UnicodeDecodeError:
@@ -39,6 +41,24 @@ def to_request(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise _shape(str(error)) from None
+
+
+def _has_many_values(raw: bytes) -> bool:
+    """Before the decoder, which holds the interpreter's lock until it has read all of them, also in a thread."""
+    if _marks(raw, 0, len(raw)) < JSON_VALUES_MAX:
+        return False
+    count, at = 0, 0
+    for string in _STRING.finditer(raw):  # a text may hold as many commas as it likes
+        count += _marks(raw, at, string.start())
+        if count >= JSON_VALUES_MAX:
+            return True
+        at = string.end()
+    return count + _marks(raw, at, len(raw)) >= JSON_VALUES_MAX
+
+
+def _marks(raw: bytes, start: int, end: int) -> int:
+    """There is a comma or a bracket for each value but the first."""
+    return sum(raw.count(mark, start, end) for mark in (b",", b"[", b"{"))
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,6 +112,7 @@ def _check_escapes(value: Any) -> None:
                 raise InvalidRequest("The body has a null character. Remove it.")
 
 
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$\.?(.*?)`)?")
 _FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")

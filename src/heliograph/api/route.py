@@ -53,6 +53,7 @@ class Call(msgspec.Struct, frozen=True):
     params: dict[str, str]
     who: Caller | None
     json: Any = None  # the decoded body
+    size: int = 0  # bytes of it, as sent
     read: Callable[[], Awaitable[bytes]] | None = None  # the body, on routes without a key: who is it from?
 
     @property

@@ -59,6 +59,6 @@ def _dry_run(call: Call) -> bool:
 
 async def _fingerprint(call: Call) -> str:
     path = call.request.path
-    if int(call.request.headers.get(b"content-length", b"0")) > IN_THREAD:
+    if call.size > IN_THREAD:
         return await asyncio.to_thread(idempotency.fingerprint, path, call.json)
     return idempotency.fingerprint(path, call.json)
