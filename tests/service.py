@@ -148,7 +148,7 @@ class Service:
         try:
             connection.request(method, path, sent, given)
             response = connection.getresponse()
-            answered = {name.lower(): value for name, value in response.getheaders()}
+            answered = {name.lower(): response.getheader(name, "") for name, _ in response.getheaders()}
             return Answer(response.status, answered, response.read())
         finally:
             connection.close()
