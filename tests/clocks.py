@@ -7,11 +7,15 @@ class TestClock(Clock):
     __test__ = False
 
     def __init__(self) -> None:
+        self.later = 0
+        self.wrong = 0  # ms by which the wall clock is ahead of what it should be
         super().__init__()
-        self._ahead = 0
 
-    def now(self) -> int:
-        return super().now() + self._ahead
+    def wall(self) -> int:
+        return super().wall() + self.later + self.wrong
+
+    def count(self) -> int:
+        return super().count() + self.later
 
     def forward(self, ms: int) -> None:
-        self._ahead += max(0, ms)
+        self.later += max(0, ms)

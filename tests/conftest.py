@@ -16,6 +16,7 @@ import pytest
 
 from heliograph.app import open_store
 from heliograph.settings import Settings
+from heliograph.storage import leases
 from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -125,8 +126,15 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def clock() -> TestClock:
-    return TestClock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> TestClock:
+    """The clock of PostgreSQL goes with it."""
+    clock, told = TestClock(), leases.Leases._told
+    monkeypatch.setattr(leases.Leases, "_told", lambda self, row: told(self, row) + _is_server(row) * clock.later)
+    return clock
+
+
+def _is_server(row: leases.Row | None) -> bool:
+    return row is not None and row[0] is None
 
 
 @pytest.fixture

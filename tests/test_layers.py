@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "channels/*/": ("rules/", "channels/carrier.py", "channels/web.py", "itself"),
     "storage/store.py": ("rules/", "clock.py", "storage/"),
     "storage/people.py": ("rules/", "clock.py", "storage/"),
+    "storage/leases.py": ("rules/", "clock.py", "storage/"),
     "storage/": ("rules/", "storage/"),
     "circuits.py": ("rules/", "clock.py", "channels/carrier.py", "storage/store.py"),
     "accept/": (

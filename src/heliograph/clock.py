@@ -1,15 +1,26 @@
-"""The only caller of now(), and the only source of randomness: both are handed to whoever needs them."""
+"""The only caller of now(), and the only source of randomness: both are handed to whoever needs them.
+
+The time of day is counted on from the start, so that a wall clock that is set meanwhile moves nothing: it is followed
+once the clock that all processes share agrees with it.
+"""
 
 import os
 import secrets
 import struct
 import time
+from functools import cached_property
+from pathlib import Path
 
 from heliograph.rules.ids import ulid
+from heliograph.rules.limits import SECOND_MS
 
 POOL = 1024  # random numbers fetched at once: a system call for each id costs more than the id
 
 RANDOM_BITS = 80  # of an id
+
+OFF_MS = 5 * SECOND_MS  # a wall clock further away than this from that of the others is wrong
+FOLLOW_MS = SECOND_MS  # less than this is a pause between two looks at the clock
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock:
@@ -17,10 +28,41 @@ class Clock:
         self._pool: list[int] = []  # of 32 random bits each
         self._last_ms = 0
         self._last_random = 0
+        self._ahead = self.wall() - self.count()
+        self._compared = False  # the wall clock was right before
+        self._off = 0
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC."""
+        return self.count() + self._ahead
+
+    def wall(self) -> int:
+        """What the machine says that now is."""
         return time.time_ns() // 1_000_000
+
+    def count(self) -> int:
+        """Milliseconds since the machine's boot, the same in all its processes, whatever its clock is set to."""
+        return time.monotonic_ns() // 1_000_000
+
+    @cached_property
+    def boot(self) -> str:
+        return BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
+
+    def compare(self, told: int, waited: int) -> None:
+        """With the clock that all processes share, which said `told` within the last `waited` ms."""
+        wall = self.wall()
+        self._off = 0 if -OFF_MS <= wall - told <= OFF_MS + waited else wall - told
+        if not self._off:
+            self._compared = True
+            if abs(wall - self.now()) > FOLLOW_MS:
+                self._ahead = wall - self.count()
+        elif not self._compared:
+            self._ahead = told - self.count()
+
+    def off(self) -> int:
+        """How far the wall clock is ahead, in ms, when it is wrong or was just set; 0: it is right."""
+        jumped = self.wall() - self.now()
+        return self._off or (jumped if abs(jumped) > OFF_MS else 0)
 
     def new_id(self, prefix: str) -> str:
         """A public id; ids of one process grow with time, also inside a millisecond."""

@@ -55,6 +55,7 @@ from heliograph.watch import LoopWatch
 log = structlog.get_logger()
 
 FORWARDED = b"x-forwarded-for"
+CLOCK_S = 1.0  # between two looks at the clock
 DRAIN_S = 30  # for requests under way when the stop comes
 AGAIN_S = 1.0  # until a database that is away is asked again, or a loop that broke begins anew
 
@@ -141,6 +142,7 @@ async def serve(settings: Settings, role: str, ready: Ready) -> None:
                 if store.setup.platform.paused:
                     why = store.setup.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
+                await _patiently(stop, store.check_clock)
                 await _patiently(stop, store.take_back)
                 await _run(Parts(settings, role, store, clock, stop, ready), listener)
                 with contextlib.suppress(StoreUnavailable, OSError):
@@ -209,6 +211,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     loops: dict[str, Callable[[], Awaitable[None]]] = {
         "loop watch": watch.run,
         "setup": store.follow_setup,
+        "clock": partial(watch_clock, store, clock),
         "slow clients": partial(close_slow, server.server_state.connections),
         "key uses": partial(keep_key_uses, store.database, desk.state.used),
         "refused requests": partial(desk.state.refused.keep, store.database),
@@ -244,6 +247,24 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         await carriers.close()
         await tools.web.close()
         await poster.close()
+
+
+async def watch_clock(store: Store, clock: Clock) -> None:
+    """Until cancelled: say when this machine's clock is wrong, and when it is right again."""
+    wrong = False
+    while True:
+        try:
+            await store.check_clock()
+        except Exception as error:
+            log.debug("clock not compared", error=type(error).__name__)  # others say what the database has
+        off = clock.off()
+        if off and not wrong:
+            by = f"{abs(off) / 1000:.1f} s {'ahead of' if off > 0 else 'behind'} the database's clock"
+            log.error("this machine's clock is wrong: nothing is claimed", clock=by, mend="set it, keep it with NTP")
+        elif wrong and not off:
+            log.warning("this machine's clock is right again: claiming goes on")
+        wrong = bool(off)
+        await asyncio.sleep(CLOCK_S)
 
 
 async def take_returns(settings: Settings, store: Store, clock: Clock) -> asyncio.Server:

@@ -39,6 +39,7 @@ PROOFS = {
     "P19": ["tests/proof/test_interleavings.py"],
     "P20": ["tests/proof/test_database_crash.py"],
     "P22": ["tests/proof/test_crash_loop.py"],
+    "P27": ["tests/proof/test_wrong_clocks.py"],
     "pumping": ["tests/proof/test_pumping.py"],
 }
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"

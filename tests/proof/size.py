@@ -31,6 +31,7 @@ SIZES = {
     "P20 crashes": (3, 50),
     "P22 kills": (5, 10),
     "P22 runs": (1, 20),
+    "P27 hand-overs": (30, 1_000),  # after the clock is wrong
     "pumped": (30_000, 50_000),
     "users": (600, 1_000),
 }

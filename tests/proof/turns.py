@@ -35,12 +35,18 @@ class Turn:
 
 class SimClock(Clock):
     def __init__(self, rng: Random) -> None:
+        self._now = BEGIN_MS
         super().__init__()
         self._rng = rng
-        self._now = BEGIN_MS
         self._ids = 0
 
     def now(self) -> int:
+        return self._now
+
+    def wall(self) -> int:
+        return self._now
+
+    def count(self) -> int:
         return self._now
 
     def forward(self, ms: int) -> None:

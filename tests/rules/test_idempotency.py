@@ -70,7 +70,7 @@ def row(status: int | None, lease: int = 60_000, expires: int = 86_400_000) -> R
         fingerprint="same",
         status=status,
         response=None if status is None else b"{}",
-        lease_until=NOW + lease,
+        abandoned=lease <= 0,
         expires_at=NOW + expires,
     )
 

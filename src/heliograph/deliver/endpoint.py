@@ -47,7 +47,7 @@ class Shared:
 class Endpoint:
     def __init__(self, lease: Lease, until: int, shared: Shared) -> None:
         self.lease = lease
-        self.until = until  # when the lease ends; 0: it is lost
+        self.until = until  # when the lease ends, by our count; 0: it is lost
         self._shared = shared
         self._wake = asyncio.Event()
         self._stale = True  # the store may have more than is waiting here
@@ -85,7 +85,7 @@ class Endpoint:
         hook = self._shared.store.setup.records.get(("webhook", self.lease.webhook))
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
-        return hook if self._shared.clock.now() < self.until - TRY_MS else None
+        return hook if self._shared.clock.count() < self.until - TRY_MS and not self._shared.clock.off() else None
 
     async def _start_some(self) -> None:
         chosen = self._choose()

@@ -58,15 +58,15 @@ class Teller:
         await self._ended.wait()
 
     async def _look(self) -> None:
-        now = self._clock.now()
+        count = self._clock.count()
         due = await self._store.due_webhooks()
         for webhook in due:
             if endpoint := self._serving.get(webhook):
                 endpoint.hint()
         free = [webhook for webhook, taken in due.items() if not taken and self._wants(webhook)]
-        if free:
+        if free and not self._clock.off():
             for lease in await self._store.claim_endpoints(free[:CLAIM_MOST]):
-                self._serve(lease, now + LEASE_MS)
+                self._serve(lease, count + LEASE_MS)
         if len(free) > CLAIM_MOST:
             self._store.told.set()
         await self._drop_strays([webhook for webhook in due if not self._find(webhook)])
@@ -113,7 +113,7 @@ class Teller:
         while True:
             await asyncio.sleep(wait_s)
             wait_s = HEARTBEAT_MS / SECOND_MS
-            now, endpoints = self._clock.now(), list(self._serving.values())
+            count, endpoints = self._clock.count(), list(self._serving.values())
             try:
                 kept = await self._store.keep_endpoints([endpoint.lease for endpoint in endpoints])
             except Exception as error:
@@ -121,7 +121,7 @@ class Teller:
                 wait_s = AWAY_S
                 continue
             for endpoint in endpoints:
-                endpoint.until = now + LEASE_MS if endpoint.lease.webhook in kept else 0
+                endpoint.until = count + LEASE_MS if endpoint.lease.webhook in kept else 0
 
     async def _finish(self) -> None:
         if unfinished := await settle(self._tasks, STOP_S):

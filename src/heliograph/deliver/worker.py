@@ -32,6 +32,7 @@ log = structlog.get_logger()
 class Worker:
     def __init__(self, store: Store, circuits: Circuits, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._dispatch = Dispatch(store, circuits, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._hints = {lane: asyncio.Event() for lane in SLOTS}
@@ -79,7 +80,10 @@ class Worker:
 
     def _may_claim(self) -> bool:
         # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.
-        return not (self._store.setup.platform.paused or self._suspects_first or self._dispatch.unrecorded)
+        return not (self._suspects_first or self._dispatch.unrecorded or self._resting())
+
+    def _resting(self) -> bool:
+        return self._store.setup.platform.paused or bool(self._clock.off())
 
     async def _claim(self, lane: str, most: int) -> list[Claim]:
         try:
@@ -111,7 +115,7 @@ class Worker:
         rest_s, patience_s = SUSPECTS_S, ALONE_S
         while not await happens(self._stopping, rest_s):
             try:
-                empty = self._store.setup.platform.paused or not await self._store.suspects()
+                empty = self._resting() or not await self._store.suspects()
                 if empty or await self._stand_still(patience_s):
                     rest_s, patience_s = SUSPECTS_S, ALONE_S
                 else:  # slow hand-overs: the lanes go on for as long as they stood still, then they stand longer

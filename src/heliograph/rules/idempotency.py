@@ -25,7 +25,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     status: int | None
     response: bytes | None
-    lease_until: int
+    abandoned: bool = False  # it never will
     expires_at: int
 
 
@@ -49,7 +49,7 @@ def fingerprint(path: str, body: Any) -> str:
 
 def decide(row: Remembered | None, fingerprint: str, now: int) -> Remembered | None:
     """The row to replay, or None when the request is to run."""
-    if row is None or now >= (row.lease_until if row.status is None else row.expires_at):
+    if row is None or (row.abandoned if row.status is None else now >= row.expires_at):
         return None
     if row.fingerprint != fingerprint:
         raise IdempotencyKeyReused(param=HEADER)

@@ -15,18 +15,19 @@ from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.database import Conflict, Tx
 from heliograph.storage.events import Event, Publisher
+from heliograph.storage.leases import Leases
 
 ACCEPTED = 202
 Pair = tuple[Any, str]
 
 
 async def accept(
-    tx: Tx, items: Sequence[Acceptance], publisher: Publisher, name_of: NameOf
+    tx: Tx, items: Sequence[Acceptance], publisher: Publisher, name_of: NameOf, leases: Leases
 ) -> list[Answer | Exception]:
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
-    remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once])
+    remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once], leases)
     suppressed = await _suppressed(tx, items, accounts, name_of)
     marketing = await _marketing(tx, items, now)
 
@@ -49,7 +50,8 @@ async def accept(
         accepted.append((item, done))
         answers.append(Answer(ACCEPTED, done.response))
     if accepted:
-        await _write(tx, accepted, accounts, now)
+        await remember(tx, [_memory(item, done) for item, done in accepted if item.once], now, remembered, leases)
+        await _write(tx, accepted, accounts)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
     return answers
 
@@ -96,20 +98,20 @@ async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
     await tx.run("update_accounts", accounts=rows)
 
 
-async def find_remembered(tx: Tx, keys: list[tuple[str, str]]) -> dict[tuple[str, str], Remembered]:
+async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -> dict[tuple[str, str], Remembered]:
     if not keys:
         return {}
+    rows = await tx.run("find_idempotency", keys=keys)
+    over = await leases.over(tx) if any(row[3] is None for row in rows) else 0
     return {
         (key_id, hash_): Remembered(
             fingerprint=fingerprint,
             status=status,
             response=None if response is None else response.encode(),
-            lease_until=lease_until,
+            abandoned=status is None and lease_until <= over,
             expires_at=expires_at,
         )
-        for key_id, hash_, fingerprint, status, response, lease_until, expires_at in await tx.run(
-            "find_idempotency", keys=keys
-        )
+        for key_id, hash_, fingerprint, status, response, lease_until, expires_at in rows
     }
 
 
@@ -121,9 +123,12 @@ def replayed(remembered: dict[tuple[str, str], Remembered], key_id: str, once: O
     return Answer(row.status, row.response, replayed=True)
 
 
-async def remember(tx: Tx, rows: list[tuple[Any, ...]], now: int) -> None:
+async def remember(
+    tx: Tx, rows: list[tuple[Any, ...]], now: int, found: dict[tuple[str, str], Remembered], leases: Leases
+) -> None:
     """Take idempotency keys; when another process was faster, undo everything and start over."""
-    if rows and len(await tx.run("remember_idempotency", keys=rows, now=now)) < len(rows):
+    over = await leases.over(tx) if any(row.abandoned for row in found.values()) else 0
+    if rows and len(await tx.run("remember_idempotency", keys=rows, now=now, over=over)) < len(rows):
         raise Conflict("an Idempotency-Key was taken by another process")
 
 
@@ -150,8 +155,7 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
     return found
 
 
-async def _write(tx: Tx, accepted: list[tuple[Acceptance, Accepted]], accounts: dict[int, Account], now: int) -> None:
-    await remember(tx, [_memory(item, done) for item, done in accepted if item.once], now)
+async def _write(tx: Tx, accepted: list[tuple[Acceptance, Accepted]], accounts: dict[int, Account]) -> None:
     keys = dict(await tx.run("insert_messages", messages=[_message(item, done) for item, done in accepted]))
     contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], []
     for item, done in accepted:

@@ -8,8 +8,9 @@ import msgspec
 
 from heliograph.rules.event import Told
 from heliograph.rules.ids import PREFIXES, ulid
-from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.database import Tx
+from heliograph.storage.leases import Leases
 
 REPLAY_MAX = 100_000  # events in one replay
 PORTION = 500  # rows in one transaction
@@ -96,19 +97,29 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 # -- owning endpoints ------------------------------------------------------------------------------------------
 
 
-async def claim(tx: Tx, owner: str, webhooks: Iterable[str], now: int) -> list[Lease]:
+async def due_webhooks(tx: Tx, owner: str, now: int, leases: Leases) -> dict[str, bool]:
+    """Those with something to be told now, and whether another process serves them."""
+    rows = await tx.run("due_webhooks", owner=owner, now=now)
+    over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
+    return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
+
+
+async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
     """Those that nobody else serves."""
+    over, lease_until = await leases.over(tx), await leases.until(tx)
+    if leases.off():
+        return []
     rows = [(webhook,) for webhook in webhooks]
-    got = await tx.run("claim_endpoints", owner=owner, webhooks=rows, lease_until=now + LEASE_MS, now=now)
+    got = await tx.run("claim_endpoints", owner=owner, webhooks=rows, lease_until=lease_until, over=over)
     return [Lease(*row) for row in got]
 
 
-async def keep(tx: Tx, owner: str, leases: Sequence[Lease], now: int) -> set[str]:
+async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
     """The webhooks whose lease goes on; the others are lost."""
-    held = [(lease.webhook, lease.epoch) for lease in leases]
-    if not held:
+    endpoints = [(lease.webhook, lease.epoch) for lease in held]
+    if not endpoints:
         return set()
-    rows = await tx.run("keep_endpoints", owner=owner, endpoints=held, lease_until=now + LEASE_MS)
+    rows = await tx.run("keep_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.until(tx))
     return {row[0] for row in rows}
 
 

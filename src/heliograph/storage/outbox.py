@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.team import Channel
 from heliograph.storage.database import Tx
+from heliograph.storage.leases import Leases
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +41,12 @@ _deferrals = msgspec.json.Decoder(dict[str, int])
 _promises = msgspec.json.Decoder(tuple[tuple[int, Report], ...])
 
 
-async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Claim]:
+async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leases) -> list[Claim]:
     teams = [row[0] for row in await tx.run("due_teams", lane=lane, now=now)]
     if not teams:
+        return []
+    lease_until = await leases.until(tx)
+    if leases.off():
         return []
     # Every team with due work gets the same share of the batch: nobody starves another (P9).
     # What small teams leave over goes to those that filled their share, so a short batch means an empty lane.
@@ -60,7 +64,7 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Clai
             share=share,
             claims=CLAIMS_MAX,
             owner=owner,
-            lease_until=now + LEASE_MS,
+            lease_until=lease_until,
         )
         rows += got
         taken = Counter(row[2] for row in got)
@@ -68,10 +72,13 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int) -> list[Clai
     return await _read(tx, rows)
 
 
-async def claim_suspect(tx: Tx, owner: str, now: int) -> list[Claim]:
+async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Claim]:
     """One message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
+    lease_until = await leases.until(tx)
+    if leases.off():
+        return []
     given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": now}
-    rows = await tx.run("claim_suspect", owner=owner, lease_until=now + LEASE_MS, **given)
+    rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
     return await _read(tx, rows, alone=True)
 
 
@@ -115,10 +122,10 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     return claims
 
 
-async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], lease_until: int) -> None:
+async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> None:
     if claims:
         held = [(c.key, c.epoch) for c in claims]
-        await tx.run("heartbeat", owner=owner, claims=held, lease_until=lease_until)
+        await tx.run("heartbeat", owner=owner, claims=held, lease_until=await leases.until(tx))
 
 
 async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:

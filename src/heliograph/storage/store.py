@@ -16,7 +16,7 @@ from heliograph.rules.acceptance import Acceptance, Accepted, Answer
 from heliograph.rules.erasure import erased_name
 from heliograph.rules.event import Told
 from heliograph.rules.idempotency import Remembered
-from heliograph.rules.limits import DEATHS_MAX, LEASE_MS
+from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import Account
 from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
@@ -43,6 +43,7 @@ from heliograph.storage.blobs import Blobs
 from heliograph.storage.database import Database, StoreUnavailable, Tx
 from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Replay, StoredAttempt, StoredDelivery, Try
 from heliograph.storage.events import Event, Publisher
+from heliograph.storage.leases import Leases
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.probe import Probe
@@ -98,6 +99,7 @@ class Store:
         self.owner = owner
         self._erasure_key = erasure_key  # asked for when the first hash is made
         self._clock = clock
+        self._leases = leases = Leases(clock)
         self._setup = Setup()
         self.told = asyncio.Event()  # a hint: deliveries may have been written in this process
         self.importing = asyncio.Event()  # a hint: an import was begun in this process
@@ -105,13 +107,13 @@ class Store:
         self.can_commit = Probe(self.commit_something)
         self.queue = Probe(self.depth)
         self._accepts: Batch[Acceptance, Answer] = Batch(
-            database, lambda tx, items: accepts.accept(tx, items, publisher, self.name_of)
+            database, lambda tx, items: accepts.accept(tx, items, publisher, self.name_of, leases)
         )
         self._changes: Batch[Change, bool] = Batch(
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
         self._starts: Batch[Start, Answer | None] = Batch(
-            database, lambda tx, items: verifications.start(tx, items, publisher)
+            database, lambda tx, items: verifications.start(tx, items, publisher, leases)
         )
         self._finishes: Batch[Finish, None] = Batch(
             database, lambda tx, items: verifications.finish(tx, items, publisher)
@@ -162,7 +164,7 @@ class Store:
         return await self.database.read(lambda tx: accepts.rehearse(tx, item, self.name_of))
 
     async def find_remembered(self, key_id: str, hash_: str) -> Remembered | None:
-        found = await self.database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)]))
+        found = await self.database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)], self._leases))
         return found.get((key_id, hash_))
 
     async def exchange_spent(self, spent: dict[str, int]) -> list[tuple[str, str, int]]:
@@ -182,7 +184,7 @@ class Store:
 
     async def claim(self, lane: str, most: int) -> list[Claim]:
         now = self._clock.now()
-        return await self.database.write(lambda tx: outbox.claim(tx, self.owner, lane, most, now))
+        return await self.database.write(lambda tx: outbox.claim(tx, self.owner, lane, most, now, self._leases))
 
     async def release(self, claims: Sequence[Claim]) -> None:
         await self.database.write(lambda tx: outbox.release(tx, self.owner, claims))
@@ -195,15 +197,14 @@ class Store:
 
     async def claim_suspect(self) -> list[Claim]:
         now = self._clock.now()
-        return await self.database.write(lambda tx: outbox.claim_suspect(tx, self.owner, now))
+        return await self.database.write(lambda tx: outbox.claim_suspect(tx, self.owner, now, self._leases))
 
     async def join_others(self, claims: Sequence[Claim]) -> None:
         """What was claimed to be tried alone is not alone any more."""
         await self.database.write(lambda tx: outbox.join(tx, self.owner, claims))
 
     async def heartbeat(self, claims: Sequence[Claim]) -> None:
-        lease_until = self._clock.now() + LEASE_MS
-        await self.database.write(lambda tx: outbox.heartbeat(tx, self.owner, claims, lease_until))
+        await self.database.write(lambda tx: outbox.heartbeat(tx, self.owner, claims, self._leases))
 
     async def record(self, change: Change) -> bool:
         """False when the claim is no longer ours and nothing was written."""
@@ -289,17 +290,14 @@ class Store:
     async def due_webhooks(self) -> dict[str, bool]:
         """Those with something to be told now, also disabled ones, and whether another process serves them."""
         now = self._clock.now()
-        rows = await self.database.read(lambda tx: tx.run("due_webhooks", owner=self.owner, now=now))
-        return {webhook: bool(taken) for webhook, taken in rows}
+        return await self.database.read(lambda tx: deliveries.due_webhooks(tx, self.owner, now, self._leases))
 
     async def claim_endpoints(self, webhooks: Sequence[str]) -> list[Lease]:
-        now = self._clock.now()
-        return await self.database.write(lambda tx: deliveries.claim(tx, self.owner, webhooks, now))
+        return await self.database.write(lambda tx: deliveries.claim(tx, self.owner, webhooks, self._leases))
 
     async def keep_endpoints(self, leases: Sequence[Lease]) -> set[str]:
         """A heartbeat; answers the webhooks that are still ours."""
-        now = self._clock.now()
-        return await self.database.write(lambda tx: deliveries.keep(tx, self.owner, leases, now))
+        return await self.database.write(lambda tx: deliveries.keep(tx, self.owner, leases, self._leases))
 
     async def release_endpoint(self, lease: Lease) -> None:
         given = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self.owner}
@@ -482,6 +480,10 @@ class Store:
             await self.refresh_setup()
         return attested
 
+    async def check_clock(self) -> None:
+        """Hold this process's clock against the one that all share."""
+        await self._leases.check(self.database.read, self.database.write)
+
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""
         now, publisher = self._clock.now(), self._publisher
@@ -490,7 +492,7 @@ class Store:
             await tx.run("take_back", owner=self.owner)
             await tx.run("take_back_idempotency", owner=self.owner)
             await tx.run("take_back_endpoints", owner=self.owner)
-            await verifications.give_up(tx, self.owner, now, publisher)
+            await verifications.give_up(tx, self.owner, 0, now, publisher)
 
         await self.database.write(story)
 
@@ -499,8 +501,9 @@ class Store:
         now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> int:
-            await tx.run("reclaim", now=now)
-            await verifications.give_up(tx, "", now, publisher)
+            over = await self._leases.over(tx)
+            await tx.run("reclaim", over=over)
+            await verifications.give_up(tx, "", over, now, publisher)
             await tx.run("expire_verifications", now=now)
             return await outcomes.quarantine(tx, now=now, publisher=publisher)
 

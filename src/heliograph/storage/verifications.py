@@ -3,6 +3,7 @@
 import hmac
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from heliograph.storage.accepts import (
 )
 from heliograph.storage.database import Tx
 from heliograph.storage.events import Event, Publisher
+from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
@@ -98,12 +100,14 @@ class _Row(msgspec.Struct, frozen=True):
     lease_until: int | None
 
 
-async def start(tx: Tx, items: Sequence[Start], publisher: Publisher) -> list[Answer | None | Exception]:
+async def start(
+    tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
+) -> list[Answer | None | Exception]:
     """None: go and ask a carrier. An answer: this key was served before."""
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
-    remembered = await find_remembered(tx, [(i.key_id, i.once.hash) for i in items if i.once])
+    remembered = await find_remembered(tx, [(i.key_id, i.once.hash) for i in items if i.once], leases)
     lately = await _lately(tx, items, now)
     answers: list[Answer | None | Exception] = []
     begun: list[Start] = []
@@ -122,7 +126,9 @@ async def start(tx: Tx, items: Sequence[Start], publisher: Publisher) -> list[An
         begun.append(item)
         answers.append(None)
     if begun:
-        await _begin(tx, begun, accounts, now)
+        lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
+        await remember(tx, [_key(i, lease_until) for i in begun if i.once], now, remembered, leases)
+        await _begin(tx, begun, accounts, lease_until)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i in begun}, now)
     return answers
 
@@ -198,9 +204,9 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
     return results
 
 
-async def give_up(tx: Tx, owner: str, now: int, publisher: Publisher) -> int:
-    """Verifications whose process died in mid-dispatch: failed, hold released."""
-    ids = await tx.run("abandoned_verifications", now=now, owner=owner)
+async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher) -> int:
+    """Verifications whose process died in mid-dispatch, this owner's and those whose lease is over: failed."""
+    ids = await tx.run("abandoned_verifications", over=over, owner=owner)
     if not ids:
         return 0
     rows = await _lock(tx, [(team, id_) for team, id_ in ids])
@@ -270,11 +276,13 @@ async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
     return lately
 
 
-async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], now: int) -> None:
-    lease = now + IDEMPOTENCY_LEASE_MS
-    expires = now + IDEMPOTENCY_WINDOW_MS
-    keys = [(i.key_id, i.once.hash, i.once.fingerprint, i.owner, lease, None, None, expires) for i in begun if i.once]
-    await remember(tx, keys, now)
+def _key(item: Start, lease_until: int) -> tuple[Any, ...]:
+    assert item.once
+    expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
+    return (item.key_id, item.once.hash, item.once.fingerprint, item.owner, lease_until, None, None, expires_at)
+
+
+async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease_until: int) -> None:
     rows = [
         (
             i.id,
@@ -289,7 +297,7 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], now: 
             i.price,
             "held" if i.price else "none",
             i.owner,
-            lease,
+            lease_until,
             i.created_at,
             i.expires_at,
         )

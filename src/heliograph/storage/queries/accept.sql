@@ -80,7 +80,7 @@ WHERE true
 ON CONFLICT (key_id, hash) DO UPDATE
 SET fingerprint = excluded.fingerprint, owner = excluded.owner, lease_until = excluded.lease_until,
     status = excluded.status, response = excluded.response, expires_at = excluded.expires_at
-WHERE idempotency.expires_at <= :now OR (idempotency.status IS NULL AND idempotency.lease_until <= :now)
+WHERE idempotency.expires_at <= :now OR (idempotency.status IS NULL AND idempotency.lease_until <= :over)
 RETURNING hash;
 
 -- name: complete_idempotency

@@ -1,6 +1,7 @@
 -- Telling webhooks: own an endpoint, read what is due for it, record tries, tell again, forget.
 
 -- name: due_webhooks
+-- With the end of the lease, when another process has one.
 -- Skips from webhook to webhook along the index, so that one with 100,000 deliveries costs one step.
 WITH RECURSIVE waiting (webhook) AS (
     SELECT min(webhook) FROM delivery WHERE state = 'waiting'
@@ -8,7 +9,7 @@ WITH RECURSIVE waiting (webhook) AS (
     SELECT (SELECT min(d.webhook) FROM delivery d WHERE d.state = 'waiting' AND d.webhook > w.webhook)
     FROM waiting w WHERE w.webhook IS NOT NULL
 )
-SELECT w.webhook, e.owner IS NOT NULL AND e.owner <> :owner AND e.lease_until > :now
+SELECT w.webhook, CASE WHEN e.owner <> :owner THEN e.lease_until END
 FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook
 WHERE w.webhook IS NOT NULL
   AND EXISTS (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook AND d.due_at <= :now);
@@ -19,7 +20,7 @@ INSERT INTO endpoint (webhook, owner, lease_until, epoch)
 SELECT webhook, :owner, CAST(:lease_until AS bigint), 1 FROM rows(:webhooks, webhook text) AS r WHERE true ORDER BY webhook
 ON CONFLICT (webhook) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until,
                                     epoch = endpoint.epoch + 1
-WHERE endpoint.owner IS NULL OR endpoint.lease_until <= :now OR endpoint.owner = :owner
+WHERE endpoint.owner IS NULL OR endpoint.lease_until <= :over OR endpoint.owner = :owner
 RETURNING webhook, epoch;
 
 -- name: keep_endpoints

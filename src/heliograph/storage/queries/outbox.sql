@@ -79,7 +79,7 @@ WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :ow
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 
 -- name: reclaim
-UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :now RETURNING key;
+UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :over RETURNING key;
 
 -- name: find_poison
 SELECT key, epoch, message, position FROM outbox

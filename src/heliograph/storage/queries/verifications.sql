@@ -61,7 +61,7 @@ WHERE verification.team = r.team AND verification.id = r.id;
 
 -- name: abandoned_verifications
 -- Their process died while it asked a carrier: nobody has the id, so nobody can check them.
-SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :now OR owner = :owner) LIMIT 100;
+SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :over OR owner = :owner) LIMIT 100;
 
 -- name: expire_verifications
 -- The status is asked twice: PostgreSQL asks the outer one again after it waited for a check that verified.

@@ -1,0 +1,92 @@
+"""By which clock leases run: one that all processes of the database share, never the wall clocks of two (ADR 0019).
+
+PostgreSQL has such a clock. The processes of an SQLite file are on one machine: they share its count since the boot,
+and a row that says what time of day that is.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from heliograph.clock import OFF_MS, Clock
+from heliograph.rules.limits import LEASE_MS, MINUTE_MS, SECOND_MS
+from heliograph.storage.database import Tx
+
+CONFIRM_MS = 20 * SECOND_MS  # so often one of the processes whose clocks agree with the row says so
+FORGOTTEN_MS = MINUTE_MS  # after which nobody has the row's time any more: the machine's clock was set
+
+Row = tuple[str | None, int, int]  # boot, ahead, seen
+
+
+class Leases:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._apart: int | None = None  # from our count to the shared clock, when it was read last
+        self._calm_at = 0  # by our count: from then on leases of others may be over
+
+    async def now(self, tx: Tx) -> int:
+        """The shared clock; the wall clock is held against it."""
+        clock = self._clock
+        before = clock.count()
+        row = await _read(tx)
+        told = self._told(row)
+        after = clock.count()
+        clock.compare(told, after - before)
+        apart = told - after
+        if self._apart is not None and abs(apart - self._apart) > OFF_MS + after - before:
+            # It was set. Whoever lives gets its whole lease anew, because heartbeats are by the new time.
+            self._calm_at = after + LEASE_MS
+        self._apart = apart
+        return told
+
+    async def until(self, tx: Tx, length: int = LEASE_MS) -> int:
+        """The end of a lease that begins now."""
+        return await self.now(tx) + length
+
+    async def over(self, tx: Tx) -> int:
+        """Leases that end by then are over; 0: none is, as long as the clocks disagree."""
+        now = await self.now(tx)
+        return now if self._clock.count() >= self._calm_at and not self._clock.off() else 0
+
+    def off(self) -> int:
+        """How far the wall clock is ahead, in ms, when it is wrong: then nothing is claimed."""
+        return self._clock.off()
+
+    async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
+        """Hold the wall clock against the shared one; on SQLite keep the row that all go by."""
+        if await read(self._stale):
+            await write(self._renew)
+
+    async def _stale(self, tx: Tx) -> bool:
+        await self.now(tx)
+        return self._renewed(await _read(tx)) is not None
+
+    async def _renew(self, tx: Tx) -> bool:
+        if row := self._renewed(await _read(tx)):
+            await tx.run("set_machine_clock", boot=row[0], ahead=row[1], seen=row[2])
+        await self.now(tx)
+        return row is not None
+
+    def _told(self, row: Row | None) -> int:
+        if row is not None and row[0] is None:
+            return row[1]  # PostgreSQL's own
+        if row is None or row[0] != self._clock.boot:
+            return self._clock.wall()  # the first process since the boot
+        return self._clock.count() + row[1]
+
+    def _renewed(self, row: Row | None) -> Row | None:
+        """What the row should be; None: as it is."""
+        if row is not None and row[0] is None:
+            return None
+        clock, told = self._clock, self._told(row)
+        count, wall = clock.count(), clock.wall()
+        if row is None or row[0] != clock.boot:
+            return clock.boot, told - count, told
+        if told - row[2] > CONFIRM_MS and abs(wall - told) <= OFF_MS:
+            return clock.boot, row[1], told
+        if told - row[2] > FORGOTTEN_MS:
+            return clock.boot, wall - count, wall
+        return None
+
+
+async def _read(tx: Tx) -> Row | None:
+    rows = await tx.run("shared_clock")
+    return tuple(rows[0]) if rows else None
