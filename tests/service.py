@@ -31,6 +31,8 @@ TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(N
 COMMAND = (sys.executable, "-m", "heliograph.cli.main")
 PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
 
+PATIENCE_S = 60.0  # for what must come, on a machine that does much else
+
 _alone = threading.Lock()  # a command in this process has its environment and its streams for itself
 
 
@@ -126,7 +128,7 @@ class Service:
     def stop(self, process: Forked | None = None) -> int:
         process = process or self.processes[-1]
         process.send_signal(signal.SIGTERM)
-        return process.wait(60)
+        return process.wait(PATIENCE_S)
 
     def ask(
         self,
@@ -144,7 +146,7 @@ class Service:
             given["Authorization"] = f"Bearer {TOKENS.get(key, key)}"
         given |= headers or {}
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.ports[-1], timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.ports[-1], timeout=PATIENCE_S)
         try:
             connection.request(method, path, sent, given)
             response = connection.getresponse()
@@ -160,7 +162,7 @@ class Service:
         return self.ask("POST", path, body, **options)
 
 
-def until(check: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(check: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """The first true answer; fails when there is none in time."""
     end = time.monotonic() + seconds
     while True:

@@ -23,7 +23,7 @@ def full(service: Service) -> Answer:
         time.sleep(2.1)
         return None
 
-    found = until(check, 20)
+    found = until(check)
     assert isinstance(found, Answer)
     return found
 

@@ -350,10 +350,10 @@ class Running:
         return self._get("/told")
 
     def script(self, steps: str) -> None:
-        urllib.request.urlopen(self.url + "/script", steps.encode(), timeout=10).close()
+        urllib.request.urlopen(self.url + "/script", steps.encode(), timeout=60).close()
 
     def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:
             return json.load(answer)
 
 

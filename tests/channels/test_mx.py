@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
+from heliograph.channels.email import pool
 from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
 from heliograph.channels.email.mx import Mx, MxOptions
 from heliograph.channels.email.pool import Limits, Prepared
@@ -274,13 +275,14 @@ async def test_hosts_of_equal_preference_share_the_mail() -> None:
     assert took.count("4") == 0
 
 
-async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends() -> None:
-    limits = Limits(pause_s=0.5)
+async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(pause_s=600)
     async with net(THREE_HOSTS, {"2": {"connect": ["421 4.3.2 busy", "220 back"]}, "3": {}}, limits=limits) as there:
         for _ in range(3):
             assert isinstance(await there.send(), Accepted)
         assert len(there.hosts["2"].talks) == 1
-        await asyncio.sleep(0.55)
+        later = asyncio.get_running_loop().time() + 601
+        monkeypatch.setattr(pool, "_now", lambda: later)
         await there.send()
         assert there.took() == ["2", "3", "3", "3"]
 

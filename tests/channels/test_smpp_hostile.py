@@ -41,7 +41,7 @@ async def test_hostile_octets_in_place_of_an_answer(place: str) -> None:
             assert isinstance(await carrier.hand_over(parcel()), Accepted | Deferred | Refused)
             if place == "enquire":
                 await until(lambda: "enquire" in smsc.names())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not isinstance(await carrier.hand_over(parcel()), Accepted):
                     await asyncio.sleep(0.02)
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.service import Service
+from tests.service import PATIENCE_S, Service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+sync_api.expect.set_options(timeout=PATIENCE_S * 1000)
 PASSWORD = "correct horse battery"
 
 
@@ -60,7 +61,7 @@ class Site:
     def page(self, **options: Any) -> Any:
         """A page of a new browser that nobody is signed in to."""
         context = self._browser.new_context(base_url=self.url, **options)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_S * 1000)
         self._contexts.append(context)
         made = context.new_page()
         made.on("pageerror", lambda error: pytest.fail(f"a script broke: {error}"))

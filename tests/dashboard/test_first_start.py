@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.conftest import PASSWORD, Shoot, sync_api
+from tests.service import PATIENCE_S
 
 expect = sync_api.expect
 
@@ -40,7 +41,7 @@ def printed_link(folder: Path, command: str) -> Iterator[str]:
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     context = browser.new_context()
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE_S * 1000)
     yield context.new_page()
     context.close()
 

@@ -13,7 +13,7 @@ from heliograph.dashboard import live
 from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, FULL, OVER, Listener, Live, Pulse, Watch
 from heliograph.storage.database import StoreUnavailable
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.service import until
+from tests.service import PATIENCE_S, until
 
 expect = sync_api.expect
 TEAM = "/dashboard/teams/team_acme"
@@ -26,7 +26,7 @@ OWNER = ("--team", "team_acme", "--role", "owner")
 def run(story: Coroutine[Any, Any, None]) -> None:
     """In a thread of its own: the browser of other tests leaves a loop running in this one."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, asyncio.wait_for(story, 20)).result()
+        pool.submit(asyncio.run, asyncio.wait_for(story, PATIENCE_S)).result()
 
 
 class Shown:

@@ -144,7 +144,7 @@ def test_it_is_live_while_it_moves(site: Site) -> None:
         expect(page.locator("dl.facts .badge").first).to_have_text("queued")
     finally:
         site.service.run("resume")
-    expect(page.locator("dl.facts .badge").first).to_have_text("delivered", timeout=15_000)
+    expect(page.locator("dl.facts .badge").first).to_have_text("delivered")
     expect(page.locator("#moving tbody tr")).not_to_have_count(1)
 
 

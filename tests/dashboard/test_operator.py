@@ -156,11 +156,11 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
 
 def kill(site: Site, last: str, key: str = "ACME") -> None:
     """As if three workers had died with all that waits; `last` is where the last of them is read."""
-    file = sqlite3.connect(site.service.database.removeprefix("sqlite:///"), timeout=10)
+    file = sqlite3.connect(site.service.database.removeprefix("sqlite:///"), timeout=60)
     with file:
         file.execute("UPDATE outbox SET claims = 2, alone = 3")
     file.close()
-    until(lambda: site.service.get(last, key=key).json["status"] == "failed", 30)
+    until(lambda: site.service.get(last, key=key).json["status"] == "failed")
 
 
 def paused(site: Site, email: str) -> Any:

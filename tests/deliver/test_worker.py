@@ -64,7 +64,7 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
 
 async def until(true: Callable[[], Any]) -> None:
     """Wait until the question, asked now and then, is answered with yes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await answer if inspect.isawaitable(answer := true()) else answer):
             await asyncio.sleep(0.005)
 

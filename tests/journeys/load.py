@@ -10,7 +10,7 @@ from typing import Any, Self
 import apsw
 import asyncpg
 
-from tests.service import Answer, Service, until
+from tests.service import PATIENCE_S, Answer, Service, until
 
 AGAIN_S = 0.02
 
@@ -88,7 +88,7 @@ def ask_database(url: str, query: str) -> list[tuple[Any, ...]]:
     return asyncio.run(ask())
 
 
-def finished(url: str, seconds: float = 30.0) -> None:
+def finished(url: str, seconds: float = PATIENCE_S) -> None:
     """Wait until no work is left."""
     until(lambda: ask_database(url, "SELECT count(*) FROM outbox") == [(0,)], seconds)
 

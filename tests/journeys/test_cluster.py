@@ -90,7 +90,7 @@ def test_five_wrong_codes_over_both(cluster: Service) -> None:
 def test_a_revoked_key_is_refused_by_both(cluster: Service) -> None:
     assert {cluster.get("/v1/me", key="ACME_PINNED", port=port).status for port in cluster.ports} == {200}
     assert cluster.run("key", "revoke", TOKENS["ACME_PINNED"]).returncode == 0
-    until(lambda: {cluster.get("/v1/me", key="ACME_PINNED", port=port).status for port in cluster.ports} == {401}, 5)
+    until(lambda: {cluster.get("/v1/me", key="ACME_PINNED", port=port).status for port in cluster.ports} == {401})
 
 
 def test_a_changed_template_is_used_by_both(cluster: Service, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_changed_template_is_used_by_both(cluster: Service, tmp_path: Path) ->
     def shown() -> set[str]:
         return {cluster.post("/v1/whatsapp?dry_run=true", body, port=port).json["body"] for port in cluster.ports}
 
-    until(lambda: shown() == {"A new offer."}, 2)
+    until(lambda: shown() == {"A new offer."})
 
 
 # -- a worker dies with work in hand ----------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_restarted_worker_takes_its_work_up_at_once(cluster: Service) -> None:
         in_hand = claim_as(cluster, WORKERS[0])
     assert in_hand
     cluster.processes[WORKERS[0]] = cluster.start("worker")
-    until(lambda: {status(cluster, id_) for id_ in in_hand} == {"delivered"}, 20)
+    until(lambda: {status(cluster, id_) for id_ in in_hand} == {"delivered"})
     check_sent_once(cluster.database)
 
 
@@ -162,7 +162,7 @@ def test_the_work_of_a_dead_worker_goes_to_the_other_when_its_lease_ends(cluster
     until(lambda: status(cluster, later) == "delivered")
     assert {status(cluster, id_) for id_ in in_hand} <= {"queued", "sending"}  # nobody has handed them over
     ask_database(cluster.database, "UPDATE outbox SET lease_until = 0 WHERE owner LIKE '%/99'")
-    until(lambda: {status(cluster, id_) for id_ in in_hand} == {"delivered"}, 20)
+    until(lambda: {status(cluster, id_) for id_ in in_hand} == {"delivered"})
     check_sent_once(cluster.database)
 
 
@@ -177,9 +177,9 @@ def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
 
 def test_a_rate_limit_holds_over_both(cluster: Service) -> None:
     """Two requests a second and a burst of four; two processes that did not share would let through twice of that."""
-    began, passed = time.monotonic(), 0
-    while (took := time.monotonic() - began) < 6:
-        passed += sum(cluster.get("/v1/me", key="SLOW", port=port).status == 200 for port in cluster.ports[:2])
+    began, said = time.monotonic(), []
+    while (took := time.monotonic() - began) < 6 or 429 not in said:
+        said += [cluster.get("/v1/me", key="SLOW", port=port).status for port in cluster.ports[:2]]
         time.sleep(0.05)
     alone = 4 + 2 * took
-    assert alone - 3 <= passed <= 1.5 * alone
+    assert min(alone, len(said)) - 3 <= said.count(200) <= 1.5 * alone

@@ -14,7 +14,7 @@ import pytest
 
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.journeys.smtp_sink import Sink
-from tests.service import Service, until
+from tests.service import PATIENCE_S, Service, until
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +180,7 @@ def test_what_comes_back_finds_its_recipient(
     until(lambda: status(mailing, id_) == "sent")
     sender = sink.mails[0][0]
     forged = sender[:40] + ("x" if sender[40] != "x" else "y") + sender[41:]
-    with smtplib.SMTP("127.0.0.1", bounces, timeout=10) as client:
+    with smtplib.SMTP("127.0.0.1", bounces, timeout=PATIENCE_S) as client:
         for other in (forged, "someone@acme.test"):
             with pytest.raises(smtplib.SMTPRecipientsRefused):
                 client.sendmail("", [other], mail.format(to=other))
@@ -198,7 +198,7 @@ def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(
     until(lambda: status(mailing, id_) == "sent")
     sender = sink.mails[0][0]
     forged = sender[:40] + ("x" if sender[40] != "x" else "y") + sender[41:]
-    with smtplib.SMTP("127.0.0.1", bounces, timeout=10) as client:
+    with smtplib.SMTP("127.0.0.1", bounces, timeout=PATIENCE_S) as client:
         for original, expected in ((forged, "sent"), (sender, "complained")):
             report = ARF.replace("Version: 1", f"Version: 1\nOriginal-Mail-From: <{original}>")
             client.sendmail("fbl@provider.example", ["abuse@acme.test"], report.format(to="abuse@acme.test"))

@@ -49,7 +49,9 @@ class Visitor:
         assert service.post(urlsplit(link).path, form, key=None, headers=FORM).status == 303
         answer = service.post("/dashboard/sign-in", form, key=None, headers=FORM)
         assert answer.status == 303, answer.raw
-        self._cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+        given = re.search(r"heliograph_session=\w+", answer.headers["set-cookie"])
+        assert given
+        self._cookie = {"Cookie": given[0]}
 
     def get(self, path: str, port: int | None = None) -> str:
         answer = self._service.get(TEAM + path, key=None, headers=self._cookie, port=port)
@@ -93,7 +95,7 @@ def test_a_request_refused_by_one_is_found_in_the_other(pair: Service) -> None:
         assert id_ in visitor.get(f"/requests?id={id_}", here)  # at once: the page has it written
         assert id_ in visitor.get("/requests", there)
         late = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
-        until(lambda late=late, there=there: "What to do" in visitor.get(f"/requests?id={late}", there), 5)
+        until(lambda late=late, there=there: "What to do" in visitor.get(f"/requests?id={late}", there))
 
 
 def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
@@ -101,7 +103,7 @@ def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
     here, there = pair.ports
     id_ = visitor.upload(people("both"), here)
     assert id_ in visitor.get("/suppressions", there)
-    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}", there), 60)
+    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}", there))
     check_done_once(pair, visitor.report(id_, there), "both")
 
 
@@ -145,7 +147,7 @@ def held_sqlite(database: str) -> Iterator[None]:
         assert done < portions
         return False
 
-    until(in_the_middle, 30)
+    until(in_the_middle)
     yield
     file.execute("ROLLBACK")
     file.close()
@@ -175,11 +177,11 @@ def test_kill_9_in_the_middle_of_an_import(service: Service) -> None:
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         with held_postgres(service.database):
             id_ = visitor.upload(people("person"))
-            until(lambda: ask_database(service.database, waiting), 60)
+            until(lambda: ask_database(service.database, waiting))
             service.kill()
     ((done,),) = ask_database(service.database, "SELECT lines_done FROM suppression_import")
     assert 0 < done < LINES
     assert ask_database(service.database, "SELECT count(*) FROM suppression WHERE address LIKE 'person%'") == [(done,)]
     service.start()
-    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}"), 60)
+    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}"))
     check_done_once(service, visitor.report(id_), "person")

@@ -93,7 +93,7 @@ def test_the_second_carrier_takes_over_and_the_first_comes_back(tmp_path: Path) 
             ends(service, ids[-1], "delivered")
             return bool(first.all("submit"))
 
-        until(first_is_asked, 30)
+        until(first_is_asked)
         assert len(first.all("submit") + second.all("submit")) == len(ids)
 
 
@@ -114,7 +114,7 @@ def test_both_are_away_new_ones_are_refused_and_queued_ones_leave_later(tmp_path
                 ids.append(answer.json["id"])
             return answer.status == 503 and answer.code == "no_carrier_available"
 
-        until(refused, 30)
+        until(refused)
         assert ids
         assert {service.get(f"/v1/sms/{id_}").json["status"] for id_ in ids} == {"sending"}
         second.start(ports[1])

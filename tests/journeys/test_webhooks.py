@@ -150,7 +150,7 @@ def test_every_state_of_every_channel_arrives_in_order(service: HookService, hoo
             arrived[event["data"].get("id", "")].append(event)
         return all(len(arrived[id_]) >= len(story) for id_, story in stories.items())
 
-    until(complete, 20)
+    until(complete)
     for id_, story in stories.items():
         assert [event["data"]["status"] for event in arrived[id_]] == story
         assert [event["sequence"] for event in arrived[id_]] == list(range(1, len(story) + 1))
@@ -173,14 +173,14 @@ def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: H
             until(lambda before=before: len(hooks.received()) > before)
             service.kill(worker)
             worker = service.start("worker")
-    until(lambda: len(published(service)) == EVENTS, 30)
+    until(lambda: len(published(service)) == EVENTS)
 
     def all_told() -> bool:
         # Retries need not wait for their time.
         ask_database(service.database, "UPDATE delivery SET due_at = 1 WHERE state = 'waiting' AND due_at > 1")
         return waiting(service) == 0
 
-    until(all_told, 60)
+    until(all_told)
     bodies: dict[str, set[str]] = defaultdict(set)
     for request, event in zip(hooks.received(), hooks.told(), strict=True):
         assert request["headers"]["webhook-id"] == event["id"]
@@ -200,7 +200,7 @@ def test_a_hanging_endpoint_delays_no_other(service: HookService, hooks: Hooks, 
     service.start()
     ids = [send(service, "emails", "delivered@simulator.test") for _ in range(30)]
     started = time.monotonic()
-    until(arrived(hooks, 60), 10)
+    until(arrived(hooks, 60))
     if time.monotonic() - started < 10:  # before the first of them is given up
         assert len(hooks.received("/hang")) == WINDOW
     assert {event["data"]["id"] for event in hooks.told()} == set(ids)

@@ -69,7 +69,7 @@ def measure(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
         wanted = ", ".join(f"'{id_}'" for id_ in sent)
         waits = f"""SELECT min(e.created_at) - m.created_at FROM message m JOIN event e ON e.message = m.key
                     WHERE m.id IN ({wanted}) AND e.status = 'sent' GROUP BY m.id, m.created_at ORDER BY 1"""
-        until(lambda: len(ask_database(url, waits)) == len(sent), 60)
+        until(lambda: len(ask_database(url, waits)) == len(sent))
         found = [int(wait) for (wait,) in ask_database(url, waits)]
         finished(url, 1200)
     p95 = found[int(len(found) * 0.95)]

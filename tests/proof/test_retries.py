@@ -67,7 +67,7 @@ def test_one_message_for_one_key_whatever_dies(service: Service) -> None:
             # At a kill, the first answer may have been on its way.
             assert fresh == 1 or (fresh == 0 and number in deaths)
             kept += fresh
-    finished(service.database, 60)
+    finished(service.database)
     assert ask_database(service.database, "SELECT count(*) FROM message") == [(KEYS,)]
     assert ask_database(service.database, "SELECT count(*) FROM ledger WHERE kind = 'capture'") == [(KEYS,)]
     check_books(service.database)

@@ -58,7 +58,7 @@ async def working(*stores: Store) -> AsyncIterator[None]:
     """These processes import."""
     tasks = [asyncio.create_task(importing.keep_importing(one)) for one in stores]
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield
     finally:
         for task in tasks:
