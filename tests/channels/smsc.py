@@ -158,7 +158,8 @@ class Smsc:
         self.issued += 1
         id_ = f"{self.issued:08x}"
         told = how if isinstance(how, int | str) else how.hex()
-        self.tell({"submit": sm.destination.value, "from": sm.source.value, "answer": told, "id": id_})
+        about = {"from": sm.source.value, "validity": sm.validity, "answer": told, "id": id_}
+        self.tell({"submit": sm.destination.value, **about})
         return how, id_.encode() + b"\0", [receipt(id_, state) for state in self._receipts] if how == status.ROK else []
 
 

@@ -14,7 +14,7 @@ import structlog
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.sms.smpp import command, intake, status
 from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
-from heliograph.channels.sms.smpp.pdu import Address, ShortMessage, encode
+from heliograph.channels.sms.smpp.pdu import Address, ShortMessage, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
@@ -31,7 +31,13 @@ LONG = "a" * 400  # three parts
 def parcel(text: str = "Hi, code 123456", sender: str = "ACME", to: str = "+447700900123", **fields: Any) -> Parcel:
     platform_sender = fields.pop("platform_sender", False)
     content = SmsContent(
-        body=text, sender_id=sender, platform_sender=platform_sender, encoding="gsm7", segments=1, parts=1
+        body=text,
+        sender_id=sender,
+        platform_sender=platform_sender,
+        encoding="gsm7",
+        segments=1,
+        parts=1,
+        validity_s=fields.pop("validity_s", 0),
     )
     given = {"message_id": "sms_1", "attempt": 0} | fields
     return Parcel(address=to, content=msgspec.json.encode(content), **given)
@@ -88,10 +94,25 @@ async def test_accepted() -> None:
     outcome, smsc = await one({})
     detail = {"carrier": "smpp", "host": "127.0.0.1", "sender": "ACME", "parts": 1}
     assert outcome == Accepted(
-        carrier_id="00000001", detail=detail | {"code": "0x00000000", "text": "accepted"}
+        carrier_id="1", detail=detail | {"code": "0x00000000", "text": "accepted"}
     )  # no body, no password
     assert smsc.names() == ["bind", "submit", "unbind"]
     assert smsc.asked[0][1].body == b"acme\0s3cret-pw\0\0\x34\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("validity_s", "written"),
+    [
+        (0, ""),
+        (600, "000000001000000R"),
+        (86_400, "000001000000000R"),
+        (2 * 86_400 - 1, "000001235959000R"),
+    ],
+)
+async def test_how_long_the_carrier_may_try(validity_s: int, written: str) -> None:
+    _, smsc = await one({}, parcel("long " * 50, validity_s=validity_s))
+    submits = [pdu for name, pdu in smsc.asked if name == "submit"]
+    assert [decode_short_message(pdu.body).validity for pdu in submits] == [written] * 2
 
 
 @pytest.mark.parametrize("number", status.STATUSES)
@@ -185,13 +206,14 @@ async def test_an_smsc_of_its_own_process() -> None:
             kinds = [type(await carrier.hand_over(parcel(to=number))) for number in numbers]
             assert kinds == [Refused, Deferred, Accepted]
             await until(lambda: reports.calls)
-        assert reports.states() == [("00000003", "failed")]
+        assert reports.states() == [("3", "failed")]
     finally:
         process.kill()
         told = [json.loads(line) for line in (await process.stdout.read()).splitlines()]
         await process.wait()
     assert told[0] == {"bound": True}
-    assert told[1] == {"submit": "447700900001", "from": "ACME", "answer": 11, "id": "00000001"}
+    about = {"from": "ACME", "validity": "", "answer": 11, "id": "00000001"}
+    assert told[1] == {"submit": "447700900001", **about}
 
 
 # -- long messages -----------------------------------------------------------------------------------------
@@ -203,7 +225,7 @@ async def test_parts_go_in_order_and_at_every_try_with_the_same_reference() -> N
         await carrier.hand_over(parcel(LONG, uncertain=True))
         await carrier.hand_over(parcel(LONG, message_id="sms_2"))
     assert isinstance(first, Accepted)
-    assert (first.carrier_id, first.parts) == (None, ("00000001", "00000002", "00000003"))
+    assert (first.carrier_id, first.parts) == (None, ("1", "2", "3"))
     assert first.detail["parts"] == 3
     headers = [sm.text[:6] for sm in smsc.received]
     assert [(header[:3], header[4], header[5]) for header in headers] == [(b"\5\0\3", 3, n) for n in (1, 2, 3)] * 3
@@ -213,7 +235,7 @@ async def test_parts_go_in_order_and_at_every_try_with_the_same_reference() -> N
 
 async def test_a_payload_is_one_message() -> None:
     outcome, smsc = await one({}, parcel(LONG), long="payload")
-    assert isinstance(outcome, Accepted) and outcome.carrier_id == "00000001"
+    assert isinstance(outcome, Accepted) and outcome.carrier_id == "1"
     assert [sm.words for sm in smsc.received] == [LONG.encode()]
 
 
@@ -262,7 +284,7 @@ async def test_no_more_are_unanswered_than_the_window_allows() -> None:
             assert len(smsc.held) == left
             smsc.release()
         outcomes = await asyncio.gather(*tasks)
-    assert sorted(outcome.carrier_id for outcome in outcomes) == [f"{n:08x}" for n in range(1, 8)]
+    assert sorted(outcome.carrier_id for outcome in outcomes) == [f"{n:x}" for n in range(1, 8)]
 
 
 async def test_those_that_wait_for_the_window_of_a_lost_connection_are_not_sent() -> None:
@@ -283,7 +305,7 @@ async def test_answers_find_their_messages_in_any_order() -> None:
         smsc.held.reverse()
         smsc.release()
         outcomes = await asyncio.gather(*tasks)
-    assert [outcomes[n].carrier_id for n in order] == [f"{n:08x}" for n in range(1, 6)]
+    assert [outcomes[n].carrier_id for n in order] == [f"{n:x}" for n in range(1, 6)]
 
 
 async def test_throughput() -> None:
@@ -516,7 +538,7 @@ async def test_receipts_are_told_as_they_come(receipts: str, early: bool, states
         assert isinstance(await carrier.hand_over(parcel()), Accepted)
         assert reports.calls or not early
         await until(lambda: len(smsc.answers) == len(states))
-    assert reports.states() == [("00000001", state) for state in states]
+    assert reports.states() == [("1", state) for state in states]
     assert {answer.status for answer in smsc.answers} == {0}
 
 
@@ -574,7 +596,7 @@ async def test_a_receipt_that_was_not_acknowledged_comes_by_the_next_connection(
         smsc.connections[0].transport.abort()
         reports.go.set()
         await until(lambda: smsc.answers)
-    assert reports.states() == [("00000001", "delivered")] * 2  # the store knows that it is the same
+    assert reports.states() == [("1", "delivered")] * 2  # the store knows that it is the same
 
 
 async def test_ids_of_another_form() -> None:

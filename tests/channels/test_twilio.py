@@ -1,5 +1,7 @@
 """Twilio: what each answer means, what is looked up, and whose callbacks are believed."""
 
+import base64
+import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -261,10 +263,27 @@ def test_the_published_signatures(form: dict[str, Any], signature: str, host: st
     assert told.status == 200
 
 
+@pytest.mark.parametrize("digest", ["sha1", "sha256"])
+@pytest.mark.parametrize(("key", "status"), [(SECRET, 200), ("shared-key", 200), ("another-key", 403)])
+def test_callbacks_are_signed_by_either_digest_and_key(digest: str, key: str, status: int) -> None:
+    carrier = twilio("https://api.twilio.com", Web(), signing_key="shared-key")
+    text = CALLBACK + "".join(name + value for name, value in sorted(parse_qsl(DELIVERED.body.decode())))
+    signature = base64.b64encode(hmac.digest(key.encode(), text.encode(), digest)).decode()
+    told = carrier.read_callback(altered(DELIVERED, headers={"x-twilio-signature": signature}))
+    assert (told.status, len(told.reports), told.once) == (status, int(status == 200), status == 200)
+
+
+@pytest.mark.parametrize(("validity_s", "told"), [(0, None), (600, "600"), (172_800, "36000")])
+async def test_how_long_twilio_may_try(web: Web, validity_s: int, told: str | None) -> None:
+    async with TwilioFake() as fake:
+        await twilio(fake.url, web).hand_over(parcel(validity_s=validity_s))
+    assert dict(parse_qsl(fake.asked[0][2].decode())).get("ValidityPeriod") == told
+
+
 def test_the_price_when_it_is_told() -> None:
     form = [*parse_qsl(DELIVERED.body.decode()), ("Price", "-0.0079"), ("PriceUnit", "usd")]
     carrier = twilio("https://api.twilio.com", Web())
-    signature = carrier._signature(CALLBACK, form)
+    signature = next(carrier._signatures(CALLBACK, form))
     body = urlencode(form).encode()
     ((_, report),) = carrier.read_callback(
         altered(DELIVERED, body=body, headers={"x-twilio-signature": signature})

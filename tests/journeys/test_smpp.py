@@ -124,9 +124,26 @@ def test_both_are_away_new_ones_are_refused_and_queued_ones_leave_later(tmp_path
         assert credit(service) == Decimal("25") - len(ids) * Decimal(price("sms", "GB"))
 
 
-def test_the_password_is_nowhere_in_the_clear(tmp_path: Path) -> None:
+VALIDITY = """
+[[teams]]
+id = "team_acme"
+[[teams.templates]]
+id = "tpl_sms"
+validity_minutes = 90
+"""
+
+
+def test_how_long_a_code_and_a_template_are_of_use_and_that_the_password_is_nowhere_in_the_clear(
+    tmp_path: Path,
+) -> None:
     with Peer(SMSC) as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:
         ends(service, send(service, PHONE), "delivered")
+        assert service.post("/v1/verify", {"to": PHONE}).json["status"] == "pending"
+        (tmp_path / "validity.toml").write_text(VALIDITY)
+        service.apply(tmp_path / "validity.toml")
+        until(lambda: ends(service, send(service, PHONE), "delivered") and smsc.all("validity")[-1])
+        told = smsc.all("validity")
+        assert (told[:2], told[-1]) == (["", "000000001000000R"], "000000013000000R")
         service.stop()
     for file in tmp_path.rglob("*"):
         if file.is_file() and file.name != "carriers.toml":

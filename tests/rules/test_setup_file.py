@@ -224,6 +224,7 @@ REAL_CARRIERS = {
         base_url = "https://api.twilio.com"
         account_sid = "AC1"
         auth_token = { env = "SECRET" }
+        signing_key = { env = "SECRET" }
         from = "+15005550006"
         uncertain = "lookup"
     """,

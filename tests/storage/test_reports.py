@@ -149,6 +149,16 @@ async def test_an_early_report_is_forgotten_after_a_minute(store: Store, clock: 
     assert await status(store, id_) == "sent"
 
 
+async def test_a_callback_without_a_time_is_taken_once(store: Store, clock: Any) -> None:
+    id_ = await handed(store, clock, carrier_id="7")
+    queued = Report(status="sent", detail={"text": "queued"})
+    for report in (queued, DELIVERED, queued, DELIVERED, DELIVERED):
+        assert await store.report("c", [("7", report), ("7", report)], once=True) == [True, True]
+    assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered"]
+    await store.report("c", [("7", DELIVERED)])  # one with a time: it is another one
+    assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered", "ignored"]
+
+
 async def test_an_id_that_a_carrier_uses_again_is_the_newest_message(store: Store, clock: Any) -> None:
     old, new = await handed(store, clock, carrier_id="7"), await handed(store, clock, carrier_id="7")
     await store.report("c", [("7", DELIVERED)])

@@ -115,7 +115,7 @@ def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft
     return check
 
 
-def sms_content(team: Team, platform: Platform, country: str | None, body: str) -> SmsContent:
+def sms_content(team: Team, platform: Platform, country: str | None, body: str, validity_s: int = 0) -> SmsContent:
     """What an SMS carrier gets: the text, its parts, and the sender of spec 4.2."""
     own, segments = routing.sender_id(team, country), segment(body)
     return SmsContent(
@@ -125,6 +125,7 @@ def sms_content(team: Team, platform: Platform, country: str | None, body: str) 
         encoding=segments.encoding,
         segments=segments.billed(team.record.segmenting),
         parts=segments.udh,
+        validity_s=validity_s,
     )
 
 

@@ -69,7 +69,7 @@ def sms_acceptance(desk: Desk, caller: Caller, draft: Draft, once: Once | None) 
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
     check = check_destination(desk, caller, "sms", draft)
-    content = sms_content(team, setup.platform, draft.country, draft.body)
+    content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
     item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once, check=check)
     return item, draft, content

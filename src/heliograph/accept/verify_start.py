@@ -16,7 +16,7 @@ from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import check_conversion
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import CODE_DIGITS, VERIFICATION_MS
+from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
@@ -72,7 +72,8 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
     replay = await desk.store.start_verification(start)
     if replay is not None:
         return replay
-    content = sms_content(team, setup.platform, country, _text(caller, setup.platform, code))
+    text = _text(caller, setup.platform, code)
+    content = sms_content(team, setup.platform, country, text, VERIFICATION_MS // SECOND_MS)
     parcel = Parcel(
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )

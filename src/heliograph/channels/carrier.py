@@ -46,6 +46,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[tuple[str, Report]] = ()  # by the carrier's own ids
+    once: bool = False  # it says no time: what it says a second time is nothing new
 
 
 class Carrier(ABC):

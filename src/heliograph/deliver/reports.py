@@ -22,7 +22,7 @@ async def take_callback(store: Store, carriers: Carriers, record: Carrier, callb
         return None
     if told.status >= 400:
         log.warning("callback refused", carrier=record.id, status=told.status)
-    await take_reports(store, record.id, told.reports)
+    await take_reports(store, record.id, told.reports, once=told.once)
     return told
 
 
@@ -31,6 +31,8 @@ async def take_return(store: Store, message_id: str, position: int, report: Repo
     await store.report_returned(message_id, position, report)
 
 
-async def take_reports(store: Store, carrier: str, reports: Sequence[tuple[str, Report]]) -> None:
+async def take_reports(
+    store: Store, carrier: str, reports: Sequence[tuple[str, Report]], *, once: bool = False
+) -> None:
     if reports:
-        await store.report(carrier, reports, early=True)
+        await store.report(carrier, reports, early=True, once=once)

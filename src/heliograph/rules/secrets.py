@@ -7,7 +7,7 @@ import msgspec
 
 FIELDS = frozenset(
     {
-        *("password", "auth_token", "access_token", "app_secret", "verify_token", "callback_secret"),
+        *("password", "auth_token", "signing_key", "access_token", "app_secret", "verify_token", "callback_secret"),
         *("url", "headers", "body"),  # of the generic HTTP carrier: a provider's key stands in any of them
     }
 )

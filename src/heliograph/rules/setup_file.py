@@ -241,6 +241,7 @@ CARRIER_FIELDS: dict[CarrierKind, tuple[dict[str, Reader], tuple[str, ...]]] = {
             "base_url": _url,
             "account_sid": line,
             "auth_token": text,
+            "signing_key": text,
             "from": line,
             "uncertain": one_of("lookup", "resend", "stop"),
         },
@@ -341,6 +342,7 @@ TEMPLATE: dict[str, Reader] = {
     "price": _money,
     "prices": map_of(COUNTRY, _money),
     "examples": map_of(text, text),
+    "validity_minutes": number(0, 2880),
 }
 
 _TEAM: dict[str, Reader] = {

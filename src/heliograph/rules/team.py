@@ -147,6 +147,7 @@ class Template(Setting, frozen=True):
     price: int = 0
     prices: dict[str, int] = {}  # by ISO country; 0 is a price
     examples: dict[str, str] = {}  # values to preview and to try it with
+    validity_minutes: int = 0  # sms: how long the carrier may try; 0: as long as it pleases
     refused_reason: str = ""  # of a draft: why an operator did not approve it
 
 

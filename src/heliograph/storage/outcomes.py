@@ -113,15 +113,25 @@ async def record(
 
 
 async def report_by_carrier(
-    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], *, at: int, publisher: Publisher, early: bool = False
+    tx: Tx,
+    carrier: str,
+    reports: Sequence[tuple[str, Report]],
+    *,
+    at: int,
+    publisher: Publisher,
+    early: bool = False,
+    once: bool = False,
 ) -> list[bool | Exception]:
     """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
 
-    With `early`, those are kept for a while: the hand-over may not be recorded yet.
+    With `early`, those are kept for a while: the hand-over may not be recorded yet. With `once`, what the timeline has
+    word for word is left out.
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
     changes = [_to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
+    if once:
+        changes = await _new(tx, changes)
     parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
     places |= {row[0]: (row[1], row[2]) for row in parts}
     changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
@@ -131,6 +141,14 @@ async def report_by_carrier(
     if early and unknown:
         await tx.run("insert_early_reports", reports=unknown)
     return [carrier_id in places for carrier_id, _ in reports]
+
+
+async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
+    keys = [(key,) for key in {c.message for c in changes}]
+    await lock_messages(tx, keys)
+    told = {tuple(row) for row in await tx.run("told_of", messages=keys)}
+    new = {(c.message, c.wanted, _written(c.detail)): c for c in changes}
+    return [change for words, change in new.items() if words not in told]
 
 
 async def _fold(
@@ -188,7 +206,7 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
     for _, carrier, carrier_id, report in sorted(rows):
         reports[carrier].append((carrier_id, msgspec.json.decode(report, type=Report)))
     for carrier, told in reports.items():
-        await report_by_carrier(tx, carrier, told, at=at, publisher=publisher)
+        await report_by_carrier(tx, carrier, told, at=at, publisher=publisher, once=True)
     returned = [
         _to_change(message_, position, msgspec.json.decode(report, type=Report), at)
         for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
@@ -274,8 +292,12 @@ async def _apply(
     await figures.count(tx, rows.steps)
 
 
+def _written(detail: dict[str, Any]) -> str | None:
+    return msgspec.json.encode(detail).decode() if detail else None
+
+
 def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
-    detail = msgspec.json.encode(change.detail).decode() if change.detail else None
+    detail = _written(change.detail)
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
         rows.seen.append((moved.team, recipient.address, moved.key))

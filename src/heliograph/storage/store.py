@@ -214,15 +214,18 @@ class Store:
         return recorded
 
     async def report(
-        self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False
+        self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False, once: bool = False
     ) -> Sequence[bool | Exception]:
         """Reports by the carrier's own ids; False for an id that this carrier was never given.
 
-        With `early`, reports may be faster than the record of their hand-over: they wait a minute for it.
+        With `early`, reports may be faster than the record of their hand-over: they wait a minute for it. With `once`,
+        a report that was told before word for word is not written again.
         """
         at, publisher = self._clock.now(), self._publisher
         return await self.database.write(
-            lambda tx: outcomes.report_by_carrier(tx, carrier, reports, at=at, publisher=publisher, early=early)
+            lambda tx: outcomes.report_by_carrier(
+                tx, carrier, reports, at=at, publisher=publisher, early=early, once=once
+            )
         )
 
     async def report_returned(self, message_id: str, position: int, report: Report) -> None:

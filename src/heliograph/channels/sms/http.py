@@ -131,7 +131,8 @@ class Http(Carrier):
             pick(told, self._options.callback_timestamp), callback.now
         ):
             return FORBIDDEN
-        return Told(reports=_reports(told, self._options.callback))
+        once = not self._options.callback_timestamp
+        return Told(reports=_reports(told, self._options.callback), once=once)
 
     def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
         return {

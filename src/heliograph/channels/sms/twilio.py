@@ -36,6 +36,7 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome, Report
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # Twilio's clock against ours, in whole seconds
+VALIDITY_MAX_S = 36_000
 PAGE = 100  # messages to one number that a look-up reads
 
 STATES = {
@@ -113,6 +114,7 @@ class TwilioOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     base_url: str = "https://api.twilio.com"
     account_sid: str
     auth_token: str
+    signing_key: str = ""  # the secret of a shared key that signs callbacks instead of the token
     sender: str = ""  # a number, a sender id, or a messaging service (MG…), where the team has none of its own
     uncertain: Literal["lookup", "resend", "stop"] = "lookup"
 
@@ -138,7 +140,7 @@ class Twilio(Carrier):
                 found = await self._look_up(parcel, content.body, sender)
                 if found:
                     return found
-            form = self._form(parcel.address, content.body, sender)
+            form = self._form(parcel.address, content, sender)
             answer = await self._web.ask("POST", self._url, headers=self._headers, body=form)
         except (Unreachable, NoAnswer) as error:
             return silent(NAME, error)
@@ -147,7 +149,8 @@ class Twilio(Carrier):
     def read_callback(self, callback: Callback) -> Told:
         form = read_form(callback.body)
         given = callback.headers.get("x-twilio-signature", "")
-        if not any(same(given, self._signature(url, form)) for url in _spellings(callback.url)):
+        expected = [made for url in _spellings(callback.url) for made in self._signatures(url, form)]
+        if not any(same(given, made) for made in expected):
             return FORBIDDEN
         told = dict(form)
         id_, status = told.get("MessageSid"), told.get("MessageStatus", "")
@@ -156,7 +159,7 @@ class Twilio(Carrier):
         code = told.get("ErrorCode", "")
         words = _words(int(code)) if code.isascii() and code.isdigit() else status
         detail = reply(NAME, code or status, words, **_price(told.get("Price"), told.get("PriceUnit")))
-        return Told(reports=[(id_, Report(status=STATES[status], detail=detail))])
+        return Told(reports=[(id_, Report(status=STATES[status], detail=detail))], once=True)
 
     def _outcome(self, answer: Answer, body: str, sender: str) -> Outcome:
         told = answer.json
@@ -171,12 +174,13 @@ class Twilio(Carrier):
         verdict, words = CODES.get(code, unknown)
         return judged(verdict, reply(NAME, code, words), answer)
 
-    def _form(self, to: str, body: str, sender: str) -> bytes:
+    def _form(self, to: str, content: SmsContent, sender: str) -> bytes:
         service = sender == self._options.sender and sender.startswith("MG")
         form = {
             "To": to,
             "MessagingServiceSid" if service else "From": sender,
-            "Body": body,
+            "Body": content.body,
+            "ValidityPeriod": str(min(content.validity_s, VALIDITY_MAX_S) or ""),
             "StatusCallback": self._callback_url,
         }
         return urlencode({name: value for name, value in form.items() if value}).encode()
@@ -198,9 +202,12 @@ class Twilio(Carrier):
                 return _accepted(message, 200, sender)
         return None
 
-    def _signature(self, url: str, form: list[tuple[str, str]]) -> str:
+    def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
+        """By SHA-1, Twilio's default, and by SHA-256; with the token, and with the shared key where there is one."""
         text = url + "".join(name + value for name, value in sorted(set(form)))
-        return base64.b64encode(hmac.digest(self._options.auth_token.encode(), text.encode(), hashlib.sha1)).decode()
+        for key in filter(None, (self._options.auth_token, self._options.signing_key)):
+            for digest in (hashlib.sha1, hashlib.sha256):
+                yield base64.b64encode(hmac.digest(key.encode(), text.encode(), digest)).decode()
 
 
 def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:

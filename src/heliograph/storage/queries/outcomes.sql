@@ -20,6 +20,9 @@ FROM rows(:ids, carrier_id text) AS i
 JOIN recipient r ON r.carrier = :carrier AND r.carrier_id = i.carrier_id
 ORDER BY r.message;
 
+-- name: told_of
+SELECT e.message, e.status, e.detail FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
+
 -- name: parts_by_carrier_id
 SELECT p.carrier_id, p.message, p.position, p.number
 FROM rows(:ids, carrier_id text) AS i

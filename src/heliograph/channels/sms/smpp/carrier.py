@@ -77,7 +77,14 @@ class Smpp(Carrier):
         source = sender_address(content.sender(options.source_addr))
         # The same at every try, so that a phone can put the parts of two tries together.
         reference = zlib.crc32(parcel.message_id.encode()) & 0xFF
-        bodies = compose(source, parcel.address, content.body, reference=reference, long=options.long)
+        bodies = compose(
+            source,
+            parcel.address,
+            content.body,
+            reference=reference,
+            long=options.long,
+            validity_s=content.validity_s,
+        )
         detail = {"carrier": "smpp", "host": options.host, "sender": source.value, "parts": len(bodies)}
         if parcel.uncertain and options.uncertain == "stop":
             text = "it is not known whether the message was sent, and this carrier is set not to send it again"

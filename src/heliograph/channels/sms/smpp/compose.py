@@ -28,11 +28,18 @@ def sender_address(sender: str) -> Address:
     return Address(5, 0, letters) if letters else Address(0, 0, "")
 
 
-def compose(source: Address, phone: str, text: str, *, reference: int, long: Long) -> list[bytes]:
+def relative(seconds: int) -> str:
+    """A time from now on, as SMPP writes it (YYMMDDhhmmsstnnR); empty for 0."""
+    days, rest = divmod(seconds, 86_400)
+    return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
+
+
+def compose(source: Address, phone: str, text: str, *, reference: int, long: Long, validity_s: int = 0) -> list[bytes]:
     coding, octets = to_octets(text)
     whole = ShortMessage(
         source=source,
         destination=Address(1, 1, phone.removeprefix("+")),
+        validity=relative(validity_s),
         registered=RECEIPT_WANTED,
         coding=coding,
         text=octets,

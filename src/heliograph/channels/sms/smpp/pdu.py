@@ -41,6 +41,7 @@ class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
     source: Address
     destination: Address
     esm_class: int = 0
+    validity: str = ""  # as SMPP writes times; empty: as long as the carrier pleases
     registered: int = 0
     coding: int = 0
     text: bytes = b""
@@ -92,7 +93,8 @@ def encode_short_message(sm: ShortMessage) -> bytes:
             b"\0",  # service_type
             _address(sm.source),
             _address(sm.destination),
-            bytes((sm.esm_class, 0, 0, 0, 0)),  # protocol_id, priority_flag, schedule_delivery_time, validity_period
+            bytes((sm.esm_class, 0, 0, 0)),  # protocol_id, priority_flag, schedule_delivery_time
+            _c_string(sm.validity),
             bytes((sm.registered, 0, sm.coding, 0, len(sm.text))),  # replace_if_present_flag, sm_default_msg_id
             sm.text,
             *(_TLV.pack(tag, len(value)) + value for tag, value in sm.tlvs.items()),
@@ -110,8 +112,9 @@ def decode_short_message(body: bytes) -> ShortMessage:
         source, at = _read_address(body, at)
         destination, at = _read_address(body, at)
         esm_class, at = body[at], at + 3
-        for _ in ("schedule_delivery_time", "validity_period"):
-            at = body.index(0, at) + 1
+        begin = body.index(0, at) + 1  # after schedule_delivery_time
+        at = body.index(0, begin) + 1
+        validity = body[begin : at - 1].decode("latin-1")
         registered, _, coding, _, length = body[at : at + 5]
     except (IndexError, ValueError):
         raise Malformed from None
@@ -122,6 +125,7 @@ def decode_short_message(body: bytes) -> ShortMessage:
         source=source,
         destination=destination,
         esm_class=esm_class,
+        validity=validity,
         registered=registered,
         coding=coding,
         text=body[at + 5 : end],

@@ -41,13 +41,18 @@ _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
 
 _TEXT = re.compile(r"\btext:", re.I)
 _KEYS = "id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err"
-_PAIR = re.compile(rf"(?<![a-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-~]{{0,64}})", re.I)
+_PAIR = re.compile(
+    rf"(?<![a-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})", re.I
+)  # up to a blank, `,` or `;`
 _DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 
 
 def issued_id(id_: str, form: IdForm) -> str:
-    """An id of submit_sm_resp as it is kept: where the two ways of writing differ, in decimal."""
-    return id_ if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
+    """An id of submit_sm_resp as it is kept: where the two ways of writing differ, in decimal.
+
+    Without leading zeros and in lower case, because many receipts differ in these.
+    """
+    return _plain(id_) if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
 
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
@@ -61,11 +66,11 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
     state = _state(sm, pairs)
     if not (told or written) or not state:
         return None
-    if told and written and told != written:  # then the TLV is as submit_sm_resp had it
+    if told and written and _plain(told) != _plain(written):  # then the TLV is as submit_sm_resp had it
         id_ = issued_id(told, form)
     else:
         id_ = told or written
-        id_ = id_ if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
+        id_ = _plain(id_) if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
     return id_, _report(state, sm, pairs)
 
 
@@ -97,4 +102,8 @@ def _report(state: str, sm: ShortMessage, pairs: dict[str, str]) -> Report:
 
 
 def _decimal(id_: str, base: int) -> str:
-    return str(int(id_, base)) if _DIGITS[base].fullmatch(id_) else id_
+    return str(int(id_, base)) if _DIGITS[base].fullmatch(id_) else _plain(id_)
+
+
+def _plain(id_: str) -> str:
+    return id_.lower().lstrip("0") or id_[:1]
