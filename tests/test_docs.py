@@ -118,18 +118,24 @@ def test_settings_table() -> None:
     assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
 
 
+WANTED = ("wanted", "wanted_refused")  # what a team asks for in the dashboard
+
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
 SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = {
     "`[platform]`": (team.Platform, {"paused", "paused_reason"}, set()),
     "`[[carriers]]`": (team.Carrier, {"options"}, set()),
-    "`[[teams]]`": (team.TeamRecord, {"ref"}, {"credit"}),
+    "`[[teams]]`": (team.TeamRecord, {"ref", *WANTED}, {"credit"}),
     "`verify = { … }` of a team": (team.VerifyLimits, set(), set()),
-    "`[[teams.domains]]`": (team.Domain, {"team", "by_dns", "failures", "checked_at", "refused_reason"}, set()),
+    "`[[teams.domains]]`": (
+        team.Domain,
+        {"team", "by_dns", "failures", "checked_at", "refused_reason", *WANTED},
+        set(),
+    ),
     "`[[teams.domains.display_names]]`": (team.DisplayName, {"team", "domain", "refused_reason"}, set()),
     "`[[teams.templates]]`": (team.Template, {"team", "version", "refused_reason"}, set()),
     "`[[teams.keys]]`": (team.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),
     "`[[teams.recipients]]`": (team.Recipient, {"team"}, set()),
-    "`[[teams.sender_ids]]`": (team.SenderId, {"team", "refused_reason"}, set()),
+    "`[[teams.sender_ids]]`": (team.SenderId, {"team", "refused_reason", *WANTED}, set()),
     "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),
     "`[[teams.webhooks]]`": (
         team.Webhook,

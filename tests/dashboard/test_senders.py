@@ -108,7 +108,8 @@ def test_keys_rotate_and_a_brand_changes(site: Site, peer: DnsPeer) -> None:
     expect(page.locator(".dns")).to_have_count(6)
     page.get_by_label("Brand name").fill("Acme & Sons")
     page.get_by_role("button", name="Change it").click()
-    expect(page.get_by_role("status")).to_have_text("Mail from acme.test is sent as Acme & Sons.")
+    expect(page.get_by_role("status")).to_contain_text("Acme & Sons waits for the operator's approval.")
+    expect(page.locator(".notice", has_text="Acme & Sons waits for approval")).to_be_visible()
     assert page.get_by_role("button", name="Remove the domain").count() == 0
 
 

@@ -86,7 +86,9 @@ def test_name_and_mark(site: Site) -> None:
     expect(page.get_by_label("Name")).to_have_value("Plainly")
     page.get_by_label("Tell us when").fill("12.50")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("header .team")).to_have_text("Plainly")
+    expect(page.get_by_role("status")).to_contain_text("The name Plainly waits for the operator's approval")
+    expect(page.locator("header .team")).to_have_text("Sandbox without Verify")
+    expect(page.get_by_label("Name")).to_have_value("Plainly")
     expect(page.get_by_label("Tell us when")).to_have_value("12.5000")
 
 

@@ -1,4 +1,7 @@
-"""Domains, display names and sender ids that wait for an operator's word, and what that word changes."""
+"""Domains, display names and sender ids that wait for an operator's word, and what that word changes.
+
+What was approved is what is used: another brand, sender id or team name waits beside it until it is approved too.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -9,10 +12,13 @@ from msgspec.structs import replace
 from heliograph.rules.reading import line
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import RecordId, Row, Setup, to_row
-from heliograph.rules.team import DisplayName, Domain, SenderId
+from heliograph.rules.team import DisplayName, Domain, SenderId, TeamRecord
 
 State = Literal["approved", "refused", "waiting"]
 Submitted = Domain | DisplayName | SenderId
+Changing = Domain | SenderId | TeamRecord
+# The field of an approved record that its team may ask to change.
+FIELD: dict[str, str] = {"domain": "brand", "sender_id": "value", "team": "name"}
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +26,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     id: str  # of the record
     text: str  # what is asked for, for the operator
+    is_change: bool = False  # of a record that is approved
 
 
 def state_of(record: Submitted) -> State:
@@ -30,12 +37,17 @@ def state_of(record: Submitted) -> State:
 
 def pending(setup: Setup) -> list[Pending]:
     """Team by team. A domain is asked about once DNS has shown whose it is."""
+    changes = [
+        Pending(kind=kind, team=_team_of(record), id=id_, text=_CHANGE[kind](record), is_change=True)
+        for (kind, id_), record in setup.records.items()
+        if isinstance(record, Changing) and _is_approved(record) and record.wanted and not record.wanted_refused
+    ]
     waiting = [
         Pending(kind=kind, team=record.team, id=id_, text=_TEXT[kind](record, setup))
         for (kind, id_), record in setup.records.items()
         if isinstance(record, Submitted) and state_of(record) == "waiting" and getattr(record, "verified", True)
     ]
-    return sorted(waiting, key=lambda item: (item.team, item.kind, item.text))
+    return sorted(waiting + changes, key=lambda item: (item.team, item.kind, item.text))
 
 
 _TEXT: dict[str, Callable[[Any, Setup], str]] = {
@@ -45,6 +57,31 @@ _TEXT: dict[str, Callable[[Any, Setup], str]] = {
 }
 
 
+_CHANGE: dict[str, Callable[[Any], str]] = {
+    "domain": lambda record: f"Send as {record.wanted} from {record.name}, instead of {record.brand}",
+    "sender_id": lambda record: f"Send SMS as {record.wanted} to {record.country}, instead of {record.value}",
+    "team": lambda record: f"Be called {record.wanted}, instead of {record.name}",
+}
+
+
+def _is_approved(record: Changing) -> bool:
+    return getattr(record, "approved", True)  # a team is an operator's work
+
+
+def _team_of(record: Submitted | Changing) -> str:
+    return record.id if isinstance(record, TeamRecord) else record.team
+
+
+def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False) -> list[Row]:
+    """Another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
+    kind, record = record_id[0], setup.records.get(record_id)
+    assert isinstance(record, Changing)
+    is_new = getattr(record, FIELD[kind]) != value
+    if operator or not _is_approved(record) or not is_new:
+        return _changed(setup, record_id, **{FIELD[kind]: value}, wanted="", wanted_refused="")
+    return _changed(setup, record_id, wanted=value, wanted_refused="")
+
+
 def _domain_name(setup: Setup, id_: str) -> str:
     record = setup.records.get(("domain", id_))
     return record.name if isinstance(record, Domain) else id_
@@ -52,7 +89,19 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 def decide(setup: Setup, item: Pending, approve: bool, reason: str = "") -> list[Row]:
     """The rows to write, none when it is no longer what was seen. A refusal needs a reason."""
-    return decided(setup, (item.kind, item.id), approve, reason) if item in pending(setup) else []
+    found = next((one for one in pending(setup) if replace(one, is_change=False) == item), None)
+    if found is None:
+        return []
+    place = (item.kind, item.id)
+    return _decided_change(setup, place, approve, reason) if found.is_change else decided(setup, place, approve, reason)
+
+
+def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: str) -> list[Row]:
+    record = setup.records[record_id]
+    assert isinstance(record, Changing)
+    if approve:
+        return _changed(setup, record_id, **{FIELD[record_id[0]]: record.wanted}, wanted="", wanted_refused="")
+    return _changed(setup, record_id, wanted_refused=_read_reason(reason))
 
 
 def decided(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") -> list[Row]:
@@ -69,10 +118,10 @@ def asked_again(setup: Setup, record_id: RecordId) -> list[Row]:
 
 def _changed(setup: Setup, record_id: RecordId, **fields: Any) -> list[Row]:
     record = setup.records.get(record_id)
-    if not isinstance(record, Submitted):
+    if not isinstance(record, Submitted | Changing) or not fields.keys() <= {*record.__struct_fields__}:
         return []
     new = replace(record, **fields)
-    return [] if new == record else [to_row(*record_id, new, record.team)]
+    return [] if new == record else [to_row(*record_id, new, _team_of(record))]
 
 
 def _read_reason(reason: str) -> str:

@@ -79,6 +79,8 @@ class TeamRecord(Setting, frozen=True):
     domains_max: int = 50  # that it may add itself
     keep_content_days: int = KEEP_CONTENT_DAYS  # after a message's end; its text and attachments
     keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
+    wanted: str = ""  # another name, asked for by an owner; recipients are told the one above until it is approved
+    wanted_refused: str = ""
 
     @property
     def wrong_days(self) -> str:
@@ -99,6 +101,8 @@ class Domain(Setting, frozen=True):
     failures: int = 0  # checks in a row that found a record missing
     checked_at: int | None = None
     refused_reason: str = ""  # why an operator did not approve it
+    wanted: str = ""  # another brand, asked for since it was approved; the one above is used until that is too
+    wanted_refused: str = ""  # why it was not
 
     @property
     def usable(self) -> bool:
@@ -184,6 +188,8 @@ class SenderId(Setting, frozen=True):
     value: str
     approved: bool = False
     refused_reason: str = ""
+    wanted: str = ""  # as a domain's
+    wanted_refused: str = ""
 
 
 class Webhook(Setting, frozen=True):

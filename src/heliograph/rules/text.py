@@ -6,12 +6,18 @@ import re
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # What Unicode calls white space, tabs and line ends included.
 _WHITE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_ADDRESS = re.compile(r"[@/\\:]|\w[.\u3002\uff0e\uff61]\w|[0-9]{3}")
 QUOTED_MAX = 80  # characters of a bad value in a message
 
 
 def single_spaced(text: str) -> str:
     """Every run of white space as one space, and none at the ends."""
     return _WHITE.sub(" ", text).strip(" ")
+
+
+def without_addresses(text: str) -> str:
+    """Without the words that a mail program would make a link of, or that look like a number to call."""
+    return " ".join(word for word in text.split() if not _ADDRESS.search(word))
 
 
 def quoted(value: str) -> str:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from heliograph.dashboard.views.senders import ONE_LINE, is_line, own_domain
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.domains import Checked
 from heliograph.rules.domain_records import Record, Verdict
-from heliograph.rules.sender_approvals import state_of
+from heliograph.rules.sender_approvals import state_of, wish
 from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.team import Domain
 from heliograph.storage.store import SetupChange
@@ -50,13 +48,15 @@ async def set_brand(visit: Visit) -> Answer:
     if not is_line(brand):
         return await _page(visit, domain, errors={"brand": ONE_LINE})
 
+    place, operator = ("domain", domain.id), visit.may("operator")
+
     def change(setup: Setup) -> SetupChange:
-        old = setup.records.get(("domain", domain.id))
-        if not isinstance(old, Domain) or old.brand == brand:
-            return SetupChange()
-        return SetupChange(rows=[to_row("domain", domain.id, replace(old, brand=brand), domain.team)])
+        return SetupChange(rows=wish(setup, place, brand, operator=operator) if place in setup.records else ())
 
     await visit.change_setup("domain.brand", domain.name, change, f"{domain.brand} → {brand}")
+    if own_domain(visit).approved and not operator and brand != domain.brand:
+        told = f"{brand} waits for the operator's approval. Until then mail is sent as {domain.brand}."
+        return Redirect(_here(visit, domain), told)
     return Redirect(_here(visit, domain), f"Mail from {domain.name} is sent as {brand}.")
 
 
@@ -103,6 +103,6 @@ async def _page(visit: Visit, domain: Domain, done: Checked | None = None, error
         "rotating": any(key.state == "pending" for key in visit.setup.keys_of(domain)),
         "state": state_of(domain),
         "errors": errors,
-        "brand": visit.form.get("brand", domain.brand),
+        "brand": visit.form.get("brand", domain.wanted or domain.brand),
     }
     return Page("domain.html", values, 400 if errors else 200)

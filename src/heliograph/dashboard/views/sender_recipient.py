@@ -22,6 +22,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import to_row
 from heliograph.rules.setup_file import read_recipient
 from heliograph.rules.team import Caller, Recipient
+from heliograph.rules.text import without_addresses
 from heliograph.storage.store import SetupChange
 
 
@@ -123,14 +124,19 @@ async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
 # -- an email address ---------------------------------------------------------------------------------------
 
 
+NAME_MAX = 60  # characters of the team's name in the mail
+
+
 async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
     team, brand, now = visit.team.record, visit.setup.platform.brand, visit.desk.clock.now()
     code = recipient_code(visit.desk.code_key, team.id, address, now)
+    name = without_addresses(team.name).replace('"', "'")[:NAME_MAX]
+    called = f' They call themselves "{name}".' if name else ""
     await platform_mail.send(
         visit,
         address,
-        f"{team.name} would like to send you test messages",
-        f"{team.name} would like to send test messages to {address} with {brand}.\n\n"
+        f"{brand}: confirm that you want test messages",
+        f"A team that uses {brand} would like to send test messages to {address}.{called}\n\n"
         f"If you want them, give the team this code: {code}\n\nIf not, do nothing: there will be no other mail.\n",
     )
     return {}

@@ -7,7 +7,7 @@ from heliograph.domains import CannotAdd
 from heliograph.rules.address import normal_domain
 from heliograph.rules.reading import line
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.sender_approvals import Submitted, asked_again, decided, state_of
+from heliograph.rules.sender_approvals import Submitted, asked_again, decided, state_of, wish
 from heliograph.rules.setup import RecordId, Setup, to_row
 from heliograph.rules.setup_file import COUNTRY, SENDER_VALUE
 from heliograph.rules.team import DisplayName, Domain, Recipient, SenderId
@@ -89,6 +89,8 @@ async def set_sender_id(visit: Visit) -> Answer:
 
     def change(setup: Setup) -> SetupChange:
         old = setup.teams[team].sender_ids.get(country)
+        if old and old.approved:
+            return SetupChange(rows=wish(setup, ("sender_id", id_), value))
         same = old is not None and old.value == value and not old.refused_reason
         return SetupChange(rows=() if same else [to_row("sender_id", id_, new, team)])
 

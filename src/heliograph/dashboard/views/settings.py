@@ -24,7 +24,11 @@ async def show(visit: Visit) -> Answer:
 
 async def save(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
-    return await _save(visit, "team.change", given, *read_team_fields(given))
+    fields, errors = read_team_fields(given)
+    if not errors and not visit.may("operator"):  # recipients are told the name: another one waits for an operator
+        name = fields.pop("name")
+        fields |= {"wanted": name if name != visit.team.record.name else "", "wanted_refused": ""}
+    return await _save(visit, "team.change", given, fields, errors)
 
 
 async def keep(visit: Visit) -> Answer:
@@ -51,7 +55,9 @@ async def _save(
 
     detail = ", ".join(f"{name}={value}" if name in KEEP else name for name, value in fields.items())
     await visit.change_setup(action, id_, decide, detail)
-    return Redirect(f"{visit.base}/settings", "Saved.")
+    asked = fields.get("wanted")
+    told = f"Saved. The name {asked} waits for the operator's approval." if asked else "Saved."
+    return Redirect(f"{visit.base}/settings", told)
 
 
 async def go_live(visit: Visit) -> Answer:
@@ -96,7 +102,9 @@ async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[
     team = visit.team
     account = await visit.desk.store.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)
-    stored = {"name": team.record.name, "credit_low": format_money(team.record.credit_low)}
+    record = team.record
+    name = record.wanted if record.wanted and not record.wanted_refused else record.name
+    stored = {"name": name, "credit_low": format_money(team.record.credit_low)}
     stored |= {name: str(getattr(team.record, name)) for name in KEEP}
     given = stored | (given or {})
     values = {
