@@ -115,6 +115,23 @@ def test_examples_fit_their_schema(route: Route) -> None:
     assert is_valid(route.body.__name__, openapi.EXAMPLES[route.path])
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_default_is_not_the_only_value(name: str) -> None:
+    fixed = {field for field, inner in SCHEMAS[name].get("properties", {}).items() if "const" in inner}
+    assert fixed <= {one.removeprefix(f"{name}.") for one in openapi.FIXED}
+
+
+@pytest.mark.parametrize("route", [route for route in V1 if "{" in route.path], ids=named)
+def test_the_example_of_an_id_is_one_of_its_own_kind(route: Route) -> None:
+    (parameter,) = [one for one in operation(route)["parameters"] if one["in"] == "path"]
+    kind = route.path.split("/")[2]
+    assert parameter["example"].startswith(openapi.RESOURCES[kind][0] if kind in openapi.RESOURCES else "ada@")
+    assert jsonschema_rs.Draft202012Validator(parameter["schema"]).is_valid(parameter["example"])
+
+
+EVENT = "evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+SPAN = {"created_after": "2026-11-15T00:00:00Z", "created_before": "2026-11-16T00:00:00Z"}
+HOOK = {"events": ["*"]}
 FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
 
 
@@ -142,7 +159,22 @@ FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
         ("PhoneRequest", {"to": "14155550123", "template_id": "tpl_x"}, False),
         ("VerifyRequest", {"to": "+14155550123", "channel": None}, True),
         ("VerifyRequest", {"to": "+14155550123", "channel": "call"}, False),
+        ("ReplayRequest", {"event_id": EVENT}, True),
+        ("ReplayRequest", {"event_ids": [EVENT]}, True),
+        ("ReplayRequest", SPAN | {"failed_only": True}, True),
+        ("ReplayRequest", {"event_id": EVENT, "event_ids": [EVENT]}, False),
+        ("ReplayRequest", {"event_ids": []}, False),
+        ("ReplayRequest", {"created_after": SPAN["created_after"]}, False),
+        ("ReplayRequest", {"failed_only": True}, False),
+        ("ReplayRequest", {}, False),
+        ("WebhookRequest", HOOK | {"url": "https://example.com/hooks?a=b"}, True),
+        ("WebhookRequest", HOOK | {"url": "https://"}, False),
+        ("WebhookRequest", HOOK | {"url": "https://user@example.com/"}, False),
+        ("WebhookRequest", HOOK | {"url": "https://example.com/#a"}, False),
+        ("DomainRequest", {"name": "acme.test", "brand": None}, True),
+        ("DomainRequest", {"name": "not a domain"}, False),
         ("CheckRequest", {"code": "1234"}, True),
+        ("CheckRequest", {"code": "12\u000034"}, False),
         ("CheckRequest", {"code": "123"}, False),
         ("CheckRequest", {"code": 123456}, False),
         ("CheckRequest", {}, False),

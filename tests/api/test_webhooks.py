@@ -314,6 +314,7 @@ def test_replays(shared_service: Service, receiver: Receiver) -> None:
     delivered(shared_service, hook, spanned)
     assert replayed(created_after=start, created_before=end, failed_only=True) == 0
     assert replayed(created_after="2020-01-01T00:00:00Z", created_before="2020-01-02T00:00:00Z") == 0
+    assert replayed(created_after=end, created_before=start) == 0  # a span that holds nothing
     bodies = {body.body for body in receiver.received if ids[0] in body.body}
     assert len(bodies) == 1
 
@@ -331,7 +332,6 @@ def test_replays(shared_service: Service, receiver: Receiver) -> None:
         ({"created_after": "2026-01-01T00:00:00Z"}, "created_before"),
         ({"created_before": "2026-01-01T00:00:00Z"}, "created_after"),
         ({"created_after": "yesterday", "created_before": "2026-01-01T00:00:00Z"}, "created_after"),
-        ({"created_after": "2026-01-01T00:00:00Z", "created_before": "2026-01-01T00:00:00Z"}, "created_before"),
         ({"failed_only": True}, "created_after"),
         ({"failed_only": "yes"}, "failed_only"),
         ({"since": 1}, "since"),

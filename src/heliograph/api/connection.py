@@ -32,27 +32,30 @@ class Connection(HttpToolsProtocol):
         self.header_bytes = 0  # in pieces that held nothing else, trailers too
         self.body_bytes = 0
         self.body_s = 0.0  # how long we were ready to read it
-        self.complaint = ""  # to be answered after the requests before it
+        self.complaint = ""  # about what came: nothing more is read
         self.idle_since: float | None = None
         if len(self.connections) > CONNECTIONS_MAX:
             # It is answered, and only then closed: a connection that is closed before that is reset.
             self.app = self.config.loaded_app.no_room
 
     def data_received(self, data: bytes) -> None:
+        if len(data) <= PIECE:
+            self._feed(data)
+            return
         for start in range(0, len(data), PIECE):
-            if self._is_over():
-                return
-            begins = self.reading_since is None or not self.messages  # a request, with this piece
-            messages, body_bytes = self.messages + begins, self.body_bytes
-            super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
-            if self.reading_since is None or self.messages > messages or self.body_bytes != body_bytes:
-                continue
-            self.header_bytes += min(PIECE, len(data) - start)
-            if self.header_bytes > HEADERS_MAX and not self._is_over():
-                self.send_400_response(TOO_LARGE)
+            self._feed(data[start : start + PIECE])
 
-    def _is_over(self) -> bool:
-        return bool(self.complaint) or self.transport.is_closing()
+    def _feed(self, data: bytes) -> None:
+        if self.complaint:
+            return
+        begins = self.reading_since is None or not self.messages  # a request, with this piece
+        messages, body_bytes = self.messages + begins, self.body_bytes
+        super().data_received(data)
+        if self.reading_since is None or self.messages > messages or self.body_bytes != body_bytes:
+            return
+        self.header_bytes += len(data)
+        if self.header_bytes > HEADERS_MAX and not self.complaint:
+            self.send_400_response(TOO_LARGE)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -110,9 +113,9 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         in_body = not self.in_headers and self.reading_since is not None
+        self.complaint = msg
         if self.cycle and not self.cycle.response_complete and not in_body:
-            self.complaint = msg  # the request before it is still unanswered
-            self.flow.pause_reading()
+            self.flow.pause_reading()  # the request before it is answered first
         else:
             self._refuse(InvalidRequest(f"{msg} Send HTTP/1.1 with headers of at most 64 KiB."))
 

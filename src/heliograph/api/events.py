@@ -4,12 +4,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.api.reading import page, read_limit
+from heliograph.api.reading import page, read_after, read_limit
 from heliograph.api.request import Response
 from heliograph.api.route import Call
 from heliograph.rules.event import event_body
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.refusals import InvalidRequest
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +29,6 @@ class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), query.get("after", "")
-    if after and not after.startswith(PREFIXES["event"]):
-        raise InvalidRequest(f"after is an id that begins with {PREFIXES['event']}.", param="after")
-    told = await call.desk.store.feed(call.team, after, limit)
+    limit = read_limit(query)
+    told = await call.desk.store.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
     return page([msgspec.Raw(event_body(event, call.caller.team)) for event in told], limit)

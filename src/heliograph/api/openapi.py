@@ -9,6 +9,7 @@ import msgspec
 
 from heliograph import __version__
 from heliograph.accept.suppression import REASONS
+from heliograph.api.domains import BRAND_MAX
 from heliograph.api.errors import status_of, type_of
 from heliograph.api.reading import VERIFICATION_STATES
 from heliograph.api.route import Query, Route
@@ -43,9 +44,16 @@ PHONE: Schema = {"type": "string", "pattern": r"^\+[1-9][0-9]{6,14}$", "examples
 TIME: Schema = {"format": "date-time"}
 MONEY: Schema = {"pattern": r"^-?[0-9]+\.[0-9]{4,6}$"}
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
+NAME_CHARACTERS = r"[^\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*"  # nothing invisible
 EVENTS: Schema = {"items": {"enum": list(NAMES)}, "minItems": 1}
-TARGET: Schema = {"maxLength": URL_MAX, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"}
-LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": ONE_LINE}
+NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
+DOMAIN_NAME = r"([A-Za-z0-9](-?[A-Za-z0-9]){0,30}\.)+[A-Za-z]{2,20}"
+# Narrower than what is taken: names beyond ASCII and IP addresses that the operator allows are taken, too.
+TARGET: Schema = {
+    "maxLength": URL_MAX,
+    "pattern": rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
+}
+LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": f"^{NAME_CHARACTERS}$"}
 ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
 
 # The part of a path after /v1/ → the prefix of its ids and the states of its records.
@@ -55,11 +63,15 @@ RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "whatsapp": (PREFIXES["whatsapp"], STATES["whatsapp"]),
     "verify": (PREFIXES["verification"], VERIFICATION_STATES),
     "templates": (PREFIXES["template"], ()),
+    "domains": (PREFIXES["domain"], ()),
     "webhooks": (PREFIXES["webhook"], ()),
     "events": (PREFIXES["event"], ()),
 }
 TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+
+# Fields of answers that have one value only: their default.
+FIXED = ("object", "deleted", "dry_run", "Health.status", "TestEvent.type")
 
 # Fields that a struct leaves open because their absence has a code of its own.
 NEEDED = {
@@ -200,11 +212,6 @@ MEANINGS: dict[str, str] = {
     "WebhookChange.enabled": "`true` also forgets why it was disabled.",
     "WebhookRecord.events": "What it is told.",
     "NewWebhookRecord.events": "What it is told.",
-    "ReplayRequest.event_id": "One event to send again.",
-    "ReplayRequest.event_ids": "Or several.",
-    "ReplayRequest.created_after": "Or all that it hears of a span of time: after this moment,",
-    "ReplayRequest.created_before": "and before this one.",
-    "ReplayRequest.failed_only": "Only those of the span that did not arrive. Default `false`.",
     "Replay.count": "How many are sent again.",
     "TestEvent.id": "The event's id.",
     "TestEvent.type": "Its type.",
@@ -268,6 +275,8 @@ LIMITS: dict[str, Schema] = {
     "VerificationRecord.status": {"enum": list(VERIFICATION_STATES)},
     "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
     "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
+    "DomainRequest.name": {"maxLength": DOMAIN_MAX, "pattern": f"^{DOMAIN_NAME}$"},
+    "DomainRequest.brand": {"maxLength": BRAND_MAX, "pattern": f"^([!-~]{NAME_CHARACTERS})?$"},
     "SuppressionRequest.email": EMAIL,
     "secret_rotates_until": TIME,
     "WebhookRequest.url": TARGET,
@@ -279,9 +288,6 @@ LIMITS: dict[str, Schema] = {
     "WebhookChange.description": LINE,
     "WebhookRecord.events": EVENTS,
     "NewWebhookRecord.events": EVENTS,
-    "ReplayRequest.event_ids": {"minItems": 1, "maxItems": EVENT_IDS_MAX},
-    "ReplayRequest.created_after": TIME,
-    "ReplayRequest.created_before": TIME,
     "DeliveryRecord.state": {"enum": ["waiting", "delivered", "exhausted"]},
     "DeliveryRecord.type": {"enum": list(TYPES)},
     "DeliveryRecord.next_attempt_at": TIME,
@@ -291,7 +297,12 @@ LIMITS: dict[str, Schema] = {
 
 # By path, because SMS and WhatsApp share a struct. The recipients are magic, so nothing leaves the machine.
 EXAMPLES: dict[str, Schema] = {
-    "/v1/emails": {"to": "delivered@simulator.test", "subject": "Hello", "text": "Hello Ada."},
+    "/v1/emails": {
+        "from": "hello@acme.test",
+        "to": "delivered@simulator.test",
+        "subject": "Hello",
+        "text": "Hello Ada.",
+    },
     "/v1/sms": {"to": "+15005550006", "template_id": "tpl_reminder", "variables": {"name": "Ada"}},
     "/v1/whatsapp": {"to": "+15005550006", "template_id": "tpl_update", "variables": {"name": "Ada"}},
     "/v1/verify": {"to": "+15005550006"},
@@ -303,6 +314,31 @@ EXAMPLES: dict[str, Schema] = {
     "/v1/webhooks/{id}": {"enabled": True},
     "/v1/webhooks/{id}/replay": {"event_id": f"evt_{ULID}"},
 }
+
+EVENT_ID: Schema = {
+    "description": "An event to send again.",
+    "type": "string",
+    "pattern": f"^{PREFIXES['event']}[0-9A-Z]{{26}}$",
+}
+EVENT_IDS: Schema = {
+    "description": "Or several.",
+    "type": "array",
+    "items": EVENT_ID,
+    "minItems": 1,
+    "maxItems": EVENT_IDS_MAX,
+}
+
+
+def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
+    """One of the forms that a body may have."""
+    return {
+        "title": title,
+        "type": "object",
+        "required": list(needed),
+        "additionalProperties": False,
+        "properties": needed | more,
+    }
+
 
 ALL_CODES = [refusal.code for refusal in r.all_refusals()]
 WRITTEN_OUT: dict[str, Schema] = {
@@ -327,9 +363,34 @@ WRITTEN_OUT: dict[str, Schema] = {
     },
     "Variables": {
         "type": "object",
+        "propertyNames": {"pattern": NO_NULL},
         "additionalProperties": {
-            "anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"$ref": f"{REF}Variables"}]
+            "anyOf": [
+                {"type": ["string", "number", "boolean", "null"], "pattern": NO_NULL},
+                {"$ref": f"{REF}Variables"},
+            ]
         },
+    },
+    "ReplayRequest": {
+        "description": "One of three forms: an event, a list of events, a span of time.",
+        "oneOf": [
+            _form("An event", {"event_id": EVENT_ID}),
+            _form(
+                "Events", {"event_ids": {"type": "array", "items": EVENT_ID, "minItems": 1, "maxItems": EVENT_IDS_MAX}}
+            ),
+            _form(
+                "A span of time",
+                {
+                    "created_after": {
+                        "description": "Or all that it hears of a span of time: after this moment,",
+                        "type": "string",
+                        **TIME,
+                    },
+                    "created_before": {"description": "and before this one.", "type": "string", **TIME},
+                },
+                failed_only={"description": "Only those that did not arrive.", "type": ["boolean", "null"]},
+            ),
+        ],
     },
     "Error": {
         "type": "object",
@@ -493,8 +554,9 @@ def _path_value(route: Route) -> Schema:
     prefix, _ = RESOURCES.get(_resource(route), ("", ()))
     if not prefix:
         return {"schema": EMAIL, "description": "The email address.", "example": "ada@example.com"}
-    if prefix == PREFIXES["template"]:
-        schema, example = _set_up_id("template"), "tpl_welcome"
+    if prefix in (PREFIXES["template"], PREFIXES["domain"]):
+        kind, example = ("template", "tpl_welcome") if prefix == PREFIXES["template"] else ("domain", "dom_acme")
+        schema = _set_up_id(kind)
     else:
         schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
     return {"schema": {"type": "string", **schema}, "description": f"`{prefix}` id.", "example": example}
@@ -570,7 +632,7 @@ def _schemas(routes: list[Route]) -> dict[str, Schema]:
     schemas = dict(WRITTEN_OUT)
     for kinds, answered in ((requests, False), (answers, True)):
         _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")
-        schemas |= {name: _refined(name, schema, answered) for name, schema in found.items()}
+        schemas |= {name: _refined(name, schema, answered) for name, schema in found.items() if name not in schemas}
     return dict(sorted(schemas.items()))
 
 
@@ -579,21 +641,30 @@ def _refined(name: str, schema: Schema, answered: bool) -> Schema:
     properties = {}
     for field, base in schema["properties"].items():
         limits = _known(LIMITS, name, field) or {}
-        properties[field] = _property(base, limits, answered, field in needed)
+        is_fixed = answered and (field in FIXED or f"{name}.{field}" in FIXED)
+        properties[field] = _property(base, limits, is_fixed, field in needed)
         if meaning := _known(MEANINGS, name, field):
             properties[field]["description"] = meaning
-    # An answer always has all its fields; a default there is the only value it ever has.
+        if not answered:
+            _forbid_null(properties[field])
+    # An answer always has all its fields.
     required = list(properties) if answered else [*schema["required"], *needed]
     return {**schema, "properties": properties, "required": required}
+
+
+def _forbid_null(schema: Schema) -> None:
+    for branch in schema.get("anyOf", [schema]):
+        if branch.get("type") == "string" and branch.keys().isdisjoint(("pattern", "enum", "format")):
+            branch["pattern"] = NO_NULL
 
 
 def _known(table: dict[str, T], struct: str, field: str) -> T | None:
     return table.get(f"{struct}.{field}", table.get(field))
 
 
-def _property(base: Schema, limits: Schema, answered: bool, needed: bool) -> Schema:
+def _property(base: Schema, limits: Schema, is_fixed: bool, needed: bool) -> Schema:
     plain = {key: value for key, value in base.items() if key != "default"}
-    if answered and "default" in base:
+    if is_fixed:
         plain["const"] = base["default"]
     branches = plain.get("anyOf", [])
     if NULL not in branches:

@@ -169,10 +169,11 @@ def _field_table(caption: str, kind: Any, schemas: dict[str, Schema], *, require
 
 
 def _fields(schema: Schema, schemas: dict[str, Schema], prefix: str) -> list[tuple[str, Schema, bool]]:
-    """The fields, each followed by those of the object or list of objects that it holds."""
+    """The fields, each followed by those of the object or list of objects that it holds; of all forms that it has."""
     found = []
-    for name, inner in schema["properties"].items():
-        found.append((prefix + name, inner, name in schema["required"]))
+    forms = schema.get("oneOf", [schema])
+    for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
+        found.append((prefix + name, inner, all(name in form["required"] for form in forms)))
         for branch in inner.get("anyOf", [inner]):
             item = branch.get("items", branch)
             held = schemas.get(item.get("$ref", "").rpartition("/")[2], {})

@@ -193,18 +193,23 @@ def read_limit(query: dict[str, str]) -> int:
     return int(given)
 
 
-def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
-    query = call.query()
-    status, after, to = query.get("status"), query.get("after"), query.get("to")
-    if status is not None and status not in states:
-        raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
+def read_after(query: dict[str, str], prefix: str) -> str | None:
+    after = query.get("after")
     if after is not None and not after.startswith(prefix):
         raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
+    return after
+
+
+def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
+    query = call.query()
+    status, to = query.get("status"), query.get("to")
+    if status is not None and status not in states:
+        raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
     address = parse_address(to) if to else None
     given = {name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query}
     return Filter(
         low=prefix,
-        high=after or prefix + PAST_ANY_ID,
+        high=read_after(query, prefix) or prefix + PAST_ANY_ID,
         limit=read_limit(query),
         status=status,
         address=address.normal if address else to,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from heliograph.api.bodies import to_request
-from heliograph.api.reading import Listed, page, read_limit, read_time
+from heliograph.api.reading import Listed, page, read_after, read_limit, read_time
 from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules.ids import PREFIXES
@@ -14,7 +14,9 @@ from heliograph.rules.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
 
 EVENT_IDS_MAX = 1000
-DELIVERIES_AFTER = Query("after", "The event_id that the page before ended with.")
+DELIVERIES_AFTER = Query(
+    "after", "The event_id that the page before ended with.", {"type": "string", "pattern": f"^{PREFIXES['event']}"}
+)
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,9 +62,7 @@ async def create(call: Call) -> Response:
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), query.get("after")
-    if after is not None and not after.startswith(PREFIXES["webhook"]):
-        raise InvalidRequest(f"after is an id that begins with {PREFIXES['webhook']}.", param="after")
+    limit, after = read_limit(query), read_after(query, PREFIXES["webhook"])
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
     found = [hook for hook in newest_first if after is None or hook.id < after]
     return page([to_record(hook, call.desk.clock.now()) for hook in found], limit)
@@ -105,7 +105,7 @@ async def replay(call: Call) -> Response:
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), query.get("after")
+    limit, after = read_limit(query), read_after(query, PREFIXES["event"])
     return page(await call.desk.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
 
 
@@ -130,6 +130,4 @@ def _wanted(request: ReplayRequest) -> dict[str, Any]:
 def _span(request: ReplayRequest) -> dict[str, Any]:
     times = {"created_after": request.created_after, "created_before": request.created_before}
     span = {name: read_time(name, text or "") for name, text in times.items()}
-    if span["created_after"] >= span["created_before"]:
-        raise InvalidRequest("created_before is not later than created_after.", param="created_before")
     return {**span, "failed_only": bool(request.failed_only)}

@@ -61,7 +61,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     may: Callable[[], Awaitable[bool]]
     draining: Callable[[], bool]
     person: str
-    team: str = ""
+    team: str  # empty: the operator's pages
 
 
 class Live:
@@ -80,9 +80,7 @@ class Live:
 
     async def changes(self, watch: Watch, listener: Listener, seen: str) -> AsyncIterator[bytes]:
         """Server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
-        caps = {("person", listener.person): PERSON_MOST} | (
-            {("team", listener.team): TEAM_MOST} if listener.team else {}
-        )
+        caps = {("person", listener.person): PERSON_MOST, ("team", listener.team): TEAM_MOST}
         if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
             yield FULL
             return

@@ -8,7 +8,7 @@ from heliograph.accept.suppression import REASONS
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream, stream_place
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Stream, Visit
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Stream, Visit
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.suppression_file import Unreadable, read_lines
@@ -17,7 +17,7 @@ from heliograph.storage.imports import Import
 from heliograph.storage.store import NewSuppression
 from heliograph.storage.suppressions import START, Place
 
-EXPORT_PORTION = 5000
+EXPORT_PORTION = 1000
 LIVE_S = 0.5
 
 
@@ -57,13 +57,16 @@ async def remove(visit: Visit) -> Answer:
 
 
 async def export(visit: Visit) -> Answer:
-    rows: list[tuple[str, ...]] = [("email", "reason", "source_message_id", "created_at")]
+    return Stream(_lines(visit), "text/csv; charset=utf-8", "suppressions.csv")
+
+
+async def _lines(visit: Visit) -> AsyncIterator[bytes]:
+    yield csv_lines([("email", "reason", "source_message_id", "created_at")])
     before: Place | None = START
     while before is not None:
         search = partial(suppressions.search, team=visit.team.record.ref, text="", before=before, limit=EXPORT_PORTION)
         lines, before = await visit.desk.store.database.read(search)
-        rows += [(x.email, x.reason, x.source_message_id or "", timestamp(x.created_at)) for x in lines]
-    return Download(csv_lines(rows), "text/csv; charset=utf-8", "suppressions.csv")
+        yield csv_lines((x.email, x.reason, x.source_message_id or "", timestamp(x.created_at)) for x in lines)
 
 
 # -- imports ------------------------------------------------------------------------------------------------
