@@ -6,10 +6,12 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 RUNS := .venv/.runs
 READY := .venv/.ready
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules
+FAST := $(RULES) tests/accept tests/deliver tests/test_*.py
 JOBS ?= 2
 
-.PHONY: help setup run demo test test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -37,10 +39,13 @@ run: $(RUNS) ## Start everything on the embedded database, with two teams and li
 demo: run ## The same as `make run`
 
 test: setup ## Run all tests; brings its own PostgreSQL
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	@$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+test-fast: setup ## Run the tests of what decides, on SQLite (below 40 s): after every edit
+	@$(PYTEST) -n $(JOBS) --dist loadfile -k "not postgres" $(FAST)
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
-	@env -u PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest --noconftest $(RULES)
+	@env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) --noconftest $(RULES)
 
 proof: setup ## Run the proofs in full (hours), or some of them: PROOFS="P1 P4"; writes docs/proof
 	@$(BIN)/python -m tests.proof $(PROOFS)
@@ -49,7 +54,7 @@ check: setup ## Lint, format, types, layers, docs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py
+	@$(PYTEST) tests/test_layers.py tests/test_docs.py
 
 bench: bench-setup ## Measure the accept path side by side with a floor and a baseline; writes docs/benchmarks.md
 	@$(BIN)/python bench/accept.py --rounds 5 --seconds 3

@@ -32,6 +32,11 @@ MIGRATED = "migrated"
 _numbers = itertools.count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that all workers end together."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/dashboard", "tests/journeys", "tests/proof")))
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

@@ -1,6 +1,7 @@
 """Who may import whom, no cycles, one clock, SQL in its own files: the shape of src/heliograph as rules."""
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,7 @@ FORBIDDEN_WORDS = {"manager", "handler", "processor", "service", "helper", "util
 # -- reading a file ----------------------------------------------------------------------------------------
 
 
+@functools.cache
 def parse(path: str) -> ast.Module:
     return ast.parse((SOURCE / path).read_text("utf-8"), path)
 
