@@ -7,7 +7,16 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from heliograph.app import make_carrier, make_domains, make_tools, signing_keys, webhook_secrets
+from heliograph.app import (
+    WrongSecret,
+    check_secret,
+    make_carrier,
+    make_domains,
+    make_tools,
+    replace_secret,
+    signing_keys,
+    webhook_secrets,
+)
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.circuits import Circuits
 from heliograph.rules import team
@@ -20,6 +29,8 @@ from heliograph.rules.setup_plan import plan
 from heliograph.rules.webhook import rotated, sealed_secret
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
+from heliograph.storage import audit
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.store import SetupChange, Store
 from tests.clocks import TestClock
 
@@ -120,3 +131,45 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
     assert store.setup.circuits == {}
     with pytest.raises(NotReady):
         keys_of("a.test")
+
+
+# -- the database knows its secret ---------------------------------------------------------------------------------
+
+ANOTHER = bytes([7] * 32)
+NOTE = AuditEntry(at=NOW, action="secret.replace", subject="master secret")
+
+
+async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, settings: Settings) -> None:
+    await check_secret(store, settings)
+    await check_secret(store, settings)
+    with pytest.raises(WrongSecret, match="HELIOGRAPH_SECRET is not the master secret"):
+        await check_secret(store, replace(settings, secret=ANOTHER))
+    (settings.data / "secret").unlink()
+    with pytest.raises(WrongSecret, match="the master secret is gone.*heliograph secret replace"):
+        await check_secret(store, settings)
+    assert not (settings.data / "secret").exists()  # none was made in its place
+
+
+async def test_another_secret_is_taken_when_told_so(store: Store, settings: Settings) -> None:
+    await check_secret(store, settings)
+    another = replace(settings, secret=ANOTHER)
+    assert [await replace_secret(store, another, NOTE) for _ in range(2)] == [True, False]
+    await check_secret(store, another)
+    with pytest.raises(WrongSecret):
+        await check_secret(store, settings)
+    lines = await store.database.read(lambda tx: audit.lines(tx, None, audit.NEWEST, 10))
+    assert [line.action for line in lines] == ["secret.replace"]
+
+
+async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(store: Store, settings: Settings) -> None:
+    """It knows no secret yet, and holds what one has sealed."""
+    rows = [
+        to_row("team", "team_a", team.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        to_row("webhook", "whk_1", HOOK, "team_a"),
+    ]
+    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    with pytest.raises(WrongSecret, match="gone"):
+        await check_secret(store, settings)
+    await check_secret(store, replace(settings, secret=ANOTHER))
+    with pytest.raises(WrongSecret):
+        await check_secret(store, replace(settings, secret=bytes(32)))

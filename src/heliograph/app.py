@@ -1,6 +1,7 @@
 """Builds everything by hand: settings → store → carriers → api | worker. Only this page knows which exist."""
 
 import asyncio
+import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
@@ -29,15 +30,17 @@ from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.domains import Domains
-from heliograph.keeping import derive, keep_number, master_secret, seen_numbers
+from heliograph.keeping import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.rules import team
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import Report
 from heliograph.rules.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
+from heliograph.storage import audit
+from heliograph.storage.audit import AuditEntry
 from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import Database
+from heliograph.storage.database import Database, Tx
 from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.postgres import PostgresDatabase
 from heliograph.storage.sqlite import SqliteDatabase
@@ -50,6 +53,11 @@ LOST = "cannot be opened: the service's secret was changed"
 LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
 LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
 LOST_DKIM = f"the domain's DKIM keys {LOST}. Rotate them, and publish the new records"
+
+MEND_SECRET = (
+    "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
+    "If it is lost for good: heliograph secret replace (what it sealed opens no more)."
+)
 
 ENVELOPE = "envelope"  # purpose of the key that signs envelope senders
 
@@ -133,6 +141,58 @@ async def open_store(settings: Settings, clock: Clock | None = None, owner: str 
         yield store
     finally:
         await store.close()
+
+
+class WrongSecret(Exception):
+    """The database's secrets were sealed with a master secret that is not here; says what to do."""
+
+
+async def check_secret(store: Store, settings: Settings) -> None:
+    """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
+    known, sealed = await known_secret(store.database)
+    fault = secret_fault(settings, known, sealed)
+    if fault is None and known is None:
+        digest = _digest(settings)
+        ((known,),) = await store.database.write(lambda tx: tx.run("meet_secret", digest=digest))
+        fault = secret_fault(settings, known, sealed)
+    if fault:
+        raise WrongSecret(fault)
+
+
+async def known_secret(database: Database) -> tuple[str | None, bool]:
+    """The digest of the secret that the database goes by, and whether it holds anything sealed."""
+    ((known, sealed),) = await database.read(lambda tx: tx.run("known_secret"))
+    return known, bool(sealed)
+
+
+def secret_fault(settings: Settings, known: str | None, sealed: bool) -> str | None:
+    """What is wrong with the master secret that is here, and what to do; makes none."""
+    file = settings.data / "secret"
+    if not has_secret(settings.data, settings.secret):
+        return f"the master secret is gone: there is no {file}. {MEND_SECRET}" if known or sealed else None
+    if known is None or hmac.compare_digest(known, _digest(settings)):
+        return None
+    where = "HELIOGRAPH_SECRET" if settings.secret else file
+    return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
+
+
+async def replace_secret(store: Store, settings: Settings, note: AuditEntry) -> bool:
+    """Let the database go by the secret that is here, or by a new one; False when it does already."""
+    digest = _digest(settings)
+
+    async def story(tx: Tx) -> bool:
+        ((known,),) = await tx.run("meet_secret", digest="")
+        if known == digest:
+            return False
+        await tx.run("change_secret", digest=digest)
+        await audit.write(tx, note)
+        return True
+
+    return await store.database.write(story)
+
+
+def _digest(settings: Settings) -> str:
+    return derive(master_secret(settings.data, settings.secret), "check").hex()
 
 
 async def attest(store: Store, data: Path) -> bool:

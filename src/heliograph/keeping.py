@@ -48,6 +48,11 @@ def master_secret(data: Path, given: bytes | None) -> bytes:
     return base64.b64decode(_keep(data / "secret", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
 
 
+def has_secret(data: Path, given: bytes | None) -> bool:
+    """Whether `master_secret` would make none."""
+    return given is not None or (data / "secret").exists()
+
+
 def seen_numbers(data: Path) -> dict[int, int]:
     """By the name of a database, the greatest number of it that this folder was told."""
     return {

@@ -25,6 +25,7 @@ from heliograph.api.request import Receive, Scope, Send
 from heliograph.app import (
     ENVELOPE,
     attest,
+    check_secret,
     make_carrier,
     make_domains,
     make_poster,
@@ -138,6 +139,7 @@ async def serve(settings: Settings, role: str, ready: Ready) -> None:
             opened = partial(open_store, settings, clock, seat.name)
             with contextlib.suppress(Stopped):
                 store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
+                await _patiently(stop, partial(check_secret, store, settings))
                 await _patiently(stop, partial(attest, store, settings.data))
                 if store.setup.platform.paused:
                     why = store.setup.platform.paused_reason or "by an operator"

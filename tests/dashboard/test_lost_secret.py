@@ -38,6 +38,7 @@ def test_pages_after_the_secret_was_changed(site: Site) -> None:
 
     service.stop()
     (service.data / "secret").unlink()
+    assert service.run("secret", "replace").returncode == 0
     service.start(port=service.ports[-1])
 
     page = site.page()

@@ -43,7 +43,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
         read = read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS, known=known)
         return await apply_setup(store, read, vault_of(settings)), await _notes(settings, read)
 
-    done, notes = with_store(settings, f"Applying {file.name}", story)
+    done, notes = with_store(settings, f"Applying {file.name}", story, seals=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if as_json:

@@ -35,6 +35,7 @@ def backup(settings: Settings, folder: Path) -> None:
 
     \b
     heliograph backup /backups/monday
+    cp heliograph-data/secret /backups/monday/
     heliograph serve --data /backups/monday --database sqlite:////backups/monday/heliograph.db
     heliograph resume --data /backups/monday --database sqlite:////backups/monday/heliograph.db
     """

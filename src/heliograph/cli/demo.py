@@ -57,7 +57,7 @@ def demo(settings: Settings) -> None:
         await people.settle(person.id, AuditEntry(at=Clock().now(), action="demo", subject=PERSON))
         return await people.make_link(Link(person.id, "demo"))
 
-    link = with_store(settings, "Preparing the demo", prepare)
+    link = with_store(settings, "Preparing the demo", prepare, seals=True)
 
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ import dns.exception
 import dns.resolver
 import msgspec
 
-from heliograph.app import CARRIERS, make_database, sqlite_path
+from heliograph.app import CARRIERS, known_secret, make_database, secret_fault, sqlite_path
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
@@ -114,6 +115,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         try:
             setup = await database.read(lambda tx: load(tx, Setup()))
             await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
+            known = await known_secret(database)
         finally:
             await database.close()
     except NewerSchema as error:
@@ -121,7 +123,11 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
     except (*DATABASE_ERRORS, OSError) as error:
         fix = "start the database, mend the URL, or give this user the right to write"
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
-    return setup, [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
+    findings = [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
+    with suppress(OSError, ValueError):  # a file that cannot be read is a finding of its own
+        if fault := secret_fault(settings, *known):
+            findings.append(Finding("secret", "FAIL", fault))
+    return setup, findings
 
 
 async def _schema_version(settings: Settings, path: Path | None) -> int:

@@ -134,7 +134,7 @@ def _with_domains(
         return await story(store, make_domains(settings, store, Clock(), _address(resolver)))
 
     try:
-        return with_store(settings, doing, run)
+        return with_store(settings, doing, run, seals=True)
     except NoSuchDomain as error:
         raise click.ClickException(str(error)) from None
 

@@ -38,7 +38,7 @@ def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) 
         raise click.UsageError("--vacuum is for SQLite; PostgreSQL does it by itself (autovacuum).")
     if not yes and click.prompt("It cannot be undone. Type the address again to erase it") != address:
         raise click.ClickException("this is another address; nothing was erased")
-    count = with_store(settings, "Erasing", lambda store: _erase(store, team, address))
+    count = with_store(settings, "Erasing", lambda store: _erase(store, team, address), seals=True)
     if vacuum and path is not None:
         with progress("Rewriting the file"), clear_mistakes(settings):
             vacuum_file(path)

@@ -74,7 +74,9 @@ def create(
         wanted["domain"] = normal_domain(domain)
         if wanted["domain"] is None:
             raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    made = with_store(settings, "Making the key", lambda store: _create(store, team, wanted, vault_of(settings)))
+    made = with_store(
+        settings, "Making the key", lambda store: _create(store, team, wanted, vault_of(settings)), seals=True
+    )
     click.echo(msgspec.json.encode(made) if as_json else made.token)
 
 

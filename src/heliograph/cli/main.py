@@ -30,6 +30,7 @@ COMMANDS = {
     "pause": "Pause delivery: messages are still accepted, and wait.",
     "reputation": "Bounces and complaints of each team, and the end of a pause.",
     "resume": "Resume delivery after a pause: what waited is sent.",
+    "secret": "Take another master secret, when the one before is lost.",
     "send": "Send one message through a running service.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
     "user": "People of the dashboard: list, add, or let one in.",

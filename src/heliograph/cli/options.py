@@ -14,7 +14,7 @@ import asyncpg
 import click
 from rich.console import Console
 
-from heliograph.app import open_store
+from heliograph.app import WrongSecret, check_secret, open_store
 from heliograph.rules.setup_file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.database import reason_of
@@ -32,7 +32,7 @@ FLAGS = {
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
 
-MISTAKES = (BadSetting, SetupError, NewerSchema)
+MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -82,11 +82,13 @@ def shown(database: str) -> str:
     return urlunsplit((scheme, user.partition(":")[0] + at + host, path, "", ""))
 
 
-def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]]) -> T:
-    """Run the story on a migrated store; `doing` is shown on a terminal meanwhile."""
+def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]], *, seals: bool = False) -> T:
+    """Run the story on a migrated store; `doing` is shown on a terminal. One that `seals` needs the right secret."""
 
     async def run() -> T:
         async with open_store(settings) as store:
+            if seals:
+                await check_secret(store, settings)
             return await story(store)
 
     with progress(doing), clear_mistakes(settings):

@@ -237,7 +237,7 @@ def _with_webhooks(
         return await story(make_webhooks(settings, store, Clock()), team or owners.get(id_, ""))
 
     try:
-        return with_store(settings, doing, run)
+        return with_store(settings, doing, run, seals=True)
     except Refusal as refusal:
         raise click.ClickException(refusal.message) from None
 

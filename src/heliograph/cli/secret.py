@@ -1,0 +1,32 @@
+"""`heliograph secret`: what to do when the master secret is lost."""
+
+import click
+
+from heliograph.app import replace_secret
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.clock import Clock
+from heliograph.settings import Settings
+from heliograph.storage.audit import AuditEntry
+
+
+@click.group()
+def secret() -> None:
+    """Take another master secret, when the one before is lost."""
+
+
+@secret.command()
+@with_settings(*STORE_FLAGS)
+def replace(settings: Settings) -> None:
+    """Let the database go by the master secret that is here; without one, make it.
+
+    What was sealed with the one before opens no more: secrets of carriers and webhooks, DKIM keys, codes at sign-in.
+    Each says so where it is needed, and can be set anew. Put the old secret back instead if you still have it.
+
+    \b
+    heliograph secret replace
+    """
+    note = AuditEntry(at=Clock().now(), action="secret.replace", subject="master secret")
+    if with_store(settings, "Replacing the secret", lambda store: replace_secret(store, settings, note)):
+        click.echo("The database goes by this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
+    else:
+        click.echo("The database goes by this secret already: nothing changed.")
