@@ -7,6 +7,7 @@ from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.storage.conftest import Sql
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +66,40 @@ async def test_a_link_followed_as_it_may_not_be_stays(people: People) -> None:
     assert (followed.password, followed.proven) == ("new", 0)
     assert await people.roles(ada.id) == {"team_1": "owner"}
     assert await actions(people) == ["member.accept", "account.password", "password"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE member SET role = 'viewer' WHERE person = '{maker}'",
+        "DELETE FROM member WHERE person = '{maker}'",
+        "DELETE FROM member WHERE person = '{person}'",
+        "INSERT INTO member VALUES ('{person}', 'team_2', 'viewer')",
+        "UPDATE person SET operator = 1 WHERE id = '{person}'",
+        "DELETE FROM person WHERE id = '{person}'",
+    ],
+)
+async def test_a_link_is_judged_when_it_is_followed(people: People, sql: Sql, change: str) -> None:
+    """Also where nothing has ended it: the rule under which it was made must still hold."""
+    maker, person = await people.add("maker@example.com", "Maker"), await people.add("ada@example.com", "Ada")
+    for one, role in ((maker, "owner"), (person, "developer")):
+        await people.set_role(one.id, "team_1", role)
+        await people.settle(one.id, entry("x"))
+    link = await people.make_link(Link(person.id, "reset", "team_1", maker.id))
+    assert await people.find_link(link)
+    await sql(change.format(maker=maker.id, person=person.id))
+    assert await people.find_link(link) is None
+    assert await people.follow(link, "reset", "new", entry("x")) is None
+
+
+async def test_an_invitation_changed_ends_its_links(people: People) -> None:
+    ada = await people.add("ada@example.com", "Ada")
+    for role in ("owner", None):
+        await people.set_role(ada.id, "team_1", "viewer")
+        links = [await people.make_link(Link(ada.id, "invite", team)) for team in ("team_1", "")]
+        await people.set_role(ada.id, "team_1", role)
+        assert [await people.find_link(link) for link in links] == [None, None]
+        await people.set_role(ada.id, "team_1", None)
 
 
 async def test_a_password_changed_while_somebody_signs_in(people: People) -> None:

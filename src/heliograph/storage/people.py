@@ -389,8 +389,9 @@ class People:
         now = self._clock.now()
 
         async def story(tx: Tx) -> Person | None:
+            rows = await tx.run("find_link", hash=hashed(token), now=now)
+            person = await _locked(tx, rows[0][0]) if rows else None  # first: nobody changes what the link is judged by
             link = await _use(tx, token, purpose, now)
-            person = await _locked(tx, link.person) if link else None
             if link is None or person is None:
                 return None
             is_here = purpose == "invite" and person.password is not None  # and only accepts
