@@ -33,8 +33,8 @@ async def test_what_is_announced_takes_nothing() -> None:
     budget = ByteBudget()
     for _ in range(100):
         await budget.take(Holder("greedy", BIG), 1)
-    await asyncio.wait_for(budget.take(Holder("greedy", 100 * KIB), 100 * KIB), 1)
-    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 1)
+    await asyncio.wait_for(budget.take(Holder("greedy", 100 * KIB), 100 * KIB), 60)
+    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 60)
 
 
 async def test_a_team_has_its_share_and_no_more() -> None:
@@ -43,7 +43,7 @@ async def test_a_team_has_its_share_and_no_more() -> None:
     await budget.take(first, BIG)
     waiting = await begun(budget, second, 20 * MIB)
     assert not waiting.done()
-    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 1)
+    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 60)
     budget.give_back(first)
     assert await granted([waiting]) == [True]
 
@@ -61,7 +61,7 @@ async def test_whoever_came_first_can_finish() -> None:
         ended.append(number)
         budget.give_back(holder)
 
-    await asyncio.wait_for(asyncio.gather(*map(read, range(20))), 20)
+    await asyncio.wait_for(asyncio.gather(*map(read, range(20))), 60)
     assert sorted(ended) == list(range(20)) and ended[0] == 0
 
 

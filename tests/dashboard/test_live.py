@@ -68,6 +68,8 @@ def test_pages_that_show_the_same_share_one_look() -> None:
         for stream in streams:
             assert await anext(stream) == BEGIN
         waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        while not shown.looks:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert shown.looks == 1
         shown.go_on.set()

@@ -19,9 +19,11 @@ class Gate:
         self.open = asyncio.Event()
         self.open.set()
         self.sizes: list[int] = []
+        self.begun = 0
         self.fail: Exception | None = None
 
     async def write(self, story: Story[T]) -> T:
+        self.begun += 1
         await self.open.wait()
         if self.fail:
             error, self.fail = self.fail, None
@@ -65,9 +67,11 @@ async def test_what_waits_goes_together_in_order(batch: Batch[Any, Any], databas
 async def test_what_comes_meanwhile_is_the_next_batch(batch: Batch[Any, Any], database: Gate) -> None:
     database.open.clear()
     first = asyncio.create_task(submit(batch, [1]))
-    await asyncio.sleep(0.01)
+    while not database.begun:
+        await asyncio.sleep(0)
     rest = asyncio.create_task(submit(batch, [2, 3, 4]))
-    await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
     database.open.set()
     assert [await first, await rest] == [[2], [4, 6, 8]]
     assert database.sizes == [1, 3]
@@ -107,7 +111,7 @@ async def test_a_cancelled_waiter_does_not_wedge_the_batch(batch: Batch[Any, Any
     waiters[who].cancel()
     await asyncio.sleep(0)
     database.open.set()
-    results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 5)
+    results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 60)
     assert [type(r) for i, r in enumerate(results) if i == who] == [asyncio.CancelledError]
     assert [r for i, r in enumerate(results) if i != who] == [2 * i for i in range(3) if i != who]
     assert await submit(batch, [7]) == [14]
