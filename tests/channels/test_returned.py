@@ -324,6 +324,7 @@ def test_size_is_limited() -> None:
     assert late.status is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read(raw: bytes) -> None:
     assert isinstance(read_returned(raw), Returned)
@@ -358,7 +359,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join))
 def test_any_shuffled_report_is_read(raw: bytes) -> None:
     returned = read_returned(raw)
@@ -366,7 +367,7 @@ def test_any_shuffled_report_is_read(raw: bytes) -> None:
     to_report(returned)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_damaged_report_is_read(data: st.DataObject) -> None:
     raw = bytearray(dsn("Action: failed", "Status: 5.1.1"))
