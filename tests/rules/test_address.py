@@ -178,6 +178,7 @@ def test_name_addr(text: str, name: str | None) -> None:
         "Group: a <a@x.io>",
         "Acme\u202e <a@x.io>",
         "Acme\x1f <a@x.io>",
+        "A" * 5000 + " <a@x.io>",
         "Acme\u200b\u200e <a@x.io>",
         "Acme\x00 <a@x.io>",
     ],

@@ -13,6 +13,8 @@ from heliograph.rules.refusals import InvalidJson, InvalidRequest
 
 T = TypeVar("T")
 
+PROBLEM_MAX = 1000  # characters of what is wrong with a field
+
 
 def parse_json(raw: bytes) -> Any:
     if len(raw) > JSON_VALUES_MAX and _has_many_values(raw):
@@ -120,6 +122,8 @@ _FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")
 
 def _shape(problem: str) -> InvalidRequest:
     """msgspec's words, with the field's name where callers look for it."""
+    if len(problem) > PROBLEM_MAX:  # a name of megabytes stands in it
+        problem = f"{problem[: PROBLEM_MAX // 2]}…{problem[-PROBLEM_MAX // 2 :]}"
     found = _PATH.fullmatch(problem)
     text, path = (found[1], (found[2] or "").partition("[")[0]) if found else (problem, "")
     field = _FIELD.search(text)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import idna
 import msgspec
 
-from heliograph.rules.limits import DOMAIN_MAX, LOCAL_PART_MAX
+from heliograph.rules.limits import DOMAIN_MAX, LOCAL_PART_MAX, NAME_ADDR_MAX
 from heliograph.rules.text import CONTROLS, single_spaced
 
 ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~\-"
@@ -82,6 +82,8 @@ def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
 
     White space around the whole is ignored, and a name comes back single-spaced (contract 4).
     """
+    if len(text) > NAME_ADDR_MAX:
+        return None
     text = single_spaced(text)
     if not text.endswith(">"):
         bare = parse_address(text)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pybase64
 
-from heliograph.rules.limits import ATTACHMENT_MAX, ATTACHMENTS_MAX, ATTACHMENTS_TOTAL_MAX, MIB
+from heliograph.rules.limits import ATTACHMENT_MAX, ATTACHMENTS_MAX, ATTACHMENTS_TOTAL_MAX, FILENAME_MAX, MIB
 from heliograph.rules.refusals import (
     AttachmentsTooLarge,
     AttachmentTooLarge,
@@ -40,6 +40,7 @@ ALLOWED_TYPES = frozenset(
         "image/svg+xml",
     }
 )
+TYPE_MAX = 1000  # characters of a content type that are looked at
 FIELDS = ("filename", "content", "content_type")
 
 # The parameters that change how a reader understands the file; all others are left out.
@@ -120,13 +121,13 @@ def _decoded(text: str) -> bytes | None:
 
 
 def _safe_filename(text: str) -> str:
-    name = CONTROLS.sub("", re.split(r"[/\\]", text)[-1]).strip()
+    name = CONTROLS.sub("", re.split(r"[/\\]", text[-FILENAME_MAX:])[-1]).strip()
     return name if name.strip(".") else "attachment"
 
 
 def _normal_type(text: str) -> str:
-    kept = "".join(f"; {found[1].lower()}={found[3]}" for found in _KEPT.finditer(text))
-    return text.partition(";")[0].strip().lower() + kept
+    kept = "".join(f"; {found[1].lower()}={found[3]}" for found in _KEPT.finditer(text[:TYPE_MAX]))
+    return text[:TYPE_MAX].partition(";")[0].strip().lower() + kept
 
 
 def _check_type(attachment: Attachment, param: str) -> None:

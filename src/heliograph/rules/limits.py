@@ -14,6 +14,8 @@ ATTACHMENTS_MAX = 20
 ATTACHMENT_MAX = 10 * MIB  # one, decoded, inclusive
 ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all of a send, decoded, inclusive
 LOCAL_PART_MAX = 64  # octets (contract 4)
+NAME_ADDR_MAX = 4 * KIB  # characters of `from`: names have 200
+FILENAME_MAX = 4 * KIB  # characters that are looked at, from the end
 DOMAIN_MAX = 253  # octets of the A-label form (contract 4)
 
 BODY_OCTETS_MAX = 5 * MIB  # of html and text together, as given or as rendered (contract 4)

@@ -26,6 +26,7 @@ from heliograph.rules.refusals import (
     WrongTemplateChannel,
 )
 from heliograph.rules.team import Channel, Team, Template
+from heliograph.rules.text import quoted
 
 BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
 VARIABLES_MAX = 100
@@ -78,7 +79,8 @@ def _leaves(group: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             # No template declares so long a name: what is inside shares this one, else each would repeat it.
             yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
         elif value is not None:
-            yield prefix + key, value
+            name = prefix + key
+            yield (name, value) if len(name) <= 2 * NAME_MAX else (f"{name[:NAME_MAX]}…", "")
 
 
 def _text_of(value: Any, name: str) -> str:
@@ -384,7 +386,7 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
     template = team.templates.get(template_id)
     if template is None or template.status != "approved":
         raise TemplateNotFound(
-            f"The team has no approved template {template_id!r}. {TemplateNotFound.fix}", param="template_id"
+            f"The team has no approved template {quoted(template_id)}. {TemplateNotFound.fix}", param="template_id"
         )
     if template.channel != channel:
         raise WrongTemplateChannel(
