@@ -38,6 +38,7 @@ PROOFS = {
     "P18": ["tests/proof/test_inputs.py"],
     "P19": ["tests/proof/test_interleavings.py"],
     "P20": ["tests/proof/test_database_crash.py"],
+    "P21": ["tests/proof/test_hostile.py", "tests/test_growth.py"],
     "P22": ["tests/proof/test_crash_loop.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "pumping": ["tests/proof/test_pumping.py"],
