@@ -1,11 +1,11 @@
 """Carriers of the tests as processes of their own: each prints a line of JSON for everything that happens to it."""
 
 import json
-import subprocess
-import sys
+import os
 import threading
 from typing import Any, Self
 
+from tests.forks import Forked
 from tests.service import until
 
 
@@ -14,7 +14,8 @@ class Peer:
 
     def __init__(self, module: str, *arguments: str) -> None:
         self.told: list[dict[str, Any]] = []
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._program = f"from {module} import main; main()"
+        self._arguments = arguments
 
     def __enter__(self) -> Self:
         self.start()
@@ -24,11 +25,10 @@ class Peer:
         self.stop()
 
     def start(self, port: int = 0) -> None:
-        self._process = subprocess.Popen([*self._command, "--port", str(port)], stdout=subprocess.PIPE, text=True)
+        self._process = Forked(self._program, [*self._arguments, "--port", str(port)], os.environ)
         ports: list[int] = []
 
         def read() -> None:
-            assert self._process.stdout
             with self._process.stdout as lines:
                 for line in lines:
                     told = json.loads(line)

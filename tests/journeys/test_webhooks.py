@@ -3,8 +3,6 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ import pytest
 from heliograph.channels.webhook.signature import make_secret
 from heliograph.receiving import verify_webhook
 from heliograph.rules.event import TYPES
+from tests.forks import Forked
 from tests.journeys.load import ask_database
 from tests.service import Service, until
 
@@ -73,19 +72,18 @@ class Hooks:
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "received.jsonl"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     def start(self, *scripts: str) -> str:
         options = [option for script in scripts for option in ("--script", script)]
-        command = [sys.executable, "-m", "tests.channels.hook_receiver", "--log", str(self._log), *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout
+        program = "from tests.channels.hook_receiver import main; main()"
+        self._process = Forked(program, ["--log", str(self._log), *options], os.environ)
         return self._process.stdout.readline().strip()
 
     def stop(self) -> None:
         if self._process:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
 
     def received(self, path: str = "/") -> list[dict[str, Any]]:
         lines = self._log.read_text("utf-8").splitlines() if self._log.exists() else []
