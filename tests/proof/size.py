@@ -29,7 +29,7 @@ SIZES = {
     "P18 requests": (15, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
     "P19 seeds": (200, 10_000),
     "P20 crashes": (3, 50),
-    "P22 kills": (5, 10),
+    "P22 kills": (3, 10),
     "P22 runs": (1, 20),
     "P27 hand-overs": (30, 1_000),  # after the clock is wrong
     "pumped": (30_000, 50_000),

@@ -25,7 +25,8 @@ hand_over = EmailSimulator.hand_over
 
 
 async def slow(self, parcel):
-    await asyncio.sleep(0.2)
+    # Some take longer than the process lives: the next kill meets them again.
+    await asyncio.sleep(1.5 if parcel.message_id[-1] == "0" else 0.2)
     if parcel.address == {POISON!r}:
         os._exit({DIED})
     return await hand_over(self, parcel)
@@ -48,13 +49,13 @@ def test_a_crash_loop_harms_no_innocent_message(
         planted = {POISON} if FULL else set()  # in short that is P14's
         for address in planted:
             assert service.post("/v1/emails", email("poison", address)).status == 202
-        with Load(service, 2) as load:
+        with Load(service, 4 if FULL else 1) as load:
             load.more(20, 60)
             for _ in rounds("P22", KILLS):
                 service.start("worker")
                 time.sleep(APART_S)
                 service.kill()
-        died = ask_database(database_url, "SELECT count(*) FROM outbox WHERE claims > 0")[0][0]
+        died = ask_database(database_url, "SELECT count(*) FROM outbox WHERE claims > 1")[0][0]
         while not is_empty(database_url):
             wait_for_an_end(service.start("worker"), database_url, 600)
         ended = ask_database(
@@ -65,6 +66,6 @@ def test_a_crash_loop_harms_no_innocent_message(
         check_books(database_url)
     report(
         "P22",
-        f"{database_name(database_url)}, run {number + 1}: {KILLS} kills, {len(ended)} messages, {died} left in the "
-        f"hands of the dead, 0 lost, {len(planted)} planted and {len(planted)} put aside",
+        f"{database_name(database_url)}, run {number + 1}: {KILLS} kills, {len(ended)} messages, {died} of them "
+        f"suspected, 0 lost, {len(planted)} planted and {len(planted)} put aside",
     )

@@ -1,6 +1,6 @@
 """What an operator sees of the queues, and what becomes of dead letters.
 
-A dead letter is a recipient that failed because three workers died with it.
+A dead letter is a recipient that failed because three workers died with nothing else in hand.
 """
 
 from collections.abc import Mapping, Sequence
