@@ -18,7 +18,7 @@ class Forked:
     """What tests use of subprocess.Popen. The program is Python that finds its arguments in sys.argv."""
 
     def __init__(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._ended, ended = socket.socketpair()
+        self._ended, ended = _pair()
         read, write = os.pipe()
         os.umask(umask := os.umask(0o077))
         asked = json.dumps([program, arguments, dict(environment), os.getcwd(), umask]).encode()
@@ -53,10 +53,15 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """What is written comes as it was written: a pid and an exit code do not run together."""
+    return socket.socketpair(type=socket.SOCK_SEQPACKET)
+
+
 @functools.cache
 def _parent() -> socket.socket:
     """Our end of the process that forks; it ends when we do."""
-    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    ours, theirs = _pair()
     subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs, cwd=Path(__file__).parents[1])
     theirs.close()
     atexit.register(ours.close)
