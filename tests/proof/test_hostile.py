@@ -150,6 +150,8 @@ def forms(target: Target) -> None:
     for again in (b"--x\r\n", b"--x\r\na: b\r\n\r\n\r\n", b"a\r\n ", b"\r\n", b"a: b\r\n"):
         for size in (63 * KIB, LARGE // 4):
             target.form(multipart, many(b"--x\r\n", again, b"", size))
+    for again in (b"; a=b", b"; a*0=b", b"(", b'; a="', b";"):
+        target.form(multipart, many(b"--x\r\nContent-Disposition: form-data", again, b"\r\n\r\nx\r\n--x--", 63 * KIB))
     target.form("application/x-www-form-urlencoded", many(b"", b"a=b&", b"", 63 * KIB))
     target.form("application/x-www-form-urlencoded", many(b"a=", b"%41", b"", 63 * KIB))
 
