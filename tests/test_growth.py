@@ -25,11 +25,11 @@ from heliograph.channels import web
 from heliograph.channels.email import arf, dkim, dsn, html_text, mime, mta_sts, parts, returned, ses, wire, words
 from heliograph.channels.sms import http
 from heliograph.channels.sms.smpp import pdu, receipt, text
-from heliograph.dashboard import app as dashboard
-from heliograph.dashboard import csv_lines, forms
+from heliograph.dashboard import csv_lines, forms, visit
 from heliograph.rules import (
     address,
     attachments,
+    blame,
     client_address,
     content,
     domain_records,
@@ -269,7 +269,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         (Shape("", "a=1&", ""), Shape("", "%61", "")),
     ),
     "media type": (lambda given: request(given, b"content-type").check_media_type(), ()),
-    "cookies": (lambda given: dashboard.cookies(request(given, b"cookie")), (Shape("", "a=1;", ""),)),
+    "cookies": (lambda given: visit.read_cookies(request(given, b"cookie")), (Shape("", "a=1;", ""),)),
     "route": (
         lambda given: ROUTER.find("GET", given, given.encode()),
         (Shape("/v1/emails/", "%41", ""), Shape("/v1/emails/", "/", "")),
@@ -473,7 +473,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         lambda given: (
             words.own_words(given),
             words.read_codes(given),
-            words.read_reason(given),
+            blame.read_reason(given),
             words.says_final(given),
             words.says_still_trying(given),
             words.says_returned(given),
