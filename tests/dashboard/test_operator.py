@@ -186,7 +186,7 @@ def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoo
     page.goto(f"{OPERATOR}/queues")
     page.get_by_role("link", name=sent).click()
     expect(page.get_by_text("Trying it again holds 0.0450 anew")).to_be_visible()
-    expect(page.get_by_label("What happened").locator("tbody tr").last).to_contain_text("3 hand-overs ended")
+    expect(page.get_by_label("What happened").locator("tbody tr").last).to_contain_text("3 workers died")
     shoot(page, "dead-letter")
     letter = page.url
     page.get_by_role("button", name="Try again").click()

@@ -83,12 +83,12 @@ async def test_a_retry_is_charged_once(
     assert (dead.channel, dead.address, dead.has_body) == ("email", "ada@example.com", 1)
     assert [(await _retry(store, clock, dead)).done for _ in (1, 2)] == [1, 0]
     assert await store.database.read(queues.dead_letters) == []
-    assert await sql("SELECT status, ended_at, charge FROM message") == [("failed", None, "held")]
+    assert await sql("SELECT status, ended_at, charge FROM message") == [("sending", None, "held")]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, wanted)
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     assert await sql("SELECT m.status, r.status, m.charge FROM message m JOIN recipient r ON r.message = m.key") == [
-        ("failed", wanted, charge)
+        (wanted, wanted, charge)
     ]
     assert [kind for (kind,) in await sql("SELECT kind FROM ledger WHERE kind <> 'topup' ORDER BY key")] == kinds
     assert await sql("SELECT action, subject FROM audit") == [("deadletter", dead.id)]

@@ -125,10 +125,7 @@ async def inspect(tx: Tx, place: Place) -> Inspected | None:
 async def retry(
     tx: Tx, places: Sequence[Place], audit: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
 ) -> Retried:
-    """Into the queue again; the audit entry is for each. `low`: below which credit each team is told of it.
-
-    A message stays `failed` until it is delivered: what was told to its team is not taken back.
-    """
+    """Into the queue again, `sending`; the audit entry is for each. `low`: the credit below which a team is told."""
     messages = await lock_messages(tx, _keys(places))
     there = [(row[0], row[1]) for row in await tx.run("find_dead", places=places)]
     accounts = await lock_accounts(tx, {messages[key].team for key, _ in there})

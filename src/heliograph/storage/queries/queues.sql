@@ -45,6 +45,8 @@ WHERE recipient.message = p.message AND recipient.position = p.position
 RETURNING recipient.message;
 
 -- name: reopen_messages
-UPDATE message SET ended_at = NULL, charge = r.charge, turn = r.turn
+-- An email that is `failed` would stay so: no state comes after it.
+UPDATE message SET ended_at = NULL, charge = r.charge, turn = r.turn,
+                   status = CASE WHEN status = 'failed' THEN 'sending' ELSE status END
 FROM rows(:messages, key bigint, charge text, turn bigint) AS r
 WHERE message.key = r.key;
