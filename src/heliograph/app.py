@@ -37,10 +37,11 @@ from heliograph.rules.outcome import Report
 from heliograph.rules.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
-from heliograph.storage import audit
+from heliograph.storage import known_secret
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import Database, Tx
+from heliograph.storage.database import Database
+from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.postgres import PostgresDatabase
 from heliograph.storage.sqlite import SqliteDatabase
@@ -149,28 +150,23 @@ class WrongSecret(Exception):
 
 async def check_secret(store: Store, settings: Settings) -> None:
     """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
-    known, sealed = await known_secret(store.database)
-    fault = secret_fault(settings, known, sealed)
-    if fault is None and known is None:
+    known = await store.database.read(known_secret.known)
+    fault = secret_fault(settings, known)
+    if fault is None and known.digest is None:
         digest = _digest(settings)
-        ((known,),) = await store.database.write(lambda tx: tx.run("meet_secret", digest=digest))
-        fault = secret_fault(settings, known, sealed)
+        met = await store.database.write(lambda tx: known_secret.meet(tx, digest))
+        fault = secret_fault(settings, KnownSecret(met, known.sealed))
     if fault:
         raise WrongSecret(fault)
 
 
-async def known_secret(database: Database) -> tuple[str | None, bool]:
-    """The digest of the secret that the database goes by, and whether it holds anything sealed."""
-    ((known, sealed),) = await database.read(lambda tx: tx.run("known_secret"))
-    return known, bool(sealed)
-
-
-def secret_fault(settings: Settings, known: str | None, sealed: bool) -> str | None:
+def secret_fault(settings: Settings, known: KnownSecret) -> str | None:
     """What is wrong with the master secret that is here, and what to do; makes none."""
     file = settings.data / "secret"
     if not has_secret(settings.data, settings.secret):
-        return f"the master secret is gone: there is no {file}. {MEND_SECRET}" if known or sealed else None
-    if known is None or hmac.compare_digest(known, _digest(settings)):
+        is_needed = known.digest or known.sealed
+        return f"the master secret is gone: there is no {file}. {MEND_SECRET}" if is_needed else None
+    if known.digest is None or hmac.compare_digest(known.digest, _digest(settings)):
         return None
     where = "HELIOGRAPH_SECRET" if settings.secret else file
     return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
@@ -179,16 +175,7 @@ def secret_fault(settings: Settings, known: str | None, sealed: bool) -> str | N
 async def replace_secret(store: Store, settings: Settings, note: AuditEntry) -> bool:
     """Let the database go by the secret that is here, or by a new one; False when it does already."""
     digest = _digest(settings)
-
-    async def story(tx: Tx) -> bool:
-        ((known,),) = await tx.run("meet_secret", digest="")
-        if known == digest:
-            return False
-        await tx.run("change_secret", digest=digest)
-        await audit.write(tx, note)
-        return True
-
-    return await store.database.write(story)
+    return await store.database.write(lambda tx: known_secret.change(tx, digest, note))
 
 
 def _digest(settings: Settings) -> str:

@@ -19,7 +19,7 @@ import dns.exception
 import dns.resolver
 import msgspec
 
-from heliograph.app import CARRIERS, known_secret, make_database, secret_fault, sqlite_path
+from heliograph.app import CARRIERS, make_database, secret_fault, sqlite_path
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
@@ -28,6 +28,7 @@ from heliograph.rules.setup import Setup
 from heliograph.rules.setup_file import CHANNELS
 from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
+from heliograph.storage import known_secret
 from heliograph.storage.database import reason_of
 from heliograph.storage.migrate import NewerSchema, pending
 from heliograph.storage.setup import load
@@ -115,7 +116,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         try:
             setup = await database.read(lambda tx: load(tx, Setup()))
             await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
-            known = await known_secret(database)
+            known = await database.read(known_secret.known)
         finally:
             await database.close()
     except NewerSchema as error:
@@ -125,7 +126,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
     findings = [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
     with suppress(OSError, ValueError):  # a file that cannot be read is a finding of its own
-        if fault := secret_fault(settings, *known):
+        if fault := secret_fault(settings, known):
             findings.append(Finding("secret", "FAIL", fault))
     return setup, findings
 
