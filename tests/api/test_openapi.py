@@ -172,6 +172,8 @@ FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
         ("WebhookRequest", HOOK | {"url": "https://user@example.com/"}, False),
         ("WebhookRequest", HOOK | {"url": "https://example.com/#a"}, False),
         ("DomainRequest", {"name": "acme.test", "brand": None}, True),
+        ("DomainRequest", {"name": "acme.test", "brand": "¬ Örtli"}, True),
+        ("DomainRequest", {"name": "acme.test", "brand": "  "}, False),
         ("DomainRequest", {"name": "not a domain"}, False),
         ("CheckRequest", {"code": "1234"}, True),
         ("CheckRequest", {"code": "12\u000034"}, False),

@@ -44,7 +44,7 @@ PHONE: Schema = {"type": "string", "pattern": r"^\+[1-9][0-9]{6,14}$", "examples
 TIME: Schema = {"format": "date-time"}
 MONEY: Schema = {"pattern": r"^-?[0-9]+\.[0-9]{4,6}$"}
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
-NAME_CHARACTERS = r"[^\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*"  # nothing invisible
+CONTROL = r"\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # bidi controls too
 EVENTS: Schema = {"items": {"enum": list(NAMES)}, "minItems": 1}
 NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
 DOMAIN_NAME = r"([A-Za-z0-9](-?[A-Za-z0-9]){0,30}\.)+[A-Za-z]{2,20}"
@@ -53,7 +53,7 @@ TARGET: Schema = {
     "maxLength": URL_MAX,
     "pattern": rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 }
-LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": f"^{NAME_CHARACTERS}$"}
+LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": f"^[^{CONTROL}]*$"}
 ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
 
 # The part of a path after /v1/ → the prefix of its ids and the states of its records.
@@ -276,7 +276,7 @@ LIMITS: dict[str, Schema] = {
     "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
     "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
     "DomainRequest.name": {"maxLength": DOMAIN_MAX, "pattern": f"^{DOMAIN_NAME}$"},
-    "DomainRequest.brand": {"maxLength": BRAND_MAX, "pattern": f"^([!-~]{NAME_CHARACTERS})?$"},
+    "DomainRequest.brand": {"maxLength": BRAND_MAX, "pattern": rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$"},
     "SuppressionRequest.email": EMAIL,
     "secret_rotates_until": TIME,
     "WebhookRequest.url": TARGET,
