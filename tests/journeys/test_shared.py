@@ -3,6 +3,7 @@ in the middle of an import loses no line and does none twice."""
 
 import asyncio
 import csv
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -132,25 +133,24 @@ def test_what_was_refused_outlives_a_restart(service: Service) -> None:
     assert "What to do" in visitor.get(f"/requests?id={id_}")
 
 
-@contextmanager
-def held_sqlite(database: str) -> Iterator[None]:
-    """Nobody writes, and the import is in the middle."""
+def held_sqlite(database: str, id_: str) -> apsw.Connection | None:
+    """Nobody writes while this is open, and the import is in the middle; None: it was too fast for us."""
     file = apsw.Connection(database.removeprefix("sqlite:///"))
     file.set_busy_timeout(10_000)
+    query = "SELECT portions_done, portions FROM suppression_import WHERE id = ?"
 
-    def in_the_middle() -> bool:
+    def begun() -> Any:
         file.execute("BEGIN IMMEDIATE")
-        ((done, portions),) = file.execute("SELECT portions_done, portions FROM suppression_import").fetchall()
-        if 0 < done < portions:
-            return True
-        file.execute("ROLLBACK")
-        assert done < portions
-        return False
+        ((done, portions),) = file.execute(query, (id_,)).fetchall()
+        if done:
+            return done, portions
+        return file.execute("ROLLBACK").fetchall()
 
-    until(in_the_middle)
-    yield
-    file.execute("ROLLBACK")
+    done, portions = until(begun)
+    if done < portions:
+        return file
     file.close()
+    return None
 
 
 @contextmanager
@@ -169,19 +169,23 @@ def held_postgres(database: str) -> Iterator[None]:
 def test_kill_9_in_the_middle_of_an_import(service: Service) -> None:
     visitor = Visitor(service, "killed@example.com")
     service.post("/v1/suppressions", {"email": "first@example.net"})
+    numbers = itertools.count()
     if service.database.startswith("sqlite"):
-        id_ = visitor.upload(people("person"))
-        with held_sqlite(service.database):
-            service.kill()
+        held = None
+        while held is None:
+            id_ = visitor.upload(people(name := f"person{next(numbers)}-"))
+            held = held_sqlite(service.database, id_)
+        service.kill()
+        held.close()
     else:
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         with held_postgres(service.database):
-            id_ = visitor.upload(people("person"))
+            id_ = visitor.upload(people(name := "person"))
             until(lambda: ask_database(service.database, waiting))
             service.kill()
-    ((done,),) = ask_database(service.database, "SELECT lines_done FROM suppression_import")
+    ((done,),) = ask_database(service.database, f"SELECT lines_done FROM suppression_import WHERE id = '{id_}'")
     assert 0 < done < LINES
-    assert ask_database(service.database, "SELECT count(*) FROM suppression WHERE address LIKE 'person%'") == [(done,)]
+    assert ask_database(service.database, f"SELECT count(*) FROM suppression WHERE address LIKE '{name}%'") == [(done,)]
     service.start()
     until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}"))
-    check_done_once(service, visitor.report(id_), "person")
+    check_done_once(service, visitor.report(id_), name)
