@@ -20,7 +20,7 @@ PURPOSES = {
 }
 
 
-PLATFORM = "/dashboard/operator/sender"
+PLATFORM = "/dashboard/operator/platform/sender"
 
 
 async def show(visit: Visit) -> Answer:
