@@ -116,6 +116,14 @@ async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:
         assert await talk.send(BOUNCE + b".\r\n") == "451"
 
 
+async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "mail.log")
+    async with listening() as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["250", "500", "221"]
+    assert not [record for record in caplog.records if record.name != "asyncio"]
+
+
 @pytest.mark.parametrize("mail", [b".\r\n", b"\r\n.\r\n", b"\r\n\r\n.\r\n"])
 async def test_mails_of_nothing_end(mail: bytes) -> None:
     async with listening() as peer, peer.connect() as talk:

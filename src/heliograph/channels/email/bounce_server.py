@@ -11,6 +11,7 @@ from typing import Any, AnyStr
 import msgspec
 import structlog
 from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import log as library_log
 
 from heliograph.channels.email.parts import READ_MAX
 from heliograph.channels.email.returned import read_returned, to_report
@@ -20,6 +21,7 @@ from heliograph.rules.limits import MIB
 from heliograph.rules.outcome import Report
 
 log = structlog.get_logger()
+library_log.disabled = True  # it repeats what a stranger sent, as it came and without end
 
 PIECE = 64 * 1024  # octets that are taken from the socket at once; a line of a mail may be longer
 ABUSE = ("abuse@", "postmaster@")
