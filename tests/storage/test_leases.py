@@ -168,3 +168,15 @@ class TestMachine:
             clock_of(other).forward(LEASE_MS)
             await other.reclaim()
             assert len(await other.claim("email", 1)) == 1
+
+    @pytest.mark.parametrize(("ahead", "seen"), [(0, HOUR_MS), (-HOUR_MS, 0), (0, 0)])
+    async def test_a_row_that_cannot_be_of_this_boot_is_not_believed(
+        self, store: Store, clock: TestClock, ahead: int, seen: int
+    ) -> None:
+        """Where a boot has no name, or a process lied about its count: delivery stood still for ever."""
+        row = {"boot": clock.boot, "ahead": ahead, "seen": clock.wall() + seen}
+        await store.database.write(lambda tx: tx.run("set_machine_clock", **row))
+        await store.accept(message(clock))
+        await store.check_clock()
+        assert not clock.off()
+        assert len(await store.claim("email", 1)) == 1

@@ -68,9 +68,14 @@ class Leases:
     def _told(self, row: Row | None) -> int:
         if row is not None and row[0] is None:
             return row[1]  # PostgreSQL's own
-        if row is None or row[0] != self._clock.boot:
+        if row is None or not self._is_of_this_boot(row):
             return self._clock.wall()  # the first process since the boot
         return self._clock.count() + row[1]
+
+    def _is_of_this_boot(self, row: Row) -> bool:
+        """Nobody can have seen a time that the count since this boot has not reached."""
+        boot, ahead, seen = row
+        return boot == self._clock.boot and self._clock.count() + ahead >= seen - OFF_MS
 
     def _renewed(self, row: Row | None) -> Row | None:
         """What the row should be; None: as it is."""
@@ -78,7 +83,7 @@ class Leases:
             return None
         clock, told = self._clock, self._told(row)
         count, wall = clock.count(), clock.wall()
-        if row is None or row[0] != clock.boot:
+        if row is None or not self._is_of_this_boot(row):
             return clock.boot, told - count, told
         if told - row[2] > CONFIRM_MS and abs(wall - told) <= OFF_MS:
             return clock.boot, row[1], told
