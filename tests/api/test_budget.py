@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.budget import RESERVE, WAITING_MAX, ByteBudget, Holder
+from heliograph.api.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, Holder
 from heliograph.api.request import Request
 from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
@@ -46,6 +46,19 @@ async def test_a_team_has_its_share_and_no_more() -> None:
     await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 60)
     budget.give_back(first)
     assert await granted([waiting]) == [True]
+
+
+async def test_a_body_waits_so_long_over_all_its_parts() -> None:
+    """Parts that were let through one by one, each in time, kept it without an answer for minutes."""
+    budget = ByteBudget()
+    first, late = Holder("greedy", BIG), Holder("greedy", BIG, waited_s=WAIT_S)
+    await budget.take(first, BIG)
+    with pytest.raises(ServiceUnavailable):
+        await asyncio.wait_for(budget.take(late, 20 * MIB), 60)
+    waiting = await begun(budget, other := Holder("greedy", BIG), 20 * MIB)
+    budget.give_back(first)
+    await waiting
+    assert other.waited_s > 0
 
 
 async def test_whoever_came_first_can_finish() -> None:

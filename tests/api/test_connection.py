@@ -258,6 +258,15 @@ async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) ->
     assert swept(made, BODY_S + 1)
 
 
+async def test_what_came_fast_buys_no_rest() -> None:
+    made, _ = connect()
+    made.data_received(b"POST /a HTTP/1.1\r\nContent-Length: 40000000\r\n\r\n")
+    made.on_body(b"x" * 39_000_000)
+    made.flow.resume_reading()
+    assert not swept(made, BODY_S)
+    assert swept(made, 2)
+
+
 async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
     made, _ = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nContent-Length: 40000000\r\n\r\n")

@@ -21,11 +21,12 @@ WAITING_MAX = 64  # of a team: what has arrived of those that wait is in memory 
 
 
 class Holder(msgspec.Struct, eq=False):
-    """One body: whose it is, how long it will be at most, and what it holds."""
+    """One body: whose it is, how long it will be at most, what it holds, and how long it has waited."""
 
     team: str
     length: int
     held: int = 0
+    waited_s: float = 0.0  # over all its parts
 
 
 class Pot:
@@ -68,13 +69,15 @@ class ByteBudget:
             return
         if sum(waiter.team == holder.team for waiter, _ in self._waiting.values()) >= WAITING_MAX:
             raise _too_many()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn, since = loop.create_future(), loop.time()
         self._waiting[turn] = holder, size
         try:
-            await asyncio.wait_for(turn, self._wait_s)
+            await asyncio.wait_for(turn, self._wait_s - holder.waited_s)
         except TimeoutError:
             raise _too_many() from None
         finally:
+            holder.waited_s += loop.time() - since
             del self._waiting[turn]
 
     def give_back(self, holder: Holder) -> None:

@@ -31,7 +31,8 @@ class Connection(HttpToolsProtocol):
         self.messages = 0
         self.header_bytes = 0  # in pieces that held nothing else, trailers too
         self.body_bytes = 0
-        self.body_s = 0.0  # how long we were ready to read it
+        self.swept_bytes = 0  # of them, at the last sweep
+        self.behind_s = 0.0  # the slowest rate: what came fast before buys no rest
         self.complaint = ""  # about what came: nothing more is read
         self.idle_since: float | None = None
         if len(self.connections) > CONNECTIONS_MAX:
@@ -63,8 +64,8 @@ class Connection(HttpToolsProtocol):
         self.reading_since = self.loop.time()
         self.in_headers = True
         self.messages += 1
-        self.header_bytes = self.body_bytes = 0
-        self.body_s = 0.0
+        self.header_bytes = self.body_bytes = self.swept_bytes = 0
+        self.behind_s = 0.0
 
     def on_body(self, body: bytes) -> None:
         self.header_bytes = 0
@@ -132,9 +133,10 @@ class Connection(HttpToolsProtocol):
             return False
         if self.in_headers:
             return now - self.reading_since > HEADERS_S
+        arrived, self.swept_bytes = self.body_bytes - self.swept_bytes, self.body_bytes
         if not self.flow.read_paused:
-            self.body_s += SWEEP_S
-        return self.body_s > BODY_S + self.body_bytes / SLOWEST
+            self.behind_s = max(0.0, self.behind_s + SWEEP_S - arrived / SLOWEST)
+        return self.behind_s > BODY_S
 
 
 def _head(response: Response, headers: Headers) -> bytes:
