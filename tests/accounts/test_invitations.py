@@ -66,6 +66,32 @@ async def test_an_invitation_is_answered_on_the_first_page(house: House, answer:
     assert (await house.people.audit("team_b"))[0].action == f"member.{answer}"
 
 
+async def test_only_a_plain_answer_counts(house: House) -> None:
+    ada, bea = await house.person(ADA, team_a="viewer"), await house.person("bea@example.com", team_b="owner")
+    await bea.post(f"{B}/team", email=ADA, role="developer")
+    for said in ({}, {"answer": ""}, {"answer": "no"}):
+        assert (await ada.post("/dashboard/invitations", team="team_b", **said)).status == 404
+    assert await roles(house, ADA) == ({"team_a": "viewer"}, {"team_b": "developer"})
+
+
+@pytest.mark.parametrize("answer", ["accept", "decline"])
+async def test_who_is_not_proven_answers_by_the_link_alone(house: House, answer: str) -> None:
+    owner, bea = (
+        await house.person("owner@example.com", team_a="owner"),
+        await house.person("bea@example.com", team_b="owner"),
+    )
+    guest = house.browser()
+    await guest.post((await owner.post(f"{A}/team", email=NEW, role="viewer")).link, password=PASSWORD)
+    link = (await bea.post(f"{B}/team", email=NEW, role="developer")).link
+    assert (await guest.get("/dashboard")).place == A  # the only team, and nothing of the other
+    assert (await guest.post("/dashboard/invitations", team="team_b", answer=answer)).status == 404
+    assert await roles(house, NEW) == ({"team_a": "viewer"}, {"team_b": "developer"})
+    form = {"decline": "yes"} if answer == "decline" else {"password": PASSWORD * 2}
+    assert (await guest.post(link, **form)).status == 303
+    assert ("team_b" in (await roles(house, NEW))[0]) is (answer == "accept")
+    assert (await roles(house, NEW))[1] == {}
+
+
 async def test_an_operator_is_one_after_accepting(house: House) -> None:
     root = await house.person("root@example.com", operator=True)
     ada = await house.person(ADA)

@@ -3,6 +3,7 @@
 from functools import cache
 from importlib import resources
 
+from heliograph.dashboard.views.invitations import offered
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -15,20 +16,13 @@ async def front(visit: Visit) -> Answer:
 async def start(visit: Visit) -> Answer:
     """The person's only team, or a choice of teams."""
     teams = [team for id_, team in visit.setup.teams.items() if visit.person.operator or id_ in visit.roles]
-    offered = await visit.people.invitations(visit.person.person)
     invitations = [
         (team, visit.setup.teams[team].record.name if team else "", role)
-        for team, role in offered.items()
-        if not team or team in visit.setup.teams
+        for team, role in (await offered(visit)).items()
     ]
     if len(teams) == 1 and not visit.person.operator and not invitations:
         return Redirect(f"/dashboard/teams/{teams[0].record.id}")
-    person = await visit.people.get(visit.person.person)
-    values = {
-        "teams": sorted(teams, key=lambda team: team.record.name),
-        "invitations": invitations,
-        "may_accept": bool(person and person.proven),
-    }
+    values = {"teams": sorted(teams, key=lambda team: team.record.name), "invitations": invitations}
     return Page("teams.html", values)
 
 
