@@ -48,6 +48,7 @@ class Circuits:
                 outcome = await (await self.carriers.get(record)).hand_over(parcel)
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
         except NotReady as reason:
+            log.warning("not ready to hand over", message=parcel.message_id, error=str(reason))
             return Deferred(detail={"text": str(reason)})
         except asyncio.CancelledError:  # the caller could not wait any longer
             changing = asyncio.create_task(self._miss(record.id, circuit, "no answer in time"))

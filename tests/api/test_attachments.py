@@ -102,3 +102,14 @@ def test_a_refused_send_leaves_no_file_that_counts(shared_service: Service) -> N
     assert_refused(shared_service.post("/v1/emails", body), 403, "from_domain_unverified")
     files = [path for path in shared_service.data.rglob("*") if path.is_file() and path.stat().st_size == 300_000]
     assert content not in [path.read_bytes() for path in files]
+
+
+def test_a_folder_that_is_gone_is_an_outage(shared_service: Service) -> None:
+    folder, key = shared_service.data / "blobs", os.urandom(8).hex()
+    body = EMAIL | {"attachments": [sized(300_000)]}
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    answer = shared_service.post("/v1/emails", body, headers={"Idempotency-Key": key})
+    elsewhere.rename(folder)
+    assert_refused(answer, 503, "service_unavailable")
+    assert answer.headers["retry-after"] == "2"
+    assert shared_service.post("/v1/emails", body, headers={"Idempotency-Key": key}).status == 202

@@ -18,8 +18,9 @@ import msgspec
 import pybase64
 import pytest
 
+from heliograph.channels.carrier import NotReady
 from heliograph.channels.email.html_text import text_from_html
-from heliograph.channels.email.mime import CHUNK, Mail, build, check_headers
+from heliograph.channels.email.mime import CHUNK, Attached, Mail, build, check_headers
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.limits import ATTACHMENT_MAX, MIB
 
@@ -586,8 +587,15 @@ def test_a_file_of_another_size_is_not_sent_as_if_whole(actual: int) -> None:
         entropy=bytes(12),
         open_blob=lambda _: io.BytesIO(bytes(actual)),
     )
-    with pytest.raises(ValueError, match="300000 were expected"):
+    with pytest.raises(NotReady, match="300000 were expected"):
         wire(mail)
+
+
+def test_a_file_that_is_missing_is_told_in_plain_words(tmp_path: Path) -> None:
+    file = Attached(blob="z", size=1, open_blob=lambda blob: open(tmp_path / blob, "rb"))
+    with pytest.raises(NotReady) as told:
+        list(file.chunks())
+    assert str(told.value) == "the file of an attachment cannot be read: No such file or directory"
 
 
 def test_a_long_text_leaves_in_chunks() -> None:

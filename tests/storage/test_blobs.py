@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from heliograph.storage.blobs import Blobs
+from heliograph.storage.database import StoreUnavailable
 
 
 @pytest.fixture
@@ -52,6 +53,16 @@ def test_a_failed_write_leaves_nothing(blobs: Blobs, tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreUnavailable, match="No space"):
         blobs.put(b"content")
     assert files(tmp_path) == []
+
+
+def test_a_folder_that_is_gone_is_an_outage(blobs: Blobs, tmp_path: Path) -> None:
+    (tmp_path / "blobs").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreUnavailable):
+        blobs.put(b"content")
+    with pytest.raises(StoreUnavailable):
+        blobs.drop("ab", 0)
+    (tmp_path / "elsewhere").rename(tmp_path / "blobs")
+    assert blobs.get(blobs.put(b"content")) == b"content"

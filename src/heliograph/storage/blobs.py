@@ -9,7 +9,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from heliograph.storage.database import StoreUnavailable
+
 FRESH_MS = 3_600_000  # a file that was put so lately may belong to a message that is about to be written
+
+
+@contextmanager
+def _or_unavailable() -> Iterator[None]:
+    """A disk that is full, a folder that is gone, no descriptor left: an outage like the database's (ADR 0018)."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"attachment files: {error}") from error
 
 
 class Blobs:
@@ -17,6 +28,7 @@ class Blobs:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
+    @_or_unavailable()
     def put(self, content: bytes) -> str:
         """Keep the bytes durably and answer their hash; blocking, so call it off the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
@@ -49,6 +61,7 @@ class Blobs:
         """The files that were put a while ago: if no message needs them now, none will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
+    @_or_unavailable()
     def drop(self, hash_: str, now: int) -> None:
         """Remove a file that no message needs, unless it was put again meanwhile."""
         path = self._path(hash_)

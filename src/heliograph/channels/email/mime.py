@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 import pybase64
 
+from heliograph.channels.carrier import NotReady
 from heliograph.channels.email.html_text import text_from_html
 from heliograph.rules.address import parse_address
 from heliograph.rules.attachments import ALLOWED_TYPES
@@ -72,12 +73,15 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
 
     def chunks(self) -> Iterator[bytes]:
         seen = 0
-        with self.open_blob(self.blob) as file:
-            while step := file.read(STEP):
-                seen += len(step)
-                yield _base64(step)
+        try:
+            with self.open_blob(self.blob) as file:
+                while step := file.read(STEP):
+                    seen += len(step)
+                    yield _base64(step)
+        except OSError as error:
+            raise NotReady(f"the file of an attachment cannot be read: {error.strerror}") from error
         if seen != self.size:
-            raise ValueError(f"attachment file {self.blob} has {seen} bytes, {self.size} were expected")
+            raise NotReady(f"the file of an attachment has {seen} bytes, {self.size} were expected")
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
