@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX
-from heliograph.rules.outcome import Refused
+from heliograph.rules.outcome import Accepted, Refused
 from heliograph.storage.people import Link
 from tests.accounts.house import LINK, PASSWORD, House
 
@@ -149,19 +149,34 @@ async def test_a_mail_that_is_not_taken(house: House) -> None:
     owner = await house.person("owner@example.com", team_a="owner")
     house.post.says = Refused(detail={"text": "550 no."})
     refused = await owner.post(f"{A}/team", email=NEW, role="viewer")
-    assert (refused.status, "The mail was not taken: 550 no." in refused.body, refused.link) == (400, True, "")
+    told = f"{NEW} is invited, but the mail was not sent. The mail was not taken: 550 no."
+    assert (refused.status, told in refused.body, refused.link) == (400, True, "")
     (link,) = LINK.findall(house.post.mails[0].text or "")
     assert (await house.browser().get(link)).status == 404
     assert await roles(house, NEW) == ({}, {"team_a": "viewer"})
+    house.post.says = Accepted(carrier_id="1")
+    assert (await owner.post(f"{A}/team/{await house.id_of(NEW)}/link")).status == 303
+    (link,) = LINK.findall(house.post.mails[1].text or "")
+    assert (await house.browser().get(link)).status == 200
+
+
+async def test_a_reset_that_is_not_taken_says_nothing_of_invitations(house: House) -> None:
+    await house.send_mail()
+    root = await house.person("root@example.com", operator=True)
+    await house.person(ADA)
+    house.post.says = Refused(detail={"text": "550 no."})
+    refused = await root.post(f"{OPERATOR}/people/{await house.id_of(ADA)}/link")
+    assert "The mail was not taken: 550 no." in refused.body and "is invited" not in refused.body
 
 
 async def test_nobody_is_flooded_with_mails(house: House) -> None:
     await house.send_mail()
     owner = await house.person("owner@example.com", team_a="owner")
     for _ in range(TRIES_MAX + 2):
-        await owner.post(f"{A}/team", email=NEW, role="viewer")
+        answer = await owner.post(f"{A}/team", email=NEW, role="viewer")
         await owner.post(f"{A}/team/{await house.id_of(NEW)}/remove")
     assert len(house.post.mails) == TRIES_MAX
+    assert f"{NEW} is invited, but the mail was not sent. Too many mails were asked for." in answer.body
 
 
 async def test_a_suspended_team_invites_nobody(house: House) -> None:

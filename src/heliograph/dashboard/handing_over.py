@@ -34,9 +34,12 @@ async def hand_over(visit: Visit, person: Person, link: Link, note: AuditEntry) 
     words = {"brand": visit.setup.platform.brand, "link": url}
     try:
         await platform_mail.send(visit, person.email, subject.format(**words), text.format(**words))
-    except Refusal:
+    except Refusal as refusal:
         await visit.people.use_link(token, link.purpose)
-        raise
+        if link.purpose != "invite":
+            raise
+        message = f"{person.email} is invited, but the mail was not sent. {refusal.message} “New link” mails it then."
+        raise Refusal(message) from refusal
     return ""
 
 
