@@ -11,7 +11,7 @@ expect = sync_api.expect
 def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
     page = site.open("rita@example.com", "--team", "team_plain", "--role", "owner", path=HERE)
     content, messages = page.get_by_label("Content, in days"), page.get_by_label("Messages, in days")
-    save = page.get_by_role("button", name="Keep them so long")
+    save = page.get_by_role("button", name="Save").last
     expect(content).to_have_value("7")
     expect(messages).to_have_value("90")
     for days, error in (
