@@ -7,7 +7,7 @@ import pytest
 
 from heliograph.cli.doctor import carriers, platform_sender
 from heliograph.rules.setup import PLATFORM_TEAM, Setup
-from heliograph.rules.team import Carrier, Domain, Platform
+from heliograph.rules.team import Carrier, Channel, Domain, Platform
 from heliograph.storage.migrate import schema_files
 
 from .conftest import Run
@@ -114,6 +114,20 @@ def test_the_platforms_sender(kind: str, verified: bool | None, level: list[str]
         platform_domains={} if verified is None else {own.name: own},
     )
     assert [finding.level for finding in platform_sender(setup)] == level
+
+
+@pytest.mark.parametrize(
+    ("channel", "what"),
+    [
+        ("email", "emails are accepted and wait, deferred"),
+        ("sms", "sends are refused with 503"),
+        ("whatsapp", "sends are refused with 503"),
+    ],
+)
+def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
+    setup = Setup(carriers=(Carrier(id="off", channel=channel, kind="http", enabled=False),))
+    (found,) = (finding for finding in carriers(setup) if finding.level == "FAIL")
+    assert found.message == f"every {channel} carrier is disabled: {what}"
 
 
 def test_paused_delivery_and_carriers_of_another_version() -> None:

@@ -85,7 +85,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _folder(settings.data)
     yield from _open_to_others(settings)
     yield _disk(settings.data)
-    yield _secret(settings)
+    secret = _secret(settings)
+    if secret.level != "ok" or all(finding.check != secret.check for finding in found):
+        yield secret
     yield _clock(Clock().now())
     yield _dns()
     if setup is not None:
@@ -219,7 +221,8 @@ def carriers(setup: Setup) -> Iterator[Finding]:
         enabled = [carrier for carrier in configured if carrier.enabled]
         if configured and not enabled:
             fix = "enable one with heliograph apply"
-            yield Finding("carriers", "FAIL", f"every {channel} carrier is disabled: nothing is accepted", fix)
+            what = "emails are accepted and wait, deferred" if channel == "email" else "sends are refused with 503"
+            yield Finding("carriers", "FAIL", f"every {channel} carrier is disabled: {what}", fix)
         elif not enabled:
             yield Finding(
                 "carriers",
