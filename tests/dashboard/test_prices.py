@@ -39,7 +39,15 @@ async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> Non
     assert 'value="0.0500"' in shown.html and "GB 0.0350" in shown.html
     mark = shown.html.partition('name="mark" value="')[2].partition('"')[0]
 
-    for given in ({}, {"price": "0"}, {"price": "0.0500", "prices": "GB 0"}, {"price": "cheap"}):
+    for given in (
+        {},
+        {"price": "0"},
+        {"price": "", "free": ""},
+        {"price": "0", "free": "no"},
+        {"price": "0.0500", "prices": "GB 0"},
+        {"price": "0.0500", "prices": "XX 0.0400"},
+        {"price": "cheap"},
+    ):
         refused = await pages.post(f"{place}/approve", {"mark": mark} | given, OPERATOR)
         assert (refused.status, only(pages).status) == (400, "draft"), given
     await pages.post(f"{place}/approve", {"mark": mark, "price": "0.0600", "prices": "GB 0.0300"}, OPERATOR)
@@ -48,8 +56,9 @@ async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> Non
 
 
 async def test_a_free_one_is_ticked_and_the_next_one_is_not_free(pages: Pages) -> None:
-    refused = await pages.post(f"{HERE}/new", NEW | {"price": "0"}, OPERATOR)
-    assert refused.status == 400 and "say that it is free" in refused.text
+    for free in ({}, {"free": ""}):
+        refused = await pages.post(f"{HERE}/new", NEW | {"price": "0"} | free, OPERATOR)
+        assert refused.status == 400 and "say that it is free" in refused.text
     await pages.post(f"{HERE}/new", NEW | {"price": "0", "free": "yes"}, OPERATOR)
     free = only(pages)
     assert (free.status, free.price) == ("approved", 0)

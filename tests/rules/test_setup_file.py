@@ -47,6 +47,7 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         ("[platform]\nsandbox_per_day = -1", "platform.sandbox_per_day: expected a whole number from 0"),
         ("[platform.prices]\nemail = {}", "platform.prices.email: expected"),
         ('[platform.prices.sms]\nUSD = "1"', "platform.prices.sms.USD: expected a table"),
+        ('[platform.prices.sms.USD]\nXX = "1"', "platform.prices.sms.USD.XX: expected ISO codes such as GB"),
         ('[platform.prices.sms.USD]\nUK1 = "1"', "platform.prices.sms.USD.UK1: expected ISO codes such as GB"),
         ('[platform]\nbrand = "a\\nb"', "platform.brand: expected one line"),
         ('[platform]\nverify_price = { usd = "1" }', "platform.verify_price.usd: expected a currency"),

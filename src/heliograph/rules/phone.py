@@ -2,7 +2,7 @@
 
 import re
 
-from phonenumbers import COUNTRY_CODE_TO_REGION_CODE
+from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, SUPPORTED_REGIONS
 
 from heliograph.rules.refusals import InvalidPhone
 from heliograph.rules.text import quoted
@@ -56,6 +56,8 @@ _SPLIT = {
 }
 _COUNTRIES = {str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_CODE.items() if regions[0] != "001"}
 _COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefix in prefixes.split()}
+# Those that have no numbers of their own are countries all the same.
+COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
 _LONGEST = max(map(len, _COUNTRIES))
 
 

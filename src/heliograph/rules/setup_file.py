@@ -14,7 +14,7 @@ import msgspec
 from heliograph.rules import team
 from heliograph.rules.address import Address, normal_domain, parse_address
 from heliograph.rules.keys import parse_token
-from heliograph.rules.phone import read_phone
+from heliograph.rules.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
 from heliograph.rules.reading import (
     Misread,
@@ -176,12 +176,14 @@ def _events(value: Any) -> tuple[str, ...]:
         raise ValueError(refusal.message) from None
 
 
-COUNTRY = matching("[A-Z]{2}", "a country as ISO code such as GB")
+_CODES = "|".join(sorted(COUNTRIES))
+COUNTRY = matching(_CODES, "a country as ISO code such as GB")
 SENDER_VALUE = matching(
     r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}", "a sender of at most 11 letters and digits, or a number"
 )
 _COUNTRY_OR_ANY = matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'")
 _COUNTRIES = list_of(_COUNTRY_OR_ANY)
+_PRICED = matching(rf"{_CODES}|\*", "ISO codes such as GB, or '*'")
 _CURRENCY = matching("[A-Z]{3}", "a currency such as USD")
 _LANGUAGE = matching("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")
 _COUNT = number()
@@ -418,7 +420,7 @@ _PLATFORM: dict[str, Reader] = {
     "verify_text": map_of(_LANGUAGE, _verify_text),
     "mail_host": _domain,
     "templates_need_approval": flag,
-    "prices": map_of(one_of("sms", "whatsapp"), map_of(_CURRENCY, map_of(_COUNTRY_OR_ANY, _money))),
+    "prices": map_of(one_of("sms", "whatsapp"), map_of(_CURRENCY, map_of(_PRICED, _money))),
     "sandbox_per_day": _COUNT,
 }
 

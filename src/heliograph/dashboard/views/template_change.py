@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from heliograph.dashboard.views.template_find import current, find_in, number, version_of
-from heliograph.dashboard.views.template_form import prices_given
+from heliograph.dashboard.views.template_form import is_free, prices_given
 from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
 from heliograph.rules import approvals
@@ -60,7 +60,7 @@ async def approve(visit: Visit) -> Answer:
     errors: dict[str, str] = {}
     if template.channel != "email":
         priced, errors = read_template(template, prices_given(form))
-        terms = {"price": priced.price, "prices": priced.prices, "free": "free" in form}
+        terms = {"price": priced.price, "prices": priced.prices, "free": is_free(form)}
     if not errors:
         try:
             return await changed(
@@ -94,7 +94,7 @@ async def changed(visit: Visit, action: str, id_: str, rows: Callable[[Setup], l
 
 def saved_rows(visit: Visit, now: Setup, template: Template) -> list[Row]:
     by, at = visit.person.person, visit.desk.clock.now()
-    return save_rows(now, template, operator=visit.may("operator"), by=by, at=at, free="free" in visit.form)
+    return save_rows(now, template, operator=visit.may("operator"), by=by, at=at, free=is_free(visit.form))
 
 
 async def _saved(visit: Visit, action: str, change: Callable[[Template], Template]) -> Answer:

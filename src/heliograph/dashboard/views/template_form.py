@@ -64,3 +64,8 @@ def prices_given(form: dict[str, str]) -> dict[str, Any]:
     pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
     prices = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
     return {"price": form.get("price", "").strip() or "0", "prices": prices}
+
+
+def is_free(form: dict[str, str]) -> bool:
+    """Whether the box is ticked."""
+    return form.get("free") == "yes"
