@@ -279,7 +279,8 @@ async def a_ticket_that_was_used(world: World) -> Browser:
     honest, browser = world.house.browser(), world.house.browser("198.51.100.1")
     ticket = await world.ticket(honest)
     assert (await honest.post("/dashboard/sign-in", ticket=ticket, code=world.code())).status == 303
-    await browser.post("/dashboard/sign-in", ticket=ticket, code="recovery")
+    late = await browser.post("/dashboard/sign-in", ticket=ticket, code="recovery")
+    assert "This sign-in has ended. Sign in again." in late.body
     return browser
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import in_own_folder
+from heliograph.cli.demo import demo, in_own_folder
 from heliograph.settings import Settings
 
 HOME = Path("heliograph-demo")
@@ -28,6 +28,12 @@ HOME = Path("heliograph-demo")
 def test_the_demo_has_its_own_folder(given: Settings, data: Path, database: str) -> None:
     settings = in_own_folder(given)
     assert (settings.data, settings.database) == (data, database)
+
+
+def test_its_help_tells_its_own_defaults() -> None:
+    told = {option.name: option.to_info_dict()["help"] for option in demo.params}
+    assert "Default: heliograph.db in the folder of --data." in told["database"]
+    assert "Default: heliograph-demo." in told["data"]
 
 
 @contextmanager

@@ -64,6 +64,20 @@ def test_a_template(run: Run, url: str, channel: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "--key: key.txt cannot be read: No such file or directory."),
+        (b"\xff", "--key: key.txt is not a text file."),
+    ],
+)
+def test_a_key_file_that_is_none(run: Run, url: str, tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content:
+        (tmp_path / "key.txt").write_bytes(content)
+    ended = run("send", "sms", "--url", url, "--key", "@key.txt", "--to", "+15005550006")
+    assert (ended.code, ended.err) == (1, f"heliograph: {message}\n")
+
+
+@pytest.mark.parametrize(
     ("path", "message"),
     [
         ("/refuse", "heliograph: 403 recipient_suppressed: Suppressed.\n"),

@@ -27,12 +27,12 @@ TEAMS = ("team_demo", "team_demo_sandbox")
 
 
 @click.command()
-@with_settings(*FLAGS)
+@with_settings(*FLAGS, database="heliograph.db in the folder of --data", data=str(FOLDER))
 def demo(settings: Settings) -> None:
     """Run the service with a sandbox team and a live team, and print keys and a curl line for each channel.
 
     Nothing leaves this machine: every channel is served by the simulator. All is kept in ./heliograph-demo
-    unless --data or --database say otherwise; delete the folder to start anew.
+    unless --data or --database say otherwise; delete that folder to start anew.
 
     \b
     heliograph demo

@@ -25,10 +25,10 @@ T = TypeVar("T")
 Command = Callable[..., None]
 
 FLAGS = {
-    "listen": ("HOST:PORT", "Where to answer HTTP. Default: 127.0.0.1:8700."),
-    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host/name. Default: sqlite:///heliograph.db."),
-    "data": ("FOLDER", "Attachments and the generated secret. Default: heliograph-data."),
-    "public_url": ("URL", "How the world reaches this service. Default: the listen address."),
+    "listen": ("HOST:PORT", "Where to answer HTTP.", "127.0.0.1:8700"),
+    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host/name.", "sqlite:///heliograph.db"),
+    "data": ("FOLDER", "Attachments and the generated secret.", "heliograph-data"),
+    "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
 
@@ -36,9 +36,10 @@ MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
-def with_settings(*flags: str) -> Callable[[Command], Command]:
+def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
     """Give the command these flags and --config, and hand it the Settings that they, the environment and the
-    file make."""
+    file make. The defaults are told where the command has its own.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -56,10 +57,9 @@ def with_settings(*flags: str) -> Callable[[Command], Command]:
             help='Settings as TOML, for example: listen = "0.0.0.0:80".',
         )(run)
         for name in reversed(flags):
-            metavar, help_text = FLAGS[name]
-            variable = f"HELIOGRAPH_{name.upper()}"
-            option = f"--{name.replace('_', '-')}"
-            run = click.option(option, metavar=metavar, help=f"{help_text} [env: {variable}]")(run)
+            metavar, what, usual = FLAGS[name]
+            about = f"{what} Default: {defaults.get(name, usual)}. [env: HELIOGRAPH_{name.upper()}]"
+            run = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=about)(run)
         return run
 
     return decorate

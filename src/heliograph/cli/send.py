@@ -76,8 +76,10 @@ def read_token(given: str) -> str:
     if given.startswith("@"):
         try:
             given = Path(given[1:]).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.ClickException(f"--key {given}: {error}") from None
+        except OSError as error:
+            raise click.ClickException(f"--key: {given[1:]} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise click.ClickException(f"--key: {given[1:]} is not a text file.") from None
     if parse_token(given) is None:
         raise click.ClickException("--key: this is not a whole token such as hk_…; was it cut off?")
     return given

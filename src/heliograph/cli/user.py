@@ -64,7 +64,7 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
 @user.command()
 @with_settings(*STORE_FLAGS, "listen", "public_url")
 @click.argument("email")
-@click.option("--without-code", is_flag=True, help="Also turn off the code at sign-in, for who lost the phone.")
+@click.option("--without-code", is_flag=True, help="Also turn off the code at sign-in, for someone who lost the phone.")
 def link(settings: Settings, email: str, without_code: bool) -> None:
     """Print a link by which a person chooses a new password, good for one hour.
 

@@ -440,9 +440,9 @@ def _part_problems(template: Template) -> Iterator[str]:
         if not (template.html or template.text):
             yield "html, text: an email template needs at least one of them"
     elif not template.body:
-        yield f"body: a template for {template.channel} needs one"
+        yield f"body: a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
     if template.channel == "whatsapp" and template.category is None:
-        yield "category: a whatsapp template needs AUTHENTICATION, UTILITY or MARKETING"
+        yield "category: a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
     for part in ("subject", "html", "text", "body"):
         source = getattr(template, part)
         if source is not None:

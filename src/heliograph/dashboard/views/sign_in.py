@@ -22,7 +22,7 @@ LOST_CODE = (
     "Codes of your app cannot be checked any more: the service's secret was changed. "
     "Use a recovery code, or ask an operator to turn the code off."
 )
-LATE = "That took too long. Begin again."
+ENDED = "This sign-in has ended. Sign in again."
 
 
 async def show(visit: Visit) -> Answer:
@@ -61,7 +61,7 @@ async def _enter_code(visit: Visit) -> Answer:
     ticket = await visit.people.use_link(visit.form["ticket"], "ticket")
     person = await visit.people.get(ticket.person) if ticket else None
     if ticket is None or person is None or not person.totp:
-        return _page(wrong=LATE, status=403)
+        return _page(wrong=ENDED, status=403)
     wrong = await wrong_code(visit, person, visit.form.get("code", ""))
     if wrong:
         return _page(wrong=wrong, ticket=await visit.people.make_link(ticket), status=403)
@@ -133,7 +133,7 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
         device = visit.desk.clock.entropy(32).hex()
     token = await visit.people.sign_in(person, visit.address, agent, _marks(visit, device))
     if token is None:
-        return _page(wrong=LATE, status=403)
+        return _page(wrong=ENDED, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
     cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
     return Redirect(next_page if is_ours else "/dashboard", told, cookies)
