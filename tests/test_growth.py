@@ -442,6 +442,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
             Shape("Content-Type: a/b;", " ", "\n\n"),
             Shape("\n", "Final-Recipient: rfc822; a@b.test\nAction: failed\nStatus: 5.1.1\n\n", ""),
             Shape("\n", "Action: failed\n\n", ""),
+            Shape("\n\n", "mailbox konto adres not over no valid por unable to ", ""),
             Shape("\n\n", " \n", ""),
             Shape("\nx", "\n\t", ""),
             Shape("\n", "feedback-type:\n", ""),

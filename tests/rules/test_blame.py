@@ -40,6 +40,18 @@ def test_without_words_no_other_code_blames_the_address(code: str | None) -> Non
 
 
 HOSTILE = ["user a ", "mail box ", "a", "a.", "a@", "not a ", "unknown a ", "www.", "recipient address ", "a-", "<a@b "]
+HOSTILE += [
+    "por a ",
+    "not rfc",
+    "no valid ",
+    "konto ",
+    "skrzynka ",
+    "θυριδα",
+    "over a ",
+    "unable to ",
+    "okand ",
+    "البريد",
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -24,8 +24,11 @@ _LIST_HOST = re.compile(
     r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
 )
 _WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's, before whatever the server said
-_PLAIN: dict[int, str] = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}
-_PLAIN |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "\u2018": "'", "\u2019": "'", "`": "'"})
+_PLAIN: dict[int, str] = {
+    code: unicodedata.normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x250), *range(0x370, 0x400))
+}
+_PLAIN |= dict.fromkeys(range(0x300, 0x370), "")  # accents by themselves
+_PLAIN |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "ı": "i", "\u2018": "'", "\u2019": "'", "`": "'"})
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ _ABSENT = (
     rf"|nonexist|non-exist|inexist|(?:is |are |was |seems )?invalid|{_NOT} be (?:found|resolved|located))"
 )
 _US = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
+_CONTENT = r"(?:contenido|conteudo|contenuto|contenu|inhalt\w?)\b"
 
 # The first that fits. What would only hold back one message comes before what would suppress an address.
 _REASONS = [
@@ -69,8 +73,16 @@ _REASONS = [
         r"メールボックス.{0,20}(?:一杯|いっぱい|満杯|容量)|容量.{0,20}(?:超|不足|オーバー)",
         r"(?:postfach|speicher).{0,30}(?:voll|uberschritten|ueberschritten|erschopft)|boite.{0,40}(?:pleine|satur)",
         r"(?:buzon|casilla|cuenta).{0,30}llen[ao]|casella.{0,30}piena|(?:caixa|conta).{0,30}cheia",
-        r"ящик.{0,40}переполнен",
-        r"邮箱.{0,8}(?:满|空间)|postvak.{0,30}vol\b|skrzynka.{0,30}pelna",
+        r"ящик.{0,40}(?:переполнен|полон)|скриньк.{0,40}переповнен|кути.{0,30}пълна",
+        r"[邮郵信]箱.{0,8}(?:满|滿|空间|空間)|용량.{0,10}(?:초과|부족)|(?:메일함|편지함|사서함).{0,20}(?:가득|꽉|초과)",
+        r"(?:postvak|mailbox).{0,30}\bvol\b|kiintio|taynna\b|ei ole tilaa|tila (?:on )?loppu",
+        r"(?:brevlad|postlad|inkorg|postkasse|innbo[kx]|indbak|indbo[kx]|mailboks|konto)\w{0,4}.{0,30}\bful[ld]t?\b",
+        r"schrank.{0,30}(?:\bpln[aey]\b|preplnen)|(?:skrzynk|kont).{0,30}pelnion|skrzynk.{0,30}pelna",
+        r"brak (?:\w{1,10} )?miejsca|posta(?:lada|fiok).{0,30}(?:telt\b|\btele\b)|casut.{0,30}\bplina",
+        r"\bkota\w{0,6} (?:asil|asti|dol)|\bkutu\w{0,6}.{0,20}\bdol(?:u|mus|du)",
+        r"(?:γραμματοκιβωτι|θυριδα|εισερχομεν).{0,40}(?:πληρ|γεματ)|υπερβαση",
+        r"(?:صندوق|البريد|المساحة).{0,40}(?:ممتل|امتل)|(?:تجاوز|تخط).{0,20}(?:الحصة|حصة|المساحة|السعة)|מלאה",
+        rf"\bover {_W}{{0,2}}limit",
     ),
     _reason(
         "too_large",
@@ -87,29 +99,34 @@ _REASONS = [
     _reason(
         "policy",
         # lists, spam, viruses, content
-        r"\bspam|\bube\b|\bjunk|unsolicited|bulk mail|black-?list|block-? ?list|deny-?list|\bblocked",
+        r"\bspam|\bube\b|\bjunk|unsolicited|bulk mail|black[- ]?list|block-? ?list|deny[- ]?list|\bblocked",
+        r"(?:white|allow|allowed|safe)[- ]?list|(?:approved|allowed|trusted|permitted) (?:list|senders?)\b",
         r"_blocked|\bbanned|spoof|\brbls?\b|dnsbl|cloudmark|(?:is|are|was|domain|address) listed",
         r"listed (?:in|at|by|on) (?:~|our|a|blocklist|\w{0,10}bl)\b",
         r"reputation|abus(?:e|ive|\b)|suspicio|suspected|virus|malware|phish|infected|trojan|quarantin|unusual",
         r"(?:message|mail|rejected|banned|unacceptable|of|its) contents?\b",
         rf"contents? {_W}{{0,3}}(?:reject|filter|deni|block|not|polic)",
         rf"attachments? {_W}{{0,4}}(?:not|reject|block|type|prohib|size)|(?:illegal|dangerous|bad) attachment|filter",
-        r"\bbulk\b",
+        r"\bbulk\b|password[- ]?protect|\bmacros?\b|(?:header|body|content|mime)[- ]checks?\b",
+        rf"\b(?:por|pelo|per|wegen|aufgrund|cause d\w|raison d\w) (?:\w{{1,10}} ){{0,2}}{_CONTENT}",
+        rf"{_CONTENT} (?:\w{{1,12}} )?(?:no|nao|non|nicht|rechaz|rejeit|rifiut|abgelehnt)",
         r"prohibited|complaints?\b|dynamic ip|security (?:polic|reas|risk|issue|concern|violat)",
         # who we are and how we prove it
         r"\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenti[cf]|authoriz|authoris",
+        r"\barc[- ](?:seal|set|chain|sign|valid|fail)|challenge",
         r"reverse (?:dns|look|host|name|map|entry)|\bptr\b|\brdns\b",
         rf"\byour (?:\w{{1,20}} )?{_US}\b(?! to\b)|\bclient (?:host|ip)|(?:sending|connecting) (?:host|ip|server|mta)",
         r"(?<!or )\bip address|(?:invalid|bad|by) (?:\w{1,20} )?ip\b|\bhost \[|resolve your|access from",
         r"\[\d{1,3}(?:\.\d{1,3}){3}\] (?:is|was|has)\b",
         rf"(?<!to )(?<!to the )\b(?:senders?|originator|mail ?from|from:|helo|ehlo|return path)(?:'s)?:?>? {_W}{{0,4}}"
-        rf"(?:reject|{_ABSENT}|denied|refus|verif|domain|null mx|is on|blocked|not allowed)",
+        rf"(?:reject|{_ABSENT}|denied|refus|verif|domain|null mx|is on|blocked|not allowed|complian)",
         rf"(?:invalid|unknown|bad|missing|empty|null|unroute?able|fake|forged|envelope) {_W}?"
         r"(?:sender|from\b|return|helo|ehlo)|domain of (?:the )?sender|emetteur|absender invalid",
         r"\bmessages from\b|\bfrom address",
         # what the receiver permits
         r"polic(?:y|ies)|permission|privilege|administrativ|moderat|restrict|closed (?:mailing )?list|list is closed",
-        r"preferences|user rules",
+        r"preferences|user rules|\boutsiders?\b|closed to (?:outside|extern|the public|non)",
+        r"(?:external|outside) (?:e-?mails?|messages?|senders?|sources?|parties)|internal (?:\w{1,12} )?only",
         rf"\brelay(?:ing)? {_W}{{0,2}}(?:denied|not|prohib|reject|disallow)",
         rf"(?:unable|not|cannot|refus\w+) {_W}{{0,2}}to relay",
         r"do(?:n't| not) relay|(?:insecure|open) (?:mail )?relay|to relay\b|rcpthosts|non-accepted",
@@ -123,6 +140,10 @@ _REASONS = [
         r"\byour (?:e-?mail )?(?:address|mailbox) (?:is|was)",
         # the protocol
         r"bare (?:lf|cr)\b|headers? (?:error|is|are|was|based|too)|(?:duplicate|missing|from:|invalid|bad) header",
+        r"(?:duplicate|multiple|missing|invalid|bad|no|without) (?:an? |valid ){0,2}"
+        r"(?:message-?id\b|(?:from|to|cc|date|subject|reply-to|received|mime|list-[a-z]{1,12}) header)|header missing",
+        rf"(?<!address )(?<!address is )(?:not|non)[- ]{_W}?(?:rfc[- ]?\d{{0,4}}[- ]?)?(?:complian|conform)",
+        r"(?:bad|invalid|illegal|wrong|unknown) (?:\w{1,12} )?(?:char(?:acter )?set|encoding)",
         r"\btls\b|starttls|encrypt|certificate|pipelin|smtputf8|8bitmime",
         r"non-ascii|nul characters|fully qualified|dnssec",
         r"command (?:un|not )recogni|unrecogni[sz]ed command|(?:bad|improper|out of) sequence",
@@ -131,13 +152,15 @@ _REASONS = [
         r"unsupported|not implemented|protocol (?:error|violation)",
         # other languages
         r"bloqu|rejet|indesirable|gesperrt|sperrliste|スパム|迷惑メール|拒否|спам|заблок|blocc|垃圾邮件|拒收|被拒",
+        r"adres\w{0,3} (?:nadawcy|odesilatele)|адрес\w{0,2} отправител",
     ),
     _reason(
         "rate",
-        r"\brate (?:limit|exceed|that)|ratelimit|\brated? \w{1,20} exceed|sending rate|too (?:many|much|fast|quick)",
-        r"slower|slow down|trop de|numerous attempts",
+        r"\brate (?:limit|exceed|that|of)|ratelimit|\brated? \w{1,20} exceed|sending rate",
+        r"too (?:many|much|fast|quick|high)|slower|slow down|trop de|numerous attempts",
         rf"frequency|throttl|(?:sending|hourly|daily|connection|receiv\w+) {_W}{{0,3}}limit|limit exceeded",
-        r"per (?:hour|day)",
+        r"per (?:hour|day|session|connection)|recipients? (?:limit|per)|at a time\b",
+        r"limit (?:was |is |has been )?(?:reached|hit)\b",
         rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_W}{{0,3}}limit|volume of|(?:high|message|mail) volume",
         r"deferred",
         rf"number of {_W}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
@@ -148,9 +171,16 @@ _REASONS = [
         r"not found, try again|host ?name lookup (?:failure|error)|(?:dns|name server) time",
         rf"name service error {_W}{{0,6}}(?:try again|timed)|temporary {_W}{{0,2}}(?:lookup|dns|resol)",
         r"(?:dns|mx|name) (?:query|lookup) (?:failed|error)",
+        r"(?:ldap|directory|database|table|map|sql) (?:query|lookup|server) (?:fail|error)",
         permanent=False,
     ),
-    _reason("temporary", r"(?<!not a )temporar|currently unavailable", permanent=False),
+    _reason(
+        "temporary",
+        r"(?<!not a )temporar|currently unavailable|right now\b|maintenance|mantenimiento|wartung",
+        rf"(?:cannot|can't|could not|unable to|not able to) {_W}?(?:verify|validate|check)|locked by|another process",
+        r"mail ?box (?:is )?(?:currently |already )?(?:busy|in use)",
+        permanent=False,
+    ),
     _reason(
         "unknown_user",
         rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) {_W}{{0,3}}"
@@ -158,6 +188,7 @@ _REASONS = [
         rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:{_ABSENT}|possibly incorrect|misspelled)",
         rf"(?:^|[\s<\[(\"'])@[>\])\"']?\W{{0,4}}(?:(?:is|was) )?(?:user )?{_ABSENT}",
         rf"no {_W}?(?:mail ?box|user|account|person|recipients?) {_W}{{0,2}}(?:here|by that|with th|found|named|avail)",
+        r"\bno mail ?box(?:es)?(?= ?(?:$|[^\w\s]|for\b|here|on\b|at\b|with))",
         rf"{_NOT} have an? {_W}{{0,2}}(?:account|mailbox)|not our (?:user|customer)|missing home dir|in name directory",
         rf"not an? {_W}{{0,2}}(?:valid|known|registered|local|user|active)\b|{_NOT} accept user|can't accept user",
         rf"no such {_W}?here|no one (?:here )?(?:by that|at this)|nobody (?:here|by)|not listed in|user ?unknown",
@@ -179,14 +210,28 @@ _REASONS = [
         r"(?:desconocid|desconhecid|n[oa]o? existe|invalid|inexist|n[oa]o? encontrad|n[oa]o? valid)",
         r"(?:no|nao) existe (?:\w{1,10} )?(?:usuari|buzon|cuenta|conta|direccion|persona|destinat|endereco|caixa)",
         r"(?:utente|casella|indirizzo|destinatario|account).{0,50}(?:sconosciut|inesistent|non (?:esist|valid|trovat))",
-        r"nessun utente|(?:uzytkownik|adres|konto|skrzynka).{0,40}(?:nie istnieje|nieznan)|nie ma takiego",
+        r"nessun utente|(?:uzytkownik|odbiorc|adres|konto|skrzynka).{0,40}(?:nie istniej|nieznan|nie znaleziono)",
+        r"(?:nie ma|brak) taki|(?:brak|nieznan\w{1,3}) (?:uzytkownik|odbiorc|adres|kont|skrzynk)",
         r"(?:пользовател|получател|адрес|ящик).{0,50}(?:не найден|не существует|неизвест|отсутств|не зарегистр)",
-        r"нет такого (?:пользовател|получател|адрес|ящик)|неизвестн\w{1,4} (?:пользовател|получател|адрес)",
+        r"нет такого (?:пользовател|получател|адрес|ящик)|адресат не найден",
+        r"(?:неизвест|несуществу|недействит|неверн)\w{1,8} (?:почтов\w{1,3} )?(?:пользовател|получател|адрес|ящик)",
+        r"(?:користувач|одержувач).{0,40}(?:не існує|не знайден|невідом)|невідом\w{1,3} (?:користувач|одержувач)",
         r"(?:gebruiker|ontvanger|adres|postvak|mailbox).{0,40}(?:onbekend|bestaat niet|niet gevonden)",
         r"onbekende (?:gebruiker|ontvanger)",
-        r"(?:mottagar|modtager|mottaker|adress).{0,40}(?:okand|ukendt|ukjent|finns inte|findes ikke|finnes ikke)",
-        r"(?:uzivatel|adresat|adresa|schranka).{0,40}(?:neexist|neznam)",
-        r"(?:kullanici|alici|adres).{0,30}(?:bulunamadi|mevcut degil)",
+        r"(?:mottagar|modtager|mottaker|anvandar|bruger|bruker|adress|konto|brevlad|postkasse).{0,40}"
+        r"(?:okan[dt]|ukendt|ukjent|finns (?:inte|ej)|(?:findes|finnes|eksisterer) ikke|existerar inte|hittades inte)",
+        r"(?:okan[dt]\w?|ukendte?|ukjente?) (?:mottagar|modtager|mottaker|anvandar|bruger|bruker|adress|konto)",
+        r"tunte?mat\w{1,4} (?:kayttaj|vastaanottaj|osoit|postilaatik)",
+        r"(?:kayttaj|vastaanottaj|osoit|postilaatik).{0,30}(?:ei (?:loydy|loytynyt|ole olemassa|tunneta)|tuntematon)",
+        r"(?:uzivatel|pouzivatel|prijemc|adresat|adresa|schranka|ucet).{0,40}(?:neexist|neznam|nenalezen)",
+        r"neznam\w{1,3} (?:uzivatel|pouzivatel|prijemc|adres|schrank)",
+        r"(?:kullanici|alici|adres|hesap|hesab|posta kutusu).{0,30}(?:bulunamadi|bulunmuyor|mevcut degil|\byok\b)",
+        r"(?:bilinmeyen|gecersiz|boyle bir) (?:kullanici|alici|adres|hesap)",
+        r"(?:ismeretlen|nincs ilyen|nem letezo) (?:felhasznalo|cimzett|posta|cim\b|e-?mail)",
+        r"(?:felhasznalo|cimzett|postafiok|postalada|\bcim\b).{0,40}(?:nem letezik|nem talalhato|ismeretlen)",
+        r"(?:αγνωστ|ανυπαρκτ)\w{1,2} (?:χρηστη|παραληπτη|διευθυνση)",
+        r"(?:χρηστη|παραληπτη|διευθυνση|γραμματοκιβωτι|λογαριασμο).{0,40}(?:δεν (?:υπαρχει|βρεθηκε)|αγνωστ)",
+        r"(?:المستخدم|المستلم|العنوان|الحساب|البريد).{0,30}(?:غير (?:موجود|معروف|صالح)|لا يوجد)",
         address=True,
     ),
     _reason(
