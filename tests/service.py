@@ -88,7 +88,7 @@ class Service:
         the test may have an event loop of its own."""
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
 
-        def command() -> object:
+        def command() -> Any:
             with mock.patch.dict(os.environ, self._environment, clear=True), redirect_stdout(out), redirect_stderr(err):
                 try:
                     main(arguments)
@@ -162,7 +162,7 @@ class Service:
         return self.ask("POST", path, body, **options)
 
 
-def until(check: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
+def until(check: Callable[..., Any], seconds: float = PATIENCE_S) -> Any:
     """The first true answer; fails when there is none in time."""
     end = time.monotonic() + seconds
     while True:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -203,7 +203,7 @@ def smtp_wire(given: bytes) -> None:
 
 RECORDS = {
     purpose: domain_records.Record(type="TXT", name="x.test", value="v=DKIM1; k=rsa; p=AAAA", purpose=purpose)
-    for purpose in domain_records._MEND
+    for purpose in get_args(domain_records.Purpose)
 }
 
 

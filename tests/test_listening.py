@@ -39,7 +39,12 @@ async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     came = asyncio.Event()
     poor = Poor(fileno=listen("127.0.0.1", 0).detach())
     poor.setblocking(False)
-    server = await asyncio.start_server(lambda _, writer: (came.set(), writer.close())[0], sock=poor, backlog=2048)
+
+    def welcome(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        writer.close()
+
+    server = await asyncio.start_server(welcome, sock=poor, backlog=2048)
     try:
         with structlog.testing.capture_logs() as lines, socket.create_connection(poor.getsockname(), 5):
             while Poor.asked < 5:  # five rests, not five turns of one

@@ -66,8 +66,8 @@ def test_a_sandbox_team_without_a_domain_speaks_for_the_platform(shared_service:
 
 @pytest.mark.parametrize(("domain", "brand"), [("dom_acme", "Acme"), ("dom_acme_news", "Acme News")])
 def test_the_brand_fills_its_position(shared_service: Service, domain: str, brand: str) -> None:
-    body = {"to": "+15005550006", "template_id": "tpl_branded", "brand_domain_id": domain}
-    body |= {"variables": {"parcel": "42", "place": "home"}}
+    variables = {"parcel": "42", "place": "home"}
+    body = {"to": "+15005550006", "template_id": "tpl_branded", "brand_domain_id": domain, "variables": variables}
     shown = shared_service.post("/v1/whatsapp?dry_run=true", body).json
     assert (shown["parameters"], shown["body"]) == (["42", brand, "home"], f"Parcel 42 of {brand} is at home.")
     assert shared_service.post("/v1/whatsapp", body).status == 202

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import dkim as dkimpy  # type: ignore[import-untyped]
+import dkim as dkimpy
 import pybase64
 import pytest
 

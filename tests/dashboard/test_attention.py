@@ -19,10 +19,11 @@ HOOK = Webhook(id="wh_1", team="team_1", url="https://a.test/hook", secret="")
 def concerns(operator: bool = False, account: dict[str, Any] | None = None, **changed: Any) -> list[Concern]:
     """Of a team that is well but for these changes; its webhook wh_2 fails."""
     record = {name: changed.pop(name) for name in list(changed) if name in TeamRecord.__struct_fields__}
-    own = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
-    team = Team(**{"record": TeamRecord(**own), "domains": {"a.test": DOMAIN}} | changed)
-    money = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999} | (account or {})
-    return list(of_team(team, Account(**money), {"wh_2": 5}, NOW, operator))
+    own: dict[str, Any] = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
+    well: dict[str, Any] = {"record": TeamRecord(**own), "domains": {"a.test": DOMAIN}}
+    team = Team(**well | changed)
+    money: dict[str, Any] = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999}
+    return list(of_team(team, Account(**money | (account or {})), {"wh_2": 5}, NOW, operator))
 
 
 def test_all_is_well() -> None:

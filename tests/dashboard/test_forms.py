@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -87,7 +87,7 @@ def test_kinds_that_it_does_not(kind: str, files: bool) -> None:
         check_kind(kind, files)
 
 
-HOSTILE = {
+HOSTILE: dict[str, Callable[[int], bytes]] = {
     "parts": lambda n: parts(*[DISPOSITION + b"a\r\n\r\n"] * 90) + b"--line\r\n" * n,
     "line breaks": lambda n: parts(DISPOSITION + b"a\r\n\r\n" + b"\r\n" * n),
     "nearly boundaries": lambda n: parts(DISPOSITION + b"a\r\n\r\n" + b"\r\n--lin" * n),

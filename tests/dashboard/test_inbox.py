@@ -57,7 +57,8 @@ def test_mails_are_listed_searched_rendered_and_downloaded(site: Site, send: Any
     assert download.value.suggested_filename == f"{id_}.eml"
     built = message_from_string(download.value.path().read_text(), policy=default)
     assert built["subject"] == "Grüße & <b>more</b>"
-    assert "Hello in text" in built.get_body(("plain",)).get_content()
+    plain = built.get_body(("plain",))
+    assert plain and "Hello in text" in plain.get_content()
 
 
 def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) -> None:

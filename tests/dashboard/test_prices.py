@@ -56,8 +56,8 @@ async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> Non
 
 
 async def test_a_free_one_is_ticked_and_the_next_one_is_not_free(pages: Pages) -> None:
-    for free in ({}, {"free": ""}):
-        refused = await pages.post(f"{HERE}/new", NEW | {"price": "0"} | free, OPERATOR)
+    for said in ({}, {"free": ""}):
+        refused = await pages.post(f"{HERE}/new", NEW | {"price": "0"} | said, OPERATOR)
         assert refused.status == 400 and "say that it is free" in refused.text
     await pages.post(f"{HERE}/new", NEW | {"price": "0", "free": "yes"}, OPERATOR)
     free = only(pages)

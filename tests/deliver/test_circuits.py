@@ -15,6 +15,7 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import to_row
 from heliograph.storage import carrier_use
 from heliograph.storage.store import SetupChange, Store
+from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ async def lines(store: Store, clock: Any) -> Callable[..., Awaitable[Lines]]:
     return make
 
 
-def wait(store: Store, clock: Any) -> int:
+def wait(store: Store, clock: TestClock) -> int:
     """Until the next probe, in whole seconds as ms: the clock runs on a little."""
     return round((store.setup.circuits["a"].until - clock.now()) / 1000) * 1000
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph import circuits
+from heliograph.channels import carrier as channels
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
@@ -25,7 +26,7 @@ Send = Callable[..., Awaitable[str]]
 Told = Callable[[str], Awaitable[list[str]]]
 
 
-class Scripted:
+class Scripted(channels.Carrier):
     """A carrier that answers with what it was given, in order; the last answer repeats."""
 
     def __init__(self, *answers: Outcome | Exception) -> None:
@@ -38,8 +39,6 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    async def close(self) -> None: ...
 
 
 def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heliograph.app import attest, make_domains
-from heliograph.channels.carrier import Carriers, Parcel
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
@@ -31,11 +31,11 @@ Send = Callable[..., Awaitable[str]]
 Told = Callable[[str], Awaitable[list[str]]]
 
 
-class Gate:
+class Gate(Carrier):
     """A carrier that takes a message when it is opened; counts what it holds at once."""
 
     def __init__(self) -> None:
-        self.open = asyncio.Event()
+        self.opened = asyncio.Event()
         self.begun: list[str] = []
         self.inside = 0
         self.at_once: list[int] = []  # how many were inside when each one began
@@ -44,12 +44,10 @@ class Gate:
         self.begun.append(parcel.address)
         self.inside += 1
         self.at_once.append(self.inside)
-        await self.open.wait()
+        await self.opened.wait()
         await asyncio.sleep(0.01)
         self.inside -= 1
         return Accepted(carrier_id=f"{parcel.message_id}/{parcel.address}", delivered=True)
-
-    async def close(self) -> None: ...
 
 
 @asynccontextmanager
@@ -62,7 +60,7 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
         await task
 
 
-async def until(true: Callable[[], Any]) -> None:
+async def until(true: Callable[..., Any]) -> None:
     """Wait until the question, asked now and then, is answered with yes."""
     async with asyncio.timeout(60):
         while not (await answer if inspect.isawaitable(answer := true()) else answer):
@@ -149,14 +147,14 @@ async def test_lanes_do_not_take_each_others_slots(
 ) -> None:
     monkeypatch.setitem(SLOTS, "email", 2)
     gates = {"email": Gate(), "sms": Gate()}
-    gates["sms"].open.set()
+    gates["sms"].opened.set()
     for n in range(5):
         await send("email", f"person{n}@example.com")
     async with running(Worker(store, Circuits(store, Carriers(lambda record: gates[record.channel]), clock), clock)):
         await until(lambda: gates["email"].inside == 2)
         await send("sms", "+447700900123")
         await until(lambda: gates["sms"].begun)
-        gates["email"].open.set()
+        gates["email"].opened.set()
         await until(is_empty(store))
     assert max(gates["email"].at_once) == 2
 
@@ -171,7 +169,7 @@ async def test_stopping_waits_for_hand_overs_and_records_them(store: Store, cloc
     await send("email", "later@example.com")
     await asyncio.sleep(0.05)
     assert not stopped.done()
-    gate.open.set()
+    gate.opened.set()
     await stopped
     await ran
     assert await status(store, id_) == "delivered"
@@ -253,7 +251,7 @@ async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
 
     monkeypatch.setattr(store, "record", record_when_back)
     gate = Gate()
-    gate.open.set()
+    gate.opened.set()
     await send("email", "first@example.com")
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)) as worker:
         await until(lambda: tried)
@@ -311,7 +309,7 @@ async def test_suspects_are_tried_one_by_one_while_nothing_else_is(
     store: Store, clock: Any, send: Send, suspects: list[str]
 ) -> None:
     gate = Gate()
-    gate.open.set()
+    gate.opened.set()
     for n in range(3):
         await send("sms", f"+44770090012{n}")
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
@@ -348,7 +346,7 @@ async def test_who_is_not_alone_is_not_blamed(
                 await until(lambda: not worker._suspects_first)
         clock.forward(LEASE_MS)
         assert await store.reclaim() == 0
-    gate.open.set()
+    gate.opened.set()
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
 

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from email.header import decode_header, make_header
+from email.message import Message
 from pathlib import Path
 
 import dkim
@@ -31,6 +32,12 @@ SMALL = b"a,b\r\n.\r\n1,2\r\n"
 TEXT = "Dear reader,\n\n.\n.. dots at the start,\nFrom the start,\nand ✓ a line of " + "many words " * 30 + "end."
 
 Arrived = tuple[str, list[tuple[bytes, bytes]], dict[str, str]]  # id, (the sink's lines, the mail), DKIM records
+
+
+def written(part: Message) -> bytes:
+    payload = part.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    return payload
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +114,10 @@ def test_it_arrives_whole_and_without_the_bcc(arrived: Arrived) -> None:
     assert mail["To"] == "Someone@example.com"
     assert str(make_header(decode_header(mail["Subject"]))) == "Räkning ✓"
     text, html, large, small = [part for part in mail.walk() if not part.is_multipart()]
-    assert text.get_payload(decode=True).decode().replace("\r\n", "\n").rstrip("\n") == TEXT
-    assert html.get_payload(decode=True).strip() == b"<p>Hi</p>"
+    assert written(text).decode().replace("\r\n", "\n").rstrip("\n") == TEXT
+    assert written(html).strip() == b"<p>Hi</p>"
     assert [part.get_filename() for part in (large, small)] == ["räkning.pdf", "a.csv"]
-    assert [part.get_payload(decode=True) for part in (large, small)] == [LARGE, SMALL]
+    assert [written(part) for part in (large, small)] == [LARGE, SMALL]
 
 
 def test_dkimpy_verifies_both_signatures(arrived: Arrived) -> None:

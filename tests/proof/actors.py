@@ -19,7 +19,7 @@ from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import to_row
-from heliograph.rules.team import Carrier
+from heliograph.rules.team import Carrier, Channel
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import ledger
 from heliograph.storage.audit import AuditEntry
@@ -28,7 +28,7 @@ from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_store
 from tests.storage.samples import RIGHT, WRONG, check, finish, message, start
 
 CREDIT = 150
-CHANNELS = ("email", "sms", "whatsapp")
+CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
 RECEIPTS = {
     "email": ("delivered", "bounced", "complained", "failed"),
     "sms": ("delivered", "failed", "sent"),
@@ -178,7 +178,7 @@ class World:
             said = process.tasks[place].send(None)
             assert said is None, f"an actor waited for {said!r}"
         except StopIteration:
-            process.tasks.pop(place)
+            del process.tasks[place]
         if self.doomed:
             self.crash(self.doomed)
             self.doomed = None
@@ -211,8 +211,14 @@ class World:
         self._answered(wish, await process.store.accept(item))
 
     async def _verify(self, process: Process, wish: Wish) -> None:
-        more = {"team": wish.team, "phone": wish.to[0], "price": self.price, "once": wish.once}
-        item = start(self.clock, owner=process.store.owner, **more)
+        item = start(
+            self.clock,
+            owner=process.store.owner,
+            team=wish.team,
+            phone=wish.to[0],
+            price=self.price,
+            once=wish.once,
+        )
         wish.tried.append(item.id)
         replay = await process.store.start_verification(item)
         if replay is not None:

@@ -32,7 +32,7 @@ def test_nothing_is_lost_or_charged_twice(server: Any, tmp_path: Path) -> None:
     with Service(url, tmp_path) as service:
         service.apply()
         service.start()
-        port, paid = service.ports[0], {}
+        port, paid = service.ports[0], dict[str, str]()
         with Load(service) as load:
             for number in rounds("P20", CRASHES):
                 paid |= {f"paid {number}": send_sms(service, f"paid {number}")}

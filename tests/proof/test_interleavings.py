@@ -13,6 +13,7 @@ from pathlib import Path
 
 from heliograph.rules.limits import LEASE_MS, WRONG_CODES_MAX
 from heliograph.rules.message import FINAL, MOVES
+from heliograph.rules.verification import CheckResult
 from tests.proof.actors import World, make_template
 from tests.proof.size import FULL, report, size
 
@@ -124,7 +125,7 @@ def check_end(world: World) -> None:
     check_hand_overs(world)
 
 
-def check_codes(results: list[tuple[object, int, bool]], expires_at: int) -> None:
+def check_codes(results: list[tuple[CheckResult, int, bool]], expires_at: int) -> None:
     said = [result for result, _, _ in results]
     wrong = [result.wrong for result in said if result.status == "pending"]
     assert sum(result.verified for result in said) <= 1, "a code worked twice"

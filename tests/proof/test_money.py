@@ -44,16 +44,16 @@ class BookedMoney(Money):
     @invariant()
     def what_is_held_is_open(self) -> None:
         """Nothing stays held when its message or code has been settled."""
-        (held,) = self.books.execute("SELECT coalesce(sum(held), 0) FROM account").fetchone()
-        (open_,) = self.books.execute(
+        held = self.books.execute("SELECT coalesce(sum(held), 0) FROM account").get
+        open_ = self.books.execute(
             """SELECT coalesce(sum(h.amount), 0) FROM ledger h WHERE h.kind = 'hold' AND NOT EXISTS
                (SELECT 1 FROM ledger s WHERE s.team = h.team AND s.subject = h.subject AND s.turn = h.turn
                 AND s.kind IN ('capture', 'release'))"""
-        ).fetchone()
+        ).get
         assert held == open_
 
 
-class TestBookedMoney(BookedMoney.TestCase):  # type: ignore[name-defined, misc]
+class TestBookedMoney(BookedMoney.TestCase):  # type: ignore[valid-type, misc]
     settings = settings(
         max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, suppress_health_check=list(HealthCheck)
     )

@@ -81,7 +81,7 @@ class Callers:
         return asked
 
     async def ask_at(self, rate: float, seconds: float) -> list[Asked]:
-        began, asked = time.monotonic(), []
+        began, asked = time.monotonic(), list[asyncio.Task[Asked]]()
         while (passed := time.monotonic() - began) < seconds:
             asked += [asyncio.create_task(self.ask()) for _ in range(int(rate * passed) - len(asked))]
             await asyncio.sleep(TICK_S)

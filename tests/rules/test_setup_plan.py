@@ -41,8 +41,9 @@ def counted() -> Callable[[str], str]:
 
 
 def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Collection[tuple[int, str]] = ()) -> Plan:
-    given = {"make_secret": lambda: SECRET, "now": NOW}
-    return plan(file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, **given)
+    return plan(
+        file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, make_secret=lambda: SECRET, now=NOW
+    )
 
 
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:

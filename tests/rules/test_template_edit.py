@@ -1,6 +1,7 @@
 """Saving templates: what is in use at once, what waits for an operator, whose price it takes."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -122,11 +123,14 @@ def test_a_phone_template_needs_a_price_or_the_word_free(
     channel: Any, price: int, prices: dict[str, int], free: bool, is_approved: bool
 ) -> None:
     draft = replace(NEW, channel=channel, category="UTILITY", status="draft")
-    setup, terms = setup_with(draft), {"price": price, "prices": prices}
-    for do in (
-        lambda: approvals.approve(setup, "tpl_b", approvals.mark_of(draft), free=free, **terms),
-        lambda: save_rows(setup, replace(draft, **terms), operator=True, by="usr_a", at=7, free=free),
-    ):
+    setup = setup_with(draft)
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: approvals.approve(setup, "tpl_b", approvals.mark_of(draft), price=price, prices=prices, free=free),
+        lambda: save_rows(
+            setup, replace(draft, price=price, prices=prices), operator=True, by="usr_a", at=7, free=free
+        ),
+    )
+    for do in ways:
         if is_approved:
             made = after(setup, do()).teams["team_a"].templates["tpl_b"]
             assert (made.status, made.price, made.prices) == ("approved", price, prices)

@@ -81,9 +81,18 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
     """Hand over whatever is due; the carrier's words name the recipient."""
     for lane in ("email", "phone"):
         for claim in await store.claim(lane, 100):
-            place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
             detail = {"text": f"250 <{claim.given}> {claim.address} ok"}
-            change = Change(at=clock.now(), wanted=status, accepted=True, carrier="c", detail=detail, **place, **more)
+            change = Change(
+                message=claim.message,
+                position=claim.position,
+                claim=(claim.key, claim.epoch),
+                at=clock.now(),
+                wanted=status,
+                accepted=True,
+                carrier="c",
+                detail=detail,
+                **more,
+            )
             await store.record(change)
 
 

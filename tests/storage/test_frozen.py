@@ -21,8 +21,8 @@ async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Stor
     await store.reclaim()
     (new,) = await store.claim("email", 1)
     assert new.key == old.key
-    recorded = await asyncio.gather(store.record(sent(old, clock, "failed")), store.record(sent(new, clock)))
-    assert recorded == [False, True]
+    late, fresh = await asyncio.gather(store.record(sent(old, clock, "failed")), store.record(sent(new, clock)))
+    assert (late, fresh) == (False, True)
     stored = await store.message(1, item.id)
     assert stored
     assert stored.status == "sent"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from heliograph.accept.suppression import REASONS
 from heliograph.dashboard import importing
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.suppression_file import read_lines
-from heliograph.storage import imports
+from heliograph.storage import imports, setup
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.imports import ADDED, KNOWN, Import
 from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
@@ -113,14 +114,14 @@ async def test_a_portion_that_is_undone_is_undone_whole(
 ) -> None:
     id_ = await begin(store, clock, people(4))
     assert await store.import_portion(id_)
-    real = imports.setup.suppress
+    real = setup.suppress
 
-    async def dies_after(*arguments: object) -> None:
-        await real(*arguments)  # type: ignore[arg-type]
+    async def dies_after(*arguments: Any) -> None:
+        await real(*arguments)
         raise StoreUnavailable
 
     with monkeypatch.context() as broken:
-        broken.setattr(imports.setup, "suppress", dies_after)
+        broken.setattr(setup, "suppress", dies_after)
         with pytest.raises(StoreUnavailable):
             await store.import_portion(id_)
     assert await sql("SELECT count(*) FROM suppression") == [(2,)]

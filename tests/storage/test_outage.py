@@ -172,7 +172,12 @@ async def test_a_sqlite_file_that_is_broken_is_opened_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], opened: int
 ) -> None:
     opens: list[Path] = []
-    monkeypatch.setattr(sqlite, "open_sqlite", lambda path: opens.append(path) or open_sqlite(path))
+
+    def counted(path: Path) -> apsw.Connection:
+        opens.append(path)
+        return open_sqlite(path)
+
+    monkeypatch.setattr(sqlite, "open_sqlite", counted)
     migrate_sqlite(tmp_path / "a.db")
     database = SqliteDatabase(tmp_path / "a.db")
 

@@ -56,7 +56,7 @@ def sqlite_walks(path: str) -> dict[str, set[str]]:
         walks[name] = set()
         for step in steps:
             if scan := re.match(r"SCAN (\w+)(?: USING(?: COVERING)? INDEX (\w+))?", step):
-                table = tables_by_alias.get(scan[1], scan[1])
+                table = str(tables_by_alias.get(scan[1], scan[1]))
                 if table in tables - SMALL and scan[2] not in SHORT:
                     walks[name].add(table)
     connection.close()

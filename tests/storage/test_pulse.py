@@ -1,6 +1,7 @@
 """The pulses of live pages: each changes with what its pages show, and with nothing else."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,8 +58,8 @@ Step = Callable[[Store, TestClock, Sql], Awaitable[None]]
     [
         ([], accept, {"accepted"}),
         ([accept], accept, {"accepted"}),
-        ([], lambda *given: accept(*given, prefix="sms_"), {"accepted"}),
-        ([accept], lambda *given: accept(*given, team=2), set()),
+        ([], partial(accept, prefix="sms_"), {"accepted"}),
+        ([accept], partial(accept, team=2), set()),
         ([accept], deliver, {"events"}),
         ([], clear, {"cleared"}),
         ([], verify, {"verifications"}),

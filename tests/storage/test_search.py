@@ -30,8 +30,15 @@ async def send(store: Store, clock: TestClock, prefix: str, address: str, team: 
 async def hand_over(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
     for lane in ("email", "phone"):
         for claim in await store.claim(lane, 100):
-            place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
-            await store.record(Change(at=clock.now(), wanted=status, carrier="sim", **place))
+            change = Change(
+                message=claim.message,
+                position=claim.position,
+                claim=(claim.key, claim.epoch),
+                at=clock.now(),
+                wanted=status,
+                carrier="sim",
+            )
+            await store.record(change)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ stop.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,7 +78,7 @@ class Live:
         pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
         return watch.word(pulse) if pulse else ""
 
-    async def changes(self, watch: Watch, listener: Listener, seen: str) -> AsyncIterator[bytes]:
+    async def changes(self, watch: Watch, listener: Listener, seen: str) -> AsyncGenerator[bytes, None]:
         """Server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
         caps = {("person", listener.person): PERSON_MOST, ("team", listener.team): TEAM_MOST}
         if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
