@@ -54,9 +54,13 @@ def bare(cell: str) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of the headings."""
+    """The anchors that GitHub makes of the headings, and those written out."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {*written(page)}
+
+
+def written(page: Path) -> list[str]:
+    return re.findall(r'<a id="([^"]+)">', page.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -93,6 +97,58 @@ def test_adrs_are_numbered_without_gaps_and_listed() -> None:
         text = path.read_text("utf-8")
         assert text.startswith(f"# {path.name[:4]}: ")
         assert "**Problem.**" in text and "**Choice.**" in text and "**Consequences.**" in text
+
+
+# -- citations ---------------------------------------------------------------------------------------------
+
+CITED_PAGES = [ROOT / "docs" / "contract.md", ROOT / "docs" / "reliability.md"]
+
+NUMBER = r"[0-9]+(?:\.[0-9]+)*"
+SECTIONS = re.compile(rf"\b(spec|contract)\s+({NUMBER}(?:(?:,|\s+and|\s+to)\s+{NUMBER})*)", re.I)  # spec 3.2, 8
+PARTS = re.compile(r"\breliability, ([a-z ]+)", re.I)
+PROMISES = re.compile(r"(?<![\w-])P[0-9]+\b")
+
+
+def cited(text: str) -> set[str]:
+    """The anchors that a text relies on."""
+    sections = [(page, number) for page, numbers in SECTIONS.findall(text) for number in re.findall(NUMBER, numbers)]
+    return {
+        *(f"{page.lower()}-{number.replace('.', '-')}" for page, number in sections),
+        *(f"reliability-{part.strip().lower().replace(' ', '-')}" for part in PARTS.findall(text)),
+        *(promise.lower() for promise in PROMISES.findall(text)),
+    }
+
+
+def unresolved(text: str) -> set[str]:
+    return cited(text) - {anchor for page in CITED_PAGES for anchor in written(page)}
+
+
+def test_every_citation_resolves() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8", "replace") for path in repository()}
+    assert {name: lost for name, text in texts.items() if (lost := unresolved(text))} == {}
+    assert len({anchor for text in texts.values() for anchor in cited(text)}) > 50  # the patterns still find them
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("(spec 4.1.3, contract 9)", set()),
+        ("(spec 3.2, 8)", set()),
+        ("Spec 7.1 to 7.4, (reliability, SMTP retries), P14", set()),
+        (f"spec {4.9}", {"spec-4-9"}),
+        (f"spec 4.2, {4.8} and {4.7}", {"spec-4-8", "spec-4-7"}),
+        (f"contract {17}", {"contract-17"}),
+        (f"P{11}", {"p11"}),
+        (f"(reliability, {'luck'})", {"reliability-luck"}),
+    ],
+)
+def test_a_wrong_citation_is_found(text: str, lost: set[str]) -> None:
+    assert unresolved(text) == lost
+
+
+def test_anchors_are_unique() -> None:
+    found = [anchor for page in CITED_PAGES for anchor in written(page)]
+    assert len(found) == len(set(found))
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -214,6 +270,7 @@ def test_verification_states(row: Row) -> None:
 def test_every_error_code_is_listed() -> None:
     listed = {(bare(row[1]), row[0]) for row in table(read("docs/errors.md"))}
     assert listed == {(error["code"], str(error["status"])) for error in error_list()}
+    assert {error["code"] for error in error_list()} <= set(re.findall(r"`(\w+)`", read("docs/contract.md")))
 
 
 # -- the README's lines ------------------------------------------------------------------------------------

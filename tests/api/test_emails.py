@@ -1,4 +1,4 @@
-"""POST /v1/emails: its answer (spec 2.1), the sender's name (4.1.1), recipients (4.1.2), each row of spec 7.1."""
+"""POST /v1/emails: its answer (spec 2.1), names and recipients (spec 4.1.1, 4.1.2), each row of spec 7.1."""
 
 import re
 from typing import Any

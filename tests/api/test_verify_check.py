@@ -1,4 +1,4 @@
-"""POST /v1/verify/:id/check: the states of spec 3.2, the answer of 2.6, its refusals."""
+"""POST /v1/verify/:id/check: the states of spec 3.2, the answer of spec 2.6, its refusals."""
 
 from typing import Any
 

@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.rules.denied import DENIED, is_denied
 
-# reliability.md, written out once more as the first and the last address of each range.
+# The deny list (reliability, SSRF), written out once more as the first and the last address of each range.
 RANGES = """
 0.0.0.0 0.255.255.255
 10.0.0.0 10.255.255.255

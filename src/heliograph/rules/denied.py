@@ -1,4 +1,4 @@
-"""Which addresses a stranger's DNS may not lead us to (reliability, SSRF deny list).
+"""Which addresses a stranger's DNS may not lead us to (reliability, SSRF).
 
 `ipaddress.is_global` is no such guard: it lets multicast, 6to4 and NAT64 through.
 """
