@@ -17,7 +17,6 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from heliograph.api.connection import Connection
 from heliograph.channels.email import mime
 from heliograph.channels.email.dkim import Signer
 from heliograph.channels.email.outgoing import Outgoing
@@ -28,6 +27,7 @@ from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.worker import Worker
 from heliograph.storage import accepts, outbox, outcomes
 from heliograph.storage.sqlite import SqliteDatabase
+from heliograph.web.connection import Connection
 
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "accept": [(Connection, "data_received"), (RequestResponseCycle, "run_asgi"), (accepts, "accept")],

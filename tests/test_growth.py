@@ -18,14 +18,12 @@ import pytest
 
 from heliograph.accept.email import EmailRequest
 from heliograph.api import bodies
-from heliograph.api.request import Request
-from heliograph.api.router import Router
 from heliograph.api.routes import ROUTES
 from heliograph.channels import web
 from heliograph.channels.email import arf, dkim, dsn, html_text, mime, mta_sts, parts, returned, ses, wire, words
 from heliograph.channels.sms import http
 from heliograph.channels.sms.smpp import pdu, receipt, text
-from heliograph.dashboard import csv_lines, forms, visit
+from heliograph.dashboard import csv_lines, visit
 from heliograph.rules import (
     address,
     attachments,
@@ -51,6 +49,9 @@ from heliograph.rules import (
 )
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Template
+from heliograph.web import forms
+from heliograph.web.request import Request
+from heliograph.web.router import Router
 
 SIZES = [1 << bits for bits in (10, 12, 14, 16, 18, 20)]  # characters: each four times the one before
 ENOUGH = SIZES[-2]  # the last size is for what looks quadratic before it

@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "clock.py": ("rules/",),
     "domains.py": ("rules/", "clock.py", "storage/store.py"),
     "webhooks.py": ("rules/", "clock.py", "storage/store.py"),
+    "web/": ("rules/", "itself"),
     "channels/carrier.py": ("rules/",),
     "channels/web.py": ("rules/", "channels/carrier.py"),
     "channels/*/": ("rules/", "channels/carrier.py", "channels/web.py", "itself"),
@@ -45,12 +46,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("storage/store.py", "itself"),
     ),
     "api/": (
-        *("rules/", "domains.py", "webhooks.py", "accept/", "deliver/reports.py", "channels/carrier.py"),
+        *("web/", "rules/", "domains.py", "webhooks.py", "accept/", "deliver/reports.py", "channels/carrier.py"),
         *("storage/store.py", "itself"),
     ),
     "dashboard/": (
-        *("rules/", "domains.py", "webhooks.py", "sealing.py", "accept/", "channels/carrier.py", "storage/"),
-        *("api/budget.py", "api/errors.py", "api/request.py", "api/router.py", "dashboard/"),
+        *("web/", "rules/", "domains.py", "webhooks.py", "sealing.py", "accept/", "channels/carrier.py", "storage/"),
+        "dashboard/",
     ),
     "app.py": (
         *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "webhooks.py", "channels/"),
@@ -74,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "storage/",
             "accept/",
             "deliver/",
+            "web/",
             "api/",
             "dashboard/",
         ),

@@ -18,10 +18,7 @@ import uvicorn
 from heliograph import listening, logs
 from heliograph.accept.desk import Desk
 from heliograph.api.app import Api
-from heliograph.api.budget import ByteBudget
-from heliograph.api.connection import Connection, close_slow
 from heliograph.api.rate import RateLimits, share_rates
-from heliograph.api.request import Receive, Scope, Send
 from heliograph.app import (
     ENVELOPE,
     attest,
@@ -52,6 +49,9 @@ from heliograph.storage.key_use import keep_key_uses
 from heliograph.storage.people import People
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.watch import LoopWatch
+from heliograph.web.budget import ByteBudget
+from heliograph.web.connection import Connection, close_slow
+from heliograph.web.request import Receive, Scope, Send
 
 log = structlog.get_logger()
 

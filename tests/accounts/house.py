@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from heliograph.api.app import Api
-from heliograph.api.budget import ByteBudget
 from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
@@ -22,6 +21,7 @@ from heliograph.sealing import Sealer
 from heliograph.server import Front
 from heliograph.storage.people import Link, People
 from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
 from tests.storage.test_idempotency import make_desk
 

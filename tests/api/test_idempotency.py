@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.api.request import Request
 from heliograph.api.route import Call
 from heliograph.api.sending import _fingerprint
 from heliograph.rules import idempotency
 from heliograph.rules.limits import IN_THREAD
+from heliograph.web.request import Request
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
 from tests.service import SETUP, TOKENS, Answer, Service, until
 

@@ -15,11 +15,11 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from heliograph.api import openapi, pages
 from heliograph.api.documents import ErrorList, document_routes, list_errors
-from heliograph.api.errors import status_of
-from heliograph.api.request import Response
 from heliograph.api.route import Call, Route
 from heliograph.api.routes import V1
 from heliograph.rules.refusals import all_refusals
+from heliograph.web.request import Response
+from heliograph.web.status import status_of
 
 BASE = "http://127.0.0.1:8700"
 DOCUMENT = openapi.openapi_document(V1, BASE)

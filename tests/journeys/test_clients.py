@@ -17,7 +17,7 @@ from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 
 # Headers have 10 seconds and a small body 5: here less.
 HURRIED = """
-from heliograph.api import connection
+from heliograph.web import connection
 from heliograph.cli.main import main
 
 connection.HEADERS_S, connection.BODY_S, connection.SWEEP_S = 1.0, 1.0, 0.1

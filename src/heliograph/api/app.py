@@ -9,10 +9,21 @@ import structlog
 from heliograph.accept.desk import Desk
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.bodies import parse_json
-from heliograph.api.budget import ByteBudget
-from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers, status_of
+from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
 from heliograph.api.rate import FREE, RateLimits
-from heliograph.api.request import (
+from heliograph.api.route import Call, Route
+from heliograph.api.routes import ROUTES
+from heliograph.rules.limits import IN_THREAD
+from heliograph.rules.refusals import (
+    InternalError,
+    RateLimitExceeded,
+    Refusal,
+    ServiceUnavailable,
+    TeamSuspended,
+)
+from heliograph.storage.store import RefusedRequest, StoreUnavailable
+from heliograph.web.budget import ByteBudget
+from heliograph.web.request import (
     CLOSE,
     ClientGone,
     Headers,
@@ -24,18 +35,8 @@ from heliograph.api.request import (
     call_task,
     respond,
 )
-from heliograph.api.route import Call, Route
-from heliograph.api.router import Router
-from heliograph.api.routes import ROUTES
-from heliograph.rules.limits import IN_THREAD
-from heliograph.rules.refusals import (
-    InternalError,
-    RateLimitExceeded,
-    Refusal,
-    ServiceUnavailable,
-    TeamSuspended,
-)
-from heliograph.storage.store import RefusedRequest, StoreUnavailable
+from heliograph.web.router import Router
+from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 

@@ -1,11 +1,11 @@
 """/carriers/<id>/callback: where carriers report; the carrier itself checks who is asking."""
 
-from heliograph.api.request import Response
 from heliograph.api.route import Call
 from heliograph.channels.carrier import Callback
 from heliograph.deliver.reports import take_callback
 from heliograph.rules.limits import MIB
 from heliograph.rules.refusals import NotFound
+from heliograph.web.request import Response
 
 CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 

@@ -8,8 +8,8 @@ import msgspec
 from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import docs_page, errors_page
-from heliograph.api.request import Response
 from heliograph.api.route import Call, Route, answer
+from heliograph.web.request import Response
 
 HTML = b"text/html; charset=utf-8"
 CONTENT_SECURITY_POLICY = (

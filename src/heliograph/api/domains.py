@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from heliograph.api.bodies import to_request
-from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
 from heliograph.domains import CannotAdd, Checked
 from heliograph.rules.address import normal_domain
@@ -14,6 +13,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.team import Domain
 from heliograph.rules.text import CONTROLS, quoted
+from heliograph.web.request import Response
 
 
 class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from heliograph.api.reading import page, read_after, read_limit
-from heliograph.api.request import Response
 from heliograph.api.route import Call
 from heliograph.rules.event import event_body
 from heliograph.rules.ids import PREFIXES
+from heliograph.web.request import Response
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):

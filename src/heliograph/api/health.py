@@ -4,10 +4,10 @@ import hmac
 
 import msgspec
 
-from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.web.request import Response
 
 FORWARDED = (b"x-forwarded-for", b"forwarded")
 PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"

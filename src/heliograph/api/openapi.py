@@ -10,7 +10,7 @@ import msgspec
 from heliograph import __version__
 from heliograph.accept.suppression import REASONS
 from heliograph.api.domains import BRAND_MAX
-from heliograph.api.errors import status_of, type_of
+from heliograph.api.errors import type_of
 from heliograph.api.reading import VERIFICATION_STATES
 from heliograph.api.route import Query, Route
 from heliograph.api.webhooks import EVENT_IDS_MAX
@@ -33,6 +33,7 @@ from heliograph.rules.limits import (
 from heliograph.rules.message import STATES
 from heliograph.rules.webhook import DESCRIPTION_MAX
 from heliograph.rules.webhook_url import URL_MAX
+from heliograph.web.status import status_of
 
 Schema = dict[str, Any]
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
 from heliograph.accept.suppression import SuppressionRecord
 from heliograph.accept.verify_start import VerificationRecord
-from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message, verification
 from heliograph.rules.address import parse_address
@@ -19,6 +18,7 @@ from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.team import Channel
 from heliograph.storage.store import Filter
+from heliograph.web.request import Response
 
 PAGE = 20
 PAGE_MAX = 100

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from heliograph.api.bodies import to_request
-from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
 from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
@@ -14,6 +13,7 @@ from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Team
 from heliograph.rules.template import check_size_of_variables, missing_and_unknown, read_variables, render
+from heliograph.web.request import Response
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

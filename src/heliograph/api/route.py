@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.desk import Desk
-from heliograph.api.request import Request, Response
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.team import Caller
+from heliograph.web.request import Request, Response
 
 
 class Query(msgspec.Struct, frozen=True):

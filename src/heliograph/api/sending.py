@@ -9,13 +9,13 @@ from heliograph.accept.once import run_once
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
 from heliograph.api.bodies import to_request
-from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.team import Caller
+from heliograph.web.request import Response
 
 REPLAYED = [(b"idempotency-replayed", b"true")]
 DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})

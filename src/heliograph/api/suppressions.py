@@ -10,10 +10,10 @@ from heliograph.accept.suppression import (
 )
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import page, read_limit
-from heliograph.api.request import Response
 from heliograph.api.route import Call, answer
 from heliograph.rules.address import parse_address
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.web.request import Response
 
 
 async def delete(call: Call) -> Response:

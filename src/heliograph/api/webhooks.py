@@ -6,11 +6,11 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_after, read_limit, read_time
-from heliograph.api.request import Response
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.web.request import Response
 from heliograph.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
 
 EVENT_IDS_MAX = 1000

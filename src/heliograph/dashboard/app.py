@@ -7,11 +7,6 @@ from urllib.parse import quote, unquote, urlsplit
 import structlog
 from msgspec.structs import replace
 
-from heliograph.api.budget import ByteBudget
-from heliograph.api.errors import status_of
-from heliograph.api.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, call_task, respond
-from heliograph.api.router import Router
-from heliograph.dashboard.forms import check_kind, read_form
 from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import render
 from heliograph.dashboard.visit import (
@@ -32,6 +27,11 @@ from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamS
 from heliograph.rules.team import Team
 from heliograph.storage.database import StoreUnavailable
 from heliograph.storage.people import SignedIn
+from heliograph.web.budget import ByteBudget
+from heliograph.web.forms import check_kind, read_form
+from heliograph.web.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, call_task, respond
+from heliograph.web.router import Router
+from heliograph.web.status import status_of
 
 FLASH = "heliograph_told"
 NOT_FOUND = "There is no such page, or it is not for you."

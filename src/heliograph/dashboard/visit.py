@@ -6,7 +6,6 @@ from typing import Any, Literal
 import msgspec
 
 from heliograph.accept.desk import Desk
-from heliograph.api.request import Headers, Request
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
 from heliograph.rules.routing import simulated_channels
@@ -16,6 +15,7 @@ from heliograph.storage import throttle
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import People, SignedIn
 from heliograph.storage.store import SetupChange
+from heliograph.web.request import Headers, Request
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]

@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from heliograph.api.errors import error_list
 from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.rules.refusals import all_refusals
 from heliograph.storage.requests import NEWEST, SHARE_MAX, refused_request, refused_requests
 
 PAGE = 50
-EXPLAINED = {error["code"]: error for error in error_list()}
+EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
 
 
 async def show(visit: Visit) -> Answer:

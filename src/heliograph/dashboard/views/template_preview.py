@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from heliograph.api.request import Headers
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
@@ -12,6 +11,7 @@ from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup import Setup
 from heliograph.rules.team import Channel, Team, Template
 from heliograph.rules.template import Rendered, asked_names, placeholder_names, render, with_brand
+from heliograph.web.request import Headers
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
 HEADERS: Headers = [

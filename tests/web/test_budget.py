@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, Holder
-from heliograph.api.request import Request
 from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
+from heliograph.web.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, Holder
+from heliograph.web.request import Request
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from heliograph.api.request import CLOSE, WRITE, Headers, Response, Scope
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.web.request import CLOSE, WRITE, Headers, Response, Scope
 
 HEADERS_S = 10.0  # from the first byte, or from the connection, to the end of the headers
 BODY_S = 5.0  # a body may be behind the slowest rate by this

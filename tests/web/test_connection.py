@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from uvicorn.server import ServerState
 
-from heliograph.api import connection
-from heliograph.api.connection import BODY_S, HEADERS_MAX, KEEP_ALIVE_S, SLOWEST, SWEEP_S, Connection, close_slow
-from heliograph.api.request import CLOSE, Headers, Receive, Response, Scope, Send, respond
 from heliograph.server import Front, uvicorn_config
+from heliograph.web import connection
+from heliograph.web.connection import BODY_S, HEADERS_MAX, KEEP_ALIVE_S, SLOWEST, SWEEP_S, Connection, close_slow
+from heliograph.web.request import CLOSE, Headers, Receive, Response, Scope, Send, respond
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from heliograph.api.budget import ByteBudget, Holder
 from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+from heliograph.web.budget import ByteBudget, Holder
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from heliograph.api.budget import ByteBudget
 from heliograph.dashboard import app
 from heliograph.dashboard.app import Dashboard
-from heliograph.dashboard.forms import PARTS_MAX, check_kind, read_form
 from heliograph.dashboard.pages import IMPORT_MAX, PAGES
 from heliograph.dashboard.visit import Office
 from heliograph.rules.limits import BODY_MAX, MIB
 from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
 from heliograph.storage.people import SignedIn
+from heliograph.web.budget import ByteBudget
+from heliograph.web.forms import PARTS_MAX, check_kind, read_form
 
 FORM = "application/x-www-form-urlencoded"
 FILES = "multipart/form-data; boundary=line"

@@ -1,0 +1,45 @@
+"""The only place that knows which HTTP status a refusal has."""
+
+from heliograph.rules import refusals as r
+from heliograph.rules.refusals import Refusal
+
+STATUS: dict[type[Refusal], int] = {
+    r.MissingApiKey: 401,
+    r.InvalidApiKey: 401,
+    r.TeamSuspended: 403,
+    r.InsufficientScope: 403,
+    r.RateLimitExceeded: 429,
+    r.NotFound: 404,
+    r.MethodNotAllowed: 405,
+    r.PayloadTooLarge: 413,
+    r.UnsupportedMediaType: 415,
+    r.IdempotencyKeyReused: 409,
+    r.IdempotencyRequestInProgress: 409,
+    r.DirectSendsPaused: 403,
+    r.NoApprovedBrandDomain: 403,
+    r.FromDomainUnverified: 403,
+    r.KeyDomainScope: 403,
+    r.RecipientNotAllowed: 403,
+    r.RecipientSuppressed: 403,
+    r.TemplateNotFound: 404,
+    r.WrongTemplateChannel: 409,
+    r.MissingVariable: 422,
+    r.UnknownVariable: 422,
+    r.BrandDomainNotFound: 404,
+    r.NoCarrierAvailable: 503,
+    r.MarketingLimitReached: 429,
+    r.SandboxLimitReached: 429,
+    r.FeatureNotOnPlan: 403,
+    r.VerifyRateLimited: 429,
+    r.VerificationNotFound: 404,
+    r.MessageNotFound: 404,
+    r.SuppressionNotFound: 404,
+    r.WebhookNotFound: 404,
+    r.InternalError: 500,
+    r.ServiceUnavailable: 503,
+}
+DEFAULT_STATUS = 400  # what is wrong with the request itself
+
+
+def status_of(refusal: type[Refusal]) -> int:
+    return STATUS.get(refusal, DEFAULT_STATUS)
