@@ -26,7 +26,7 @@ from heliograph.cli.main import main
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.worker import Worker
 from heliograph.storage import accepts, outbox, outcomes
-from heliograph.storage.sqlite import SqliteDatabase
+from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.web.connection import Connection
 
 STAGES: dict[str, list[tuple[Any, str]]] = {

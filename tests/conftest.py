@@ -18,7 +18,7 @@ import pytest
 from heliograph.app import open_store
 from heliograph.settings import Settings
 from heliograph.storage import leases
-from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
+from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.service import Service

@@ -39,12 +39,12 @@ from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage import known_secret
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import Database
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
+from heliograph.storage.engine.postgres import PostgresDatabase
+from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.known_secret import KnownSecret
-from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
-from heliograph.storage.postgres import PostgresDatabase
-from heliograph.storage.sqlite import SqliteDatabase
 from heliograph.storage.store import Store
 from heliograph.webhooks import RefusalOf, Webhooks
 

@@ -8,7 +8,7 @@ import pytest
 from heliograph.cli.doctor import carriers, platform_sender
 from heliograph.rules.setup import PLATFORM_TEAM, Setup
 from heliograph.rules.team import Carrier, Channel, Domain, Platform
-from heliograph.storage.migrate import schema_files
+from heliograph.storage.engine.migrate import schema_files
 
 from .conftest import Run
 

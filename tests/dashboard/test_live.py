@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from heliograph.dashboard import live
 from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, FULL, OVER, Listener, Live, Pulse, Watch
-from heliograph.storage.database import StoreUnavailable
+from heliograph.storage.engine.database import StoreUnavailable
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import PATIENCE_S, until
 

@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 import pytest
 
-from heliograph.storage import sqlite
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.migrate import migrate_sqlite
-from heliograph.storage.sqlite import BUSY_MS, SqliteDatabase
+from heliograph.storage.engine import sqlite
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.migrate import migrate_sqlite
+from heliograph.storage.engine.sqlite import BUSY_MS, SqliteDatabase
 from heliograph.storage.store import NewTeam, SetupChange, Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.journeys.load import Load, check_all_arrived

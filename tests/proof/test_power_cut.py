@@ -21,7 +21,7 @@ CALLS = "trace=fsync,fdatasync,pwrite64,write,sendto,sendmsg"
 # The same command with SQLite's other mode, which writes and does not sync: the test must notice.
 LAX = """
 from heliograph.cli.main import main
-from heliograph.storage import sqlite
+from heliograph.storage.engine import sqlite
 
 opened = sqlite.open_sqlite
 

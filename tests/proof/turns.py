@@ -13,12 +13,12 @@ import apsw
 
 from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
-from heliograph.storage.batch import Batch
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import Story, T
-from heliograph.storage.migrate import pending
-from heliograph.storage.query import load_queries
-from heliograph.storage.sqlite import SqliteTx, drive
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import Story, T
+from heliograph.storage.engine.migrate import pending
+from heliograph.storage.engine.query import load_queries
+from heliograph.storage.engine.sqlite import SqliteTx, drive
 from heliograph.storage.store import Store
 
 BEGIN_MS = 1_750_000_000_000

@@ -10,7 +10,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import RecipientSuppressed
-from heliograph.storage.database import Story, T, Tx
+from heliograph.storage.engine.database import Story, T, Tx
 from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql

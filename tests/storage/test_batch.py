@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.batch import BATCH_MAX, Batch
-from heliograph.storage.database import StoreUnavailable, Story, T, Tx
+from heliograph.storage.engine.batch import BATCH_MAX, Batch
+from heliograph.storage.engine.database import StoreUnavailable, Story, T, Tx
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import StoreUnavailable
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import StoreUnavailable
 
 
 @pytest.fixture

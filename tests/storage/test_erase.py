@@ -18,8 +18,8 @@ from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
 from heliograph.storage import imports, suppressions
 from heliograph.storage.audit import AuditEntry
+from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
-from heliograph.storage.sqlite import vacuum
 from heliograph.storage.store import Change, Due, Lease, NewSuppression, SetupChange, Store, Try
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql

@@ -7,8 +7,8 @@ import pytest
 
 from heliograph.app import migrate
 from heliograph.settings import Settings
-from heliograph.storage import migrate as migrations
-from heliograph.storage.migrate import NewerSchema, schema_files
+from heliograph.storage.engine import migrate as migrations
+from heliograph.storage.engine.migrate import NewerSchema, schema_files
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql, asking
 

@@ -17,9 +17,9 @@ from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage import queues
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.migrate import migrate_sqlite
-from heliograph.storage.sqlite import SqliteDatabase
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.migrate import migrate_sqlite
+from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.store import Change, Claim, Later, NewTeam, SetupChange, Start, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql

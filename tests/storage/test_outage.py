@@ -9,11 +9,11 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.storage import postgres, sqlite
-from heliograph.storage.database import Conflict, Database, StoreUnavailable, Tx, reason_of
-from heliograph.storage.migrate import migrate_postgres, migrate_sqlite
-from heliograph.storage.postgres import PostgresDatabase, is_outage
-from heliograph.storage.sqlite import SqliteDatabase, open_sqlite
+from heliograph.storage.engine import postgres, sqlite
+from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx, reason_of
+from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
+from heliograph.storage.engine.postgres import PostgresDatabase, is_outage
+from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite
 from tests.conftest import fresh_database
 from tests.storage.hanging import Network
 

@@ -11,7 +11,7 @@ import pytest
 
 from heliograph.app import migrate, sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.query import Query, load_queries
+from heliograph.storage.engine.query import Query, load_queries
 
 pytestmark = pytest.mark.anyio
 

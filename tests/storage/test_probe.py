@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from heliograph.storage import probe
-from heliograph.storage.probe import Probe
+from heliograph.storage.engine import probe
+from heliograph.storage.engine.probe import Probe
 from heliograph.storage.store import Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 from heliograph import storage
 from heliograph.app import sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.query import bound, load_queries, read_query
+from heliograph.storage.engine.query import bound, load_queries, read_query
 from heliograph.storage.store import Store
 
 CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).glob("*.py")))

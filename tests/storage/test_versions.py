@@ -9,8 +9,8 @@ from heliograph.rules.setup import Setup, to_row
 from heliograph.rules.team import Template
 from heliograph.settings import Settings
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
-from heliograph.storage.migrate import schema_files
-from heliograph.storage.query import for_dialect
+from heliograph.storage.engine.migrate import schema_files
+from heliograph.storage.engine.query import for_dialect
 from heliograph.storage.store import SetupChange, Store
 from heliograph.storage.versions import PAGE, find_version, versions_of
 from tests.storage.conftest import Sql

@@ -13,8 +13,8 @@ from heliograph.clock import Clock
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup import pause_rows
 from heliograph.settings import Settings
-from heliograph.storage.blobs import Blobs, sync_folder
-from heliograph.storage.sqlite import copy_sqlite
+from heliograph.storage.engine.blobs import Blobs, sync_folder
+from heliograph.storage.engine.sqlite import copy_sqlite
 from heliograph.storage.store import SetupChange
 
 DATABASE = "heliograph.db"

@@ -29,8 +29,8 @@ from heliograph.rules.setup_file import CHANNELS
 from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
 from heliograph.storage import known_secret
-from heliograph.storage.database import reason_of
-from heliograph.storage.migrate import NewerSchema, pending
+from heliograph.storage.engine.database import reason_of
+from heliograph.storage.engine.migrate import NewerSchema, pending
 from heliograph.storage.setup import load
 
 CONNECT_S = 5

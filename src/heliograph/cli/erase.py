@@ -8,7 +8,7 @@ from heliograph.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.sqlite import vacuum as vacuum_file
+from heliograph.storage.engine.sqlite import vacuum as vacuum_file
 from heliograph.storage.store import Store
 
 TOLD_EVERY = 100_000  # rows

@@ -17,8 +17,8 @@ from rich.console import Console
 from heliograph.app import WrongSecret, check_secret, open_store
 from heliograph.rules.setup_file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
-from heliograph.storage.database import reason_of
-from heliograph.storage.migrate import NewerSchema
+from heliograph.storage.engine.database import reason_of
+from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.store import Store, StoreUnavailable
 
 T = TypeVar("T")

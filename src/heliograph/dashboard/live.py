@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.storage.database import StoreUnavailable
+from heliograph.storage.engine.database import StoreUnavailable
 
 MOST = 200  # streams of a process …
 TEAM_MOST = 50  # … of a team in it …

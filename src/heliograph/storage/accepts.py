@@ -13,7 +13,7 @@ from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.database import Conflict, Tx
+from heliograph.storage.engine.database import Conflict, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 

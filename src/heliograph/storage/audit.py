@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 NEWEST = (1 << 62) - 1
 COMMAND_LINE = "command line"

@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.outcome import HandOver
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 SHOWN = 60  # minutes, the last one not over yet
 NOW = 5  # full minutes that "now" is the mean of

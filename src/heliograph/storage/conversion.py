@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from heliograph.rules.conversion import KNOWN_MS, WINDOW_MS, Tally, hour_of, places
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 Phone = tuple[int, str]  # team, number
 

@@ -9,7 +9,7 @@ import msgspec
 from heliograph.rules.event import Told
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.leases import Leases
 
 REPLAY_MAX = 100_000  # events in one replay

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from heliograph.rules.event import Told
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 SPAN = 5000  # events that one page looks through
 NEWEST = "evt_~"  # after every id

@@ -20,7 +20,7 @@ from heliograph.rules.setup import Row
 from heliograph.rules.setup_file import read_recipient
 from heliograph.rules.team import Key, Team
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.store import SetupChange, Store
 
 PORTION = 1000  # rows looked at in one transaction

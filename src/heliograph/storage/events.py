@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 

@@ -12,8 +12,8 @@ import msgspec
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.team import Channel
-from heliograph.storage.database import Tx
 from heliograph.storage.developers import failing_since
+from heliograph.storage.engine.database import Tx
 
 QUEUE_MOST = 1_000  # how far a queue is counted
 

@@ -10,7 +10,7 @@ from typing import Any
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.team import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import deliveries, imports, outcomes, requests
-from heliograph.storage.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window

@@ -14,7 +14,7 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.rules.suppression_file import Line
 from heliograph.storage import setup
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import NewSuppression
 

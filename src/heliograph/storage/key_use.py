@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 
-from heliograph.storage.database import Database, StoreUnavailable
+from heliograph.storage.engine.database import Database, StoreUnavailable
 
 WRITE_S = 60.0
 

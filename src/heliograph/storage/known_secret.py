@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.storage import audit
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 
 class KnownSecret(msgspec.Struct, frozen=True):

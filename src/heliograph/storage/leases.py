@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from heliograph.clock import OFF_MS, Clock
 from heliograph.rules.limits import LEASE_MS, MINUTE_MS, SECOND_MS
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 CONFIRM_MS = 20 * SECOND_MS  # so often one of the processes whose clocks agree with the row says so
 FORGOTTEN_MS = MINUTE_MS  # after which nobody has the row's time any more: the machine's clock was set

@@ -7,7 +7,7 @@ import msgspec
 from heliograph.rules.pricing import Account, book, credit_moved
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST, AuditEntry
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.reads import account
 
 

@@ -13,7 +13,7 @@ from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import HandOver, Report
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Event, Publisher
 
 # How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that

@@ -12,7 +12,7 @@ from heliograph.clock import Clock
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST, AuditEntry, AuditLine
-from heliograph.storage.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
 FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there

@@ -13,7 +13,7 @@ from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST, AuditEntry
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
 from heliograph.storage.search import EventLine

@@ -7,7 +7,7 @@ import msgspec
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.pricing import Account
 from heliograph.storage.accepts import to_account
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import suppression_event
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.storage.database import Database, StoreUnavailable, Tx
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 WRITE_S = 1.0
 WAITING_MAX = 10_000  # in memory; while the database is away, the newest

@@ -13,8 +13,8 @@ import msgspec
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.team import Channel
-from heliograph.storage.database import Tx
 from heliograph.storage.deliveries import StoredAttempt
+from heliograph.storage.engine.database import Tx
 
 WALK = 10_000  # rows of a channel that one search looks through
 SHOWN = 50  # newest rows of a list whose changes are noticed while its page is open

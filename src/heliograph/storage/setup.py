@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.rules.setup import Row, Setup, updated
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions

@@ -38,15 +38,15 @@ from heliograph.storage import (
     witness,
 )
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.batch import Batch
-from heliograph.storage.blobs import Blobs
-from heliograph.storage.database import Database, StoreUnavailable, Tx
 from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Replay, StoredAttempt, StoredDelivery, Try
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
+from heliograph.storage.engine.probe import Probe
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
-from heliograph.storage.probe import Probe
 from heliograph.storage.queues import Place, Retried
 from heliograph.storage.reads import Filter, StoredMessage
 from heliograph.storage.requests import RefusedRequest, RequestLog

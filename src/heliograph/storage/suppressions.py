@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.rules.erasure import SHOWN, is_erased
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 SCAN = 20_000  # entries that one page searches
 

@@ -25,7 +25,7 @@ from heliograph.storage.accepts import (
     save_accounts,
     tell_low_credit,
 )
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE

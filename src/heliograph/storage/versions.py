@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.rules.setup import Row
 from heliograph.rules.team import Template
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 
 PAGE = 50
 

@@ -7,7 +7,7 @@ history the folder is never ahead, whoever crashes and however many processes sh
 from collections.abc import Mapping
 
 from heliograph.rules.setup import Setup, pause_rows
-from heliograph.storage.database import Tx
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import SetupChange, change
 

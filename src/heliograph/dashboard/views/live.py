@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from heliograph.dashboard.live import Listener, Pulse, Watch
 from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_allowed
 from heliograph.storage import search
-from heliograph.storage.database import Story
+from heliograph.storage.engine.database import Story
 
 # Pages of a team: which of its words each of them shows.
 TEAM = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from heliograph.storage.database import StoreUnavailable
+from heliograph.storage.engine.database import StoreUnavailable
 
 FRESH_MS = 3_600_000  # a file that was put so lately may belong to a message that is about to be written
 

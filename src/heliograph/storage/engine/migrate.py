@@ -6,10 +6,10 @@ from typing import Any
 
 import apsw
 
-from heliograph.storage.database import StoreUnavailable, reason_of
-from heliograph.storage.postgres import connect, outages
-from heliograph.storage.query import Dialect, for_dialect
-from heliograph.storage.sqlite import BUSY, open_sqlite
+from heliograph.storage.engine.database import StoreUnavailable, reason_of
+from heliograph.storage.engine.postgres import connect, outages
+from heliograph.storage.engine.query import Dialect, for_dialect
+from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
 LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
-from heliograph.storage.database import StoreUnavailable, T
+from heliograph.storage.engine.database import StoreUnavailable, T
 
 ANSWER_S = 1.0
 FRESH_S = 1.0  # an answer is told again for so long

@@ -9,8 +9,8 @@ from typing import Any
 
 import apsw
 
-from heliograph.storage.database import StoreUnavailable, Story, T, reason_of
-from heliograph.storage.query import Query, bound, load_queries
+from heliograph.storage.engine.database import StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.query import Query, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 WAL_RETRY_MS = 20

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from heliograph.storage.database import Conflict, Database, StoreUnavailable, Tx
+from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

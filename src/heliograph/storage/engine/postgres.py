@@ -12,8 +12,8 @@ from typing import Any
 
 import asyncpg
 
-from heliograph.storage.database import Conflict, StoreUnavailable, Story, T, reason_of
-from heliograph.storage.query import Query, bound, load_queries
+from heliograph.storage.engine.database import Conflict, StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.query import Query, bound, load_queries
 
 POOL_MAX = 8
 CONNECT_S = 3.0
