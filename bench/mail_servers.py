@@ -14,7 +14,7 @@ from mail_install import run
 from mail_processes import Group
 
 from heliograph.app import open_store
-from heliograph.rules.setup import to_row
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange
 

@@ -20,7 +20,7 @@ from sms_report import Cell, Results, print_report, write_docs
 from sms_servers import WINDOW, Kannel, Ours, Server
 from sms_smsc import Smsc
 
-from heliograph.rules.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 
 WARM = 300  # messages before all measures
 BARE = 50_000  # submits that the SMSC's own limit is measured with

@@ -23,8 +23,8 @@ from report import Cell, made_by, write_part
 from heliograph.app import open_store
 from heliograph.channels.webhook.signature import make_secret
 from heliograph.keeping import derive, master_secret
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange

@@ -19,7 +19,7 @@ from unittest import mock
 import msgspec
 
 from heliograph.cli.main import main
-from heliograph.rules.keys import make_token
+from heliograph.rules.setup.keys import make_token
 from tests.forks import Forked
 
 SETUP = Path(__file__).with_name("setup.toml")

@@ -13,11 +13,12 @@ import pytest
 
 from heliograph.api.errors import error_list
 from heliograph.cli.options import FLAGS
-from heliograph.rules import team, verification
-from heliograph.rules.keys import make_token
+from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
-from heliograph.rules.setup_file import CARRIER_FIELDS
+from heliograph.rules.setup import records as team
+from heliograph.rules.setup.file import CARRIER_FIELDS
+from heliograph.rules.setup.keys import make_token
 from heliograph.settings import NAMES, PREFIX, Settings
 from tests.service import Service
 

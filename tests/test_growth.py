@@ -30,7 +30,6 @@ from heliograph.rules import (
     blame,
     client_address,
     content,
-    domain_records,
     erasure,
     gsm,
     idempotency,
@@ -38,17 +37,16 @@ from heliograph.rules import (
     phone,
     recipients,
     sender,
-    setup_file,
     smtp_reply,
     suppression_file,
     template,
-    template_edit,
     verify_text,
     verp,
-    webhook_url,
 )
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.team import Template
+from heliograph.rules.setup import file as setup_file
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import domain_records, template_edit, webhook_url
 from heliograph.web import forms
 from heliograph.web.request import Request
 from heliograph.web.router import Router

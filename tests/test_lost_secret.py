@@ -19,14 +19,14 @@ from heliograph.app import (
 )
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.circuits import Circuits
-from heliograph.rules import team
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome
-from heliograph.rules.secrets import sealed
-from heliograph.rules.setup import Setup, to_row, updated
-from heliograph.rules.setup_file import read_setup_file
-from heliograph.rules.setup_plan import plan
-from heliograph.rules.webhook import rotated, sealed_secret
+from heliograph.rules.setup import records as team
+from heliograph.rules.setup.file import read_setup_file
+from heliograph.rules.setup.plan import plan
+from heliograph.rules.setup.secrets import sealed
+from heliograph.rules.setup.snapshot import Setup, to_row, updated
+from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage import audit

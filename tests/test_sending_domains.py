@@ -7,9 +7,9 @@ import pytest
 from heliograph.app import signing_keys
 from heliograph.channels.email import dkim
 from heliograph.domains import CannotAdd, Domains, NoSuchDomain
-from heliograph.rules.domain_records import Record, Verdict
-from heliograph.rules.setup import PLATFORM_ID, PLATFORM_TEAM, to_row
-from heliograph.rules.team import Platform, TeamRecord
+from heliograph.rules.setup.domain_records import Record, Verdict
+from heliograph.rules.setup.records import Platform, TeamRecord
+from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
 from heliograph.sealing import Sealer
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.clocks import TestClock

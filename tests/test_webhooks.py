@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from heliograph.app import make_webhooks
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord
-from heliograph.rules.webhook import WEBHOOKS_MAX
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
 from heliograph.webhooks import WebhookRequest, Webhooks

@@ -31,10 +31,10 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.domains import Domains
 from heliograph.keeping import derive, has_secret, keep_number, master_secret, seen_numbers
-from heliograph.rules import team
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import Report
-from heliograph.rules.secrets import opened
+from heliograph.rules.setup import records
+from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage import known_secret
@@ -78,12 +78,12 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.base_url}/carriers/{carrier}/callback"
 
 
-def _simulator(kind: Callable[[int], Carrier]) -> Callable[[team.Carrier, Tools], Carrier]:
+def _simulator(kind: Callable[[int], Carrier]) -> Callable[[records.Carrier, Tools], Carrier]:
     return lambda record, tools: kind(record.options.get("step_ms", tools.step_ms))
 
 
 # (channel, kind) → how to make that carrier from its record, in which secrets are open.
-CARRIERS: dict[tuple[str, str], Callable[[team.Carrier, Tools], Carrier]] = {
+CARRIERS: dict[tuple[str, str], Callable[[records.Carrier, Tools], Carrier]] = {
     ("email", "mx"): lambda record, tools: Mx(
         msgspec.convert({"helo": tools.helo} | record.options, MxOptions), tools.outgoing.prepare
     ),
@@ -190,7 +190,7 @@ async def attest(store: Store, data: Path) -> bool:
     return turned_back
 
 
-def make_carrier(record: team.Carrier, tools: Tools) -> Carrier:
+def make_carrier(record: records.Carrier, tools: Tools) -> Carrier:
     try:
         options = opened(record.options, lambda text, field: tools.sealer.open(text, f"carrier/{record.id}/{field}"))
     except CannotOpen:
@@ -267,7 +267,7 @@ def make_poster(settings: Settings) -> Poster:
     return Poster(Guard(settings.webhook_allow_private))
 
 
-def webhook_secrets(sealer: Sealer, hook: team.Webhook, now: int) -> list[str]:
+def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str]:
     """What signs for a webhook now: during a rotation the secret before as well. ValueError says why nothing can."""
     try:
         secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
@@ -283,7 +283,7 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key
     """The keys that sign for a domain now; none when nobody has it, or it has none yet. NotReady: they do not open."""
     seen, opened = store.setup, dict[str, tuple[dkim.Key, ...]]()
 
-    def open_key(key: team.DkimKey) -> dkim.Key:
+    def open_key(key: records.DkimKey) -> dkim.Key:
         try:
             private = sealer.open(key.sealed, f"dkim/{key.id}")
         except CannotOpen:

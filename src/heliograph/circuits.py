@@ -7,10 +7,10 @@ import structlog
 
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
-from heliograph.rules import team
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.outcome import Deferred, Outcome
-from heliograph.rules.setup import Setup, to_row
+from heliograph.rules.setup import records
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.store import SetupChange, Store, StoreUnavailable
 
 # Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
@@ -38,7 +38,7 @@ class Circuits:
             if circuit.is_open(now) or id_ in self._probing
         }
 
-    async def hand_over(self, record: team.Carrier, parcel: Parcel) -> Outcome:
+    async def hand_over(self, record: records.Carrier, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""
         circuit = self._store.setup.circuits.get(record.id)
         if circuit:

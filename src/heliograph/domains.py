@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.address import parse_address
-from heliograph.rules.domain_records import (
+from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.rules.setup.domain_records import (
     Alignment,
     Record,
     Verdict,
@@ -18,9 +19,8 @@ from heliograph.rules.domain_records import (
     ownership_token,
     together,
 )
-from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.setup import PLATFORM_TEAM, Row, Setup, to_row
-from heliograph.rules.team import DkimKey, Domain
+from heliograph.rules.setup.records import DkimKey, Domain
+from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.verp import return_path
 from heliograph.storage.store import DomainEvent, SetupChange, Store
 

@@ -9,11 +9,10 @@ from msgspec.structs import asdict, replace
 from heliograph.clock import Clock
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.secrets import Vault
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Webhook
-from heliograph.rules.text import quoted
-from heliograph.rules.webhook import (
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.secrets import Vault
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.setup.webhook import (
     WEBHOOKS_MAX,
     check_description,
     check_secret,
@@ -21,6 +20,7 @@ from heliograph.rules.webhook import (
     rotated,
     sealed_secret,
 )
+from heliograph.rules.text import quoted
 from heliograph.storage.store import NoSuchEvents, SetupChange, Store, StoredDelivery
 
 TEST = "webhook.test"

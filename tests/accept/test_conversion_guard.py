@@ -7,7 +7,7 @@ import pytest
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 from heliograph.storage.store import Store
 from tests.accept.verifying import PRICE, Verifying, code_in
 from tests.clocks import TestClock

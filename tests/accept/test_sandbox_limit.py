@@ -18,8 +18,18 @@ from heliograph.circuits import Circuits
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
-from heliograph.rules.setup import PLATFORM_ID
-from heliograph.rules.team import Caller, Carrier, Channel, Key, Platform, Recipient, TeamRecord, Template, VerifyLimits
+from heliograph.rules.setup.records import (
+    Caller,
+    Carrier,
+    Channel,
+    Key,
+    Platform,
+    Recipient,
+    TeamRecord,
+    Template,
+    VerifyLimits,
+)
+from heliograph.rules.setup.snapshot import PLATFORM_ID
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.dashboard.inside import set_up

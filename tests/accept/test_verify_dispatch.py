@@ -13,7 +13,7 @@ from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.refusals import InsufficientCredit, VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 from heliograph.storage import carrier_use
 from heliograph.storage.store import Store
 from tests.accept.verifying import PRICE, Verifying, code_in

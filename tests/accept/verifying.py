@@ -10,9 +10,9 @@ from heliograph.accept.verify_check import CheckRecord, CheckRequest, check_veri
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
-from heliograph.rules import team
 from heliograph.rules.content import SmsContent
-from heliograph.rules.setup import PLATFORM_ID, to_row
+from heliograph.rules.setup import records as team
+from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.storage.test_idempotency import make_desk
 

@@ -13,10 +13,10 @@ from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, Office
-from heliograph.rules import team
 from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Accepted, Outcome
-from heliograph.rules.setup import to_row
+from heliograph.rules.setup import records as team
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.server import Front
 from heliograph.storage.people import Link, People

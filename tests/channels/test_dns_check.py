@@ -17,7 +17,7 @@ import pytest
 
 from heliograph.channels.email import dns_check
 from heliograph.channels.email.dns_check import Authorities, check, check_at
-from heliograph.rules.domain_records import Record, Verdict, expected
+from heliograph.rules.setup.domain_records import Record, Verdict, expected
 
 pytestmark = pytest.mark.anyio
 

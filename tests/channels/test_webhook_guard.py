@@ -13,7 +13,7 @@ import pytest
 from heliograph.channels.webhook import post
 from heliograph.channels.webhook.guard import Checked, Denied, Guard, Names, Unresolved
 from heliograph.channels.webhook.post import Poster
-from heliograph.rules.webhook_url import parse_target
+from heliograph.rules.setup.webhook_url import parse_target
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.channels.hook_receiver import Receiver
 from tests.channels.test_denied import FIRST_AND_LAST

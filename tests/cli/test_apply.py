@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from heliograph.app import open_store
-from heliograph.rules.keys import matches, parse_token
 from heliograph.rules.pricing import Account
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Carrier
-from heliograph.rules.webhook import secret_size
+from heliograph.rules.setup.keys import matches, parse_token
+from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.setup.webhook import secret_size
 from heliograph.settings import Settings
 
 from .conftest import Run

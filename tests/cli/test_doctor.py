@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.cli.doctor import carriers, platform_sender
-from heliograph.rules.setup import PLATFORM_TEAM, Setup
-from heliograph.rules.team import Carrier, Channel, Domain, Platform
+from heliograph.rules.setup.records import Carrier, Channel, Domain, Platform
+from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
 from heliograph.storage.engine.migrate import schema_files
 
 from .conftest import Run

@@ -2,8 +2,8 @@ import asyncio
 import json
 
 from heliograph.app import open_store
-from heliograph.rules.keys import matches, parse_token
-from heliograph.rules.team import Key
+from heliograph.rules.setup.keys import matches, parse_token
+from heliograph.rules.setup.records import Key
 from heliograph.settings import Settings
 
 from .conftest import Run

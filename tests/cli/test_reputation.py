@@ -5,7 +5,7 @@ import pytest
 
 from heliograph.app import open_store
 from heliograph.clock import Clock
-from heliograph.rules.team import Reputation
+from heliograph.rules.setup.records import Reputation
 from heliograph.settings import Settings
 
 from .conftest import Run

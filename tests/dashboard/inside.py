@@ -11,8 +11,8 @@ import msgspec
 from heliograph.accept.desk import Desk
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, Office
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Setting, TeamRecord
+from heliograph.rules.setup.records import Setting, TeamRecord
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.people import People, SignedIn
 from heliograph.storage.store import NewTeam, SetupChange, Store
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from heliograph.rules import routing
-from heliograph.rules.sender_approvals import pending
-from heliograph.rules.team import Carrier, DisplayName, Domain, SenderId, TeamRecord
+from heliograph.rules.setup.records import Carrier, DisplayName, Domain, SenderId, TeamRecord
+from heliograph.rules.setup.sender_approvals import pending
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.test_idempotency import make_desk

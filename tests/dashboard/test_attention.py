@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from heliograph.dashboard.attention import Concern, of_instance, of_team
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.pricing import Account
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Domain, Platform, Reputation, Team, TeamRecord, Webhook
+from heliograph.rules.setup.records import Domain, Platform, Reputation, Team, TeamRecord, Webhook
+from heliograph.rules.setup.snapshot import Setup
 
 NOW = 1_800_000_000_000  # January 2027
 DOMAIN = Domain(id="dom_1", team="team_1", name="a.test", brand="A", verified=True, approved=True)

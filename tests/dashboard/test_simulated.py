@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.team import Carrier, Domain, TeamRecord
+from heliograph.rules.setup.records import Carrier, Domain, TeamRecord
 from heliograph.storage.store import Change, Store
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.samples import message

@@ -8,9 +8,10 @@ from heliograph.channels.carrier import Carrier, Carriers
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
-from heliograph.rules import pricing, team
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found
 from heliograph.rules.lanes import LANE
+from heliograph.rules.setup import records as team
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.clocks import TestClock
 

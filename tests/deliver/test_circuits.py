@@ -9,10 +9,10 @@ import pytest
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.rules import team
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
-from heliograph.rules.setup import to_row
+from heliograph.rules.setup import records as team
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import carrier_use
 from heliograph.storage.store import SetupChange, Store
 from tests.clocks import TestClock

@@ -14,8 +14,8 @@ from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import DAY_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import Carrier
+from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Change, SetupChange, Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio

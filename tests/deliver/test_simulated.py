@@ -8,7 +8,7 @@ import pytest
 from heliograph.deliver.dispatch import keep_promise, to_change
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.team import Carrier
+from heliograph.rules.setup.records import Carrier
 from heliograph.storage.store import Claim
 
 SAID = {"text": "250 OK"}

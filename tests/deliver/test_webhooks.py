@@ -19,8 +19,8 @@ from heliograph.deliver import webhooks as telling
 from heliograph.deliver.webhooks import Teller
 from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord, Webhook
+from heliograph.rules.setup.records import TeamRecord, Webhook
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.storage.store import Due, Lease, SetupChange, Store, StoredDelivery, StoreUnavailable, Try
 from tests.channels.hook_receiver import Receiver

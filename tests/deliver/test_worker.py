@@ -18,8 +18,8 @@ from heliograph.deliver.worker import Worker
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Outcome
-from heliograph.rules.setup import PLATFORM_ID, to_row
-from heliograph.rules.team import Platform
+from heliograph.rules.setup.records import Platform
+from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.settings import Settings
 from heliograph.storage.store import Change, Claim, SetupChange, Store, StoreUnavailable
 

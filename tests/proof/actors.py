@@ -18,8 +18,8 @@ from heliograph.rules.acceptance import Once
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import Carrier, Channel
+from heliograph.rules.setup.records import Carrier, Channel
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import ledger
 from heliograph.storage.audit import AuditEntry

@@ -20,7 +20,7 @@ from heliograph.clock import Clock
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 from heliograph.settings import Settings
 from tests.accept.verifying import PRICE, Verifying, code_in
 from tests.proof.size import FULL, report, size

@@ -5,7 +5,7 @@ import pytest
 from heliograph.rules.conversion import Tally, check_conversion, hour_of, places
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 
 PHONE = "+447400123456"
 LIMITS = VerifyLimits()  # per_prefix_10m = 20: 200 starts are enough to judge by

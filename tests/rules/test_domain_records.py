@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.domain_records import (
+from heliograph.rules.setup.domain_records import (
     FOUND_CHARS_MAX,
     Record,
     Verdict,

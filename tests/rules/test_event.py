@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from heliograph.rules.event import NAMES, TYPES, Told, event_body, event_type
-from heliograph.rules.team import Channel, Team, TeamRecord, Webhook
+from heliograph.rules.setup.records import Channel, Team, TeamRecord, Webhook
 
 EXPECTED = """
 email.sending email.sent email.delivered email.bounced email.complained email.failed

@@ -1,7 +1,7 @@
 import pytest
 
-from heliograph.rules.going_live import checklist, may_go_live
-from heliograph.rules.team import Carrier, Domain, Team, TeamRecord, Template
+from heliograph.rules.setup.going_live import checklist, may_go_live
+from heliograph.rules.setup.records import Carrier, Domain, Team, TeamRecord, Template
 
 RECORD = TeamRecord(ref=1, id="team_a", name="A")
 DOMAIN = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)

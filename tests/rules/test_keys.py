@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.keys import checksum, find_caller, make_token, matches, parse_token, token_hash
 from heliograph.rules.refusals import InvalidApiKey
-from heliograph.rules.team import Caller, Key, Team, TeamRecord
+from heliograph.rules.setup.keys import checksum, find_caller, make_token, matches, parse_token, token_hash
+from heliograph.rules.setup.records import Caller, Key, Team, TeamRecord
 
 TOKEN = make_token(bytes(range(64)))
 PUBLIC = TOKEN[3:13]

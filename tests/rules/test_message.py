@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.rules.message import MOVES, STATES, derive, is_final, move, never_regress
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 CHANNELS = get_args(Channel)
 

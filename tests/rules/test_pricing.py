@@ -23,7 +23,7 @@ from heliograph.rules.pricing import (
     verify_price,
 )
 from heliograph.rules.refusals import InsufficientCredit
-from heliograph.rules.team import Platform, Template
+from heliograph.rules.setup.records import Platform, Template
 
 TEMPLATE = Template(
     id="tpl_1", team="team_1", channel="sms", name="t", body="x", price=40_000, prices={"GB": 10_000, "IN": 0}

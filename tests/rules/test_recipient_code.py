@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.recipient_code import GOOD_MS, is_right_code, recipient_code
+from heliograph.rules.setup.recipient_code import GOOD_MS, is_right_code, recipient_code
 
 KEY, TEAM, ADDRESS, NOW = b"k" * 32, "team_a", "me@example.com", 10 * GOOD_MS
 CODE = recipient_code(KEY, TEAM, ADDRESS, NOW)

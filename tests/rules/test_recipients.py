@@ -8,7 +8,7 @@ from heliograph.rules.refusals import (
     Refusal,
     TooManyRecipients,
 )
-from heliograph.rules.team import Mode, Team, TeamRecord
+from heliograph.rules.setup.records import Mode, Team, TeamRecord
 
 
 def many(count: int, name: str = "r") -> list[str]:

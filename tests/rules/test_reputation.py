@@ -5,7 +5,7 @@ import pytest
 from heliograph.rules.message import move
 from heliograph.rules.refusals import DirectSendsPaused
 from heliograph.rules.reputation import Counts, changed, check_direct, judge, tally
-from heliograph.rules.team import Reputation, Team, TeamRecord
+from heliograph.rules.setup.records import Reputation, Team, TeamRecord
 
 NOW = 5_000
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from heliograph.rules.retry import next_attempt
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 S, M, H, D = 1000, 60_000, 3_600_000, 86_400_000
 FIRST = 1_793_491_200_000

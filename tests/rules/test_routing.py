@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules.routing import builtin_simulator, candidates, choose, sender_id
-from heliograph.rules.team import Carrier, Channel, SenderId, Team, TeamRecord
+from heliograph.rules.setup.records import Carrier, Channel, SenderId, Team, TeamRecord
 
 
 def sms(id: str, **fields: Any) -> Carrier:

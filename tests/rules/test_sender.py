@@ -15,7 +15,7 @@ from heliograph.rules.refusals import (
     SandboxFromLocked,
 )
 from heliograph.rules.sender import Sender, brand_domain, resolve_sender
-from heliograph.rules.team import DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
+from heliograph.rules.setup.records import DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
 
 PLATFORM = Platform(sender="hello@sandbox.test", brand="Heliograph")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.sender_approvals import asked_again, decide, decided, pending, state_of
-from heliograph.rules.setup import RecordId, Row, Setup, to_row, updated
-from heliograph.rules.team import DisplayName, Domain, SenderId, Setting, TeamRecord
+from heliograph.rules.setup.records import DisplayName, Domain, SenderId, Setting, TeamRecord
+from heliograph.rules.setup.sender_approvals import asked_again, decide, decided, pending, state_of
+from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row, updated
 
 TEAM = "team_acme"
 DOMAIN = Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True)

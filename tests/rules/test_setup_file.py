@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.rules.address import Address
-from heliograph.rules.keys import make_token
-from heliograph.rules.setup_file import CARRIER_FIELDS, SetupError, read_setup_file
+from heliograph.rules.setup.file import CARRIER_FIELDS, SetupError, read_setup_file
+from heliograph.rules.setup.keys import make_token
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
 TOKEN = make_token(bytes(range(64)))

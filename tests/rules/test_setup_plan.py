@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.rules.keys import make_token, parse_token, token_hash
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.secrets import opened
-from heliograph.rules.setup import Setup, updated
-from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup_plan import NewKey, NewWebhook, Plan, plan
-from heliograph.rules.team import VerifyLimits, Webhook
+from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
+from heliograph.rules.setup.keys import make_token, parse_token, token_hash
+from heliograph.rules.setup.plan import NewKey, NewWebhook, Plan, plan
+from heliograph.rules.setup.records import VerifyLimits, Webhook
+from heliograph.rules.setup.secrets import opened
+from heliograph.rules.setup.snapshot import Setup, updated
 from heliograph.sealing import Sealer
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()

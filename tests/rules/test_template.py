@@ -20,7 +20,7 @@ from heliograph.rules.refusals import (
     UnknownVariable,
     WrongTemplateChannel,
 )
-from heliograph.rules.team import Channel, Team, TeamRecord, Template
+from heliograph.rules.setup.records import Channel, Team, TeamRecord, Template
 from heliograph.rules.template import (
     Rendered,
     check_size_of_variables,

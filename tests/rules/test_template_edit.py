@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules import approvals
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row, updated
-from heliograph.rules.team import Platform, TeamRecord, Template
-from heliograph.rules.template import find_template
-from heliograph.rules.template_edit import (
+from heliograph.rules.setup import template_approvals as approvals
+from heliograph.rules.setup.records import Platform, TeamRecord, Template
+from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row, updated
+from heliograph.rules.setup.template_edit import (
     DRAFT,
     LINES_MAX,
     _compared,
@@ -22,6 +21,7 @@ from heliograph.rules.template_edit import (
     save_rows,
     trial,
 )
+from heliograph.rules.template import find_template
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
 NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")

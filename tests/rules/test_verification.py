@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 from heliograph.rules.verification import (
     CheckResult,
     check,

@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.rules.gsm import segment
-from heliograph.rules.setup_file import SetupError, read_setup_file
+from heliograph.rules.setup.file import SetupError, read_setup_file
 from heliograph.rules.verify_text import TEXTS, check_text, verify_text
 
 GSM_7 = {"en", "da", "de", "es", "fi", "fr", "id", "it", "nb", "nl", "pl", "pt", "sv", "tr"}

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from heliograph.rules.event import NAMES
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.team import Webhook
-from heliograph.rules.webhook import (
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.webhook import (
     check_description,
     check_secret,
     checked_events,

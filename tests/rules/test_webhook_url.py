@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.webhook_url import URL_MAX, Target, parse_target
+from heliograph.rules.setup.webhook_url import URL_MAX, Target, parse_target
 
 GOOD = [
     # written, the one form, ip

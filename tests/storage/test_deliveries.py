@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.outcome import Report
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
 from heliograph.storage.engine.query import for_dialect, load_queries
 from heliograph.storage.store import Change, Due, Lease, NewSuppression, NoSuchEvents, NotOurs, Store, Try

@@ -11,9 +11,9 @@ from heliograph.app import sqlite_path
 from heliograph.rules.acceptance import Accepted, Found
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.outcome import Report
-from heliograph.rules.setup import to_row
+from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
-from heliograph.rules.team import Key, Recipient, TeamRecord, Webhook
 from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
 from heliograph.storage import imports, suppressions

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from heliograph.rules.outcome import Report
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord, Webhook
+from heliograph.rules.setup.records import TeamRecord, Webhook
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import NewSuppression, SetupChange, Store
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, check, finish, message, start

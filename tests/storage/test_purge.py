@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import housekeeping
 from heliograph.storage.housekeeping import WHOLE, _purge_ended
 from heliograph.storage.store import Change, SetupChange, Store

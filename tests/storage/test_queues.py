@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import queues
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.queues import DeadLetter, Queue, Retried

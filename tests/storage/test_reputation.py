@@ -6,8 +6,8 @@ import pytest
 
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.outcome import Report
-from heliograph.rules.setup import to_row
-from heliograph.rules.team import TeamRecord
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Change, Later, SetupChange, Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from heliograph.rules.setup import PLATFORM_ID, Row, Setup, to_row
-from heliograph.rules.team import Platform, TeamRecord, Template
+from heliograph.rules.setup.records import Platform, TeamRecord, Template
+from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
 from tests.storage.conftest import Sql
 

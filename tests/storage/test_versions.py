@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from heliograph.app import sqlite_path
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Template
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.settings import Settings
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.engine.migrate import schema_files

@@ -9,7 +9,7 @@ import pytest
 
 from heliograph.app import attest, open_store
 from heliograph.keeping import keep_number, seen_numbers
-from heliograph.rules.setup import pause_rows
+from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
 from heliograph.storage.witness import TURNED_BACK

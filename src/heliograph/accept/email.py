@@ -18,8 +18,8 @@ from heliograph.rules.recipients import Recipients, check_allowed, read_recipien
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller, Team, Template
+from heliograph.rules.setup.records import Caller, Team, Template
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import (
     Rendered,
     check_size,

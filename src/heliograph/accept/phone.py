@@ -14,8 +14,8 @@ from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller, Carrier, Channel, Platform, Team, Template
+from heliograph.rules.setup.records import Caller, Carrier, Channel, Platform, Team, Template
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import (
     check_size_of_variables,
     check_variables,

@@ -18,7 +18,7 @@ from heliograph.rules.recipients import check_allowed, read_recipients
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
-from heliograph.rules.team import Caller, Channel, Template
+from heliograph.rules.setup.records import Caller, Channel, Template
 from heliograph.rules.template import Rendered, find_template
 
 UNREACHED = ("failed", "bounced")

@@ -17,7 +17,7 @@ from heliograph.rules.acceptance import Acceptance, Answer, Once
 from heliograph.rules.content import SmsContent
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 
 
 class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):

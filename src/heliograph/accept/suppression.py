@@ -6,7 +6,7 @@ from heliograph.accept.desk import Desk
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidEmail, SuppressionNotFound
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
 from heliograph.storage.store import NewSuppression
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.desk import Desk
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.verification import code_digest, read_code, remaining
 from heliograph.storage.store import Check
 

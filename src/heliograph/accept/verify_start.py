@@ -20,7 +20,7 @@ from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
-from heliograph.rules.team import Caller, Carrier, Platform
+from heliograph.rules.setup.records import Caller, Carrier, Platform
 from heliograph.rules.verification import check_velocity, code_digest, derived_code, make_code, read_channel
 from heliograph.rules.verify_text import verify_text
 from heliograph.storage.store import Finish, Recent, Start

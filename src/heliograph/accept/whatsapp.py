@@ -17,7 +17,7 @@ from heliograph.rules.content import WhatsappContent
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 
 
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """From the Authorization header to the caller, in memory."""
 
-from heliograph.rules import keys
 from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, MissingApiKey
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller
+from heliograph.rules.setup import keys
+from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.snapshot import Setup
 
 
 def find_caller(header: bytes | None, setup: Setup, now: int) -> Caller:

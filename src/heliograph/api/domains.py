@@ -8,10 +8,10 @@ from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
 from heliograph.domains import CannotAdd, Checked
 from heliograph.rules.address import normal_domain
-from heliograph.rules.domain_records import Alignment, Record, Verdict
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
-from heliograph.rules.team import Domain
+from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
+from heliograph.rules.setup.records import Domain
 from heliograph.rules.text import CONTROLS, quoted
 from heliograph.web.request import Response
 

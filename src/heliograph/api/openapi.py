@@ -31,8 +31,8 @@ from heliograph.rules.limits import (
     WRONG_CODES_MAX,
 )
 from heliograph.rules.message import STATES
-from heliograph.rules.webhook import DESCRIPTION_MAX
-from heliograph.rules.webhook_url import URL_MAX
+from heliograph.rules.setup.webhook import DESCRIPTION_MAX
+from heliograph.rules.setup.webhook_url import URL_MAX
 from heliograph.web.status import status_of
 
 Schema = dict[str, Any]

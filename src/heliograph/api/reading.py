@@ -16,7 +16,7 @@ from heliograph.rules.event import is_simulated
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 from heliograph.storage.store import Filter
 from heliograph.web.request import Response
 

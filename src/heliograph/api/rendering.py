@@ -10,8 +10,8 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import check_size_of_variables, missing_and_unknown, read_variables, render
 from heliograph.web.request import Response
 

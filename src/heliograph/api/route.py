@@ -8,7 +8,7 @@ import msgspec
 from heliograph.accept.desk import Desk
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 from heliograph.web.request import Request, Response
 
 

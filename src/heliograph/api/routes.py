@@ -20,7 +20,7 @@ from heliograph.api.route import Route
 from heliograph.api.sending import DRY_RUN, check_verification, sending
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
-from heliograph.rules.webhook import NewWebhookRecord, WebhookRecord
+from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
 from heliograph.webhooks import WebhookChange, WebhookRequest
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")

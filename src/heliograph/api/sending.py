@@ -14,7 +14,7 @@ from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.team import Caller
+from heliograph.rules.setup.records import Caller
 from heliograph.web.request import Response
 
 REPLAYED = [(b"idempotency-replayed", b"true")]

@@ -9,7 +9,7 @@ from heliograph.api.reading import Listed, page, read_after, read_limit, read_ti
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.web.request import Response
 from heliograph.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
 

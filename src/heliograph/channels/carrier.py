@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from heliograph.rules import team
 from heliograph.rules.outcome import Deferred, Outcome, Report
+from heliograph.rules.setup import records
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,12 +82,12 @@ class Unusable(Carrier):
 class Carriers:
     """The live carriers, made when first asked for and made anew when their settings change."""
 
-    def __init__(self, make: Callable[[team.Carrier], Carrier]) -> None:
+    def __init__(self, make: Callable[[records.Carrier], Carrier]) -> None:
         self._make = make
-        self._live: dict[str, tuple[team.Carrier, Carrier]] = {}
+        self._live: dict[str, tuple[records.Carrier, Carrier]] = {}
         self._kept: set[str] = set()
 
-    async def get(self, record: team.Carrier) -> Carrier:
+    async def get(self, record: records.Carrier) -> Carrier:
         known = self._live.get(record.id)
         if known is None or known[0] != record:
             self._live[record.id] = (record, self._make(record))
@@ -95,7 +95,7 @@ class Carriers:
                 await known[1].close()
         return self._live[record.id][1]
 
-    async def keep(self, records: Iterable[team.Carrier]) -> None:
+    async def keep(self, records: Iterable[records.Carrier]) -> None:
         """Those that are set up are open, those that were and are no longer are closed."""
         wanted = {record.id: record for record in records if record.enabled}
         for id_ in self._kept - wanted.keys():

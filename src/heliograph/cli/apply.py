@@ -12,11 +12,11 @@ from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.keeping import derive, master_secret
-from heliograph.rules.keys import ENTROPY_BYTES, make_token
-from heliograph.rules.secrets import Vault
-from heliograph.rules.setup import Setup
-from heliograph.rules.setup_file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup_plan import Plan, plan
+from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup.plan import Plan, plan
+from heliograph.rules.setup.secrets import Vault
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store

@@ -11,7 +11,7 @@ from heliograph.app import SQLITE, open_store, sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.rules.ids import timestamp
-from heliograph.rules.setup import pause_rows
+from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.engine.blobs import Blobs, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite

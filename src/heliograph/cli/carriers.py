@@ -7,7 +7,7 @@ from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.ids import timestamp
-from heliograph.rules.team import Carrier
+from heliograph.rules.setup.records import Carrier
 from heliograph.settings import Settings
 from heliograph.storage.carrier_use import Recent, Use, recent
 from heliograph.storage.store import Store

@@ -13,8 +13,8 @@ from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_st
 from heliograph.cli.serve import run
 from heliograph.clock import Clock
 from heliograph.keeping import derive, master_secret
-from heliograph.rules.keys import make_token
-from heliograph.rules.setup_file import read_setup_file
+from heliograph.rules.setup.file import read_setup_file
+from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, People

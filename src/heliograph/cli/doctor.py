@@ -24,8 +24,8 @@ from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
 from heliograph.rules.address import parse_address
-from heliograph.rules.setup import Setup
-from heliograph.rules.setup_file import CHANNELS
+from heliograph.rules.setup.file import CHANNELS
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
 from heliograph.storage import known_secret

@@ -9,13 +9,13 @@ from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.address import normal_domain
-from heliograph.rules.keys import ENTROPY_BYTES, make_token, parse_token
-from heliograph.rules.reading import line
-from heliograph.rules.secrets import Vault
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.setup_file import SetupFile
-from heliograph.rules.setup_plan import NewKey
-from heliograph.rules.team import Key
+from heliograph.rules.setup.file import SetupFile
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
+from heliograph.rules.setup.plan import NewKey
+from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.records import Key
+from heliograph.rules.setup.secrets import Vault
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
 

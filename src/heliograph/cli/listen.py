@@ -16,8 +16,8 @@ from heliograph.cli.send import TIMEOUT_S, open_url, read_token, refusal_of
 from heliograph.clock import Clock
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.webhook import SECRET_PREFIX, secret_size
-from heliograph.rules.webhook_url import parse_target
+from heliograph.rules.setup.webhook import SECRET_PREFIX, secret_size
+from heliograph.rules.setup.webhook_url import parse_target
 
 POLL_S = 1.0
 AWAY_MAX_S = 30.0  # between two tries while the service is away

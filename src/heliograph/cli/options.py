@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from heliograph.app import WrongSecret, check_secret, open_store
-from heliograph.rules.setup_file import SetupError
+from heliograph.rules.setup.file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema

@@ -3,7 +3,7 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.rules.setup import pause_rows
+from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.store import SetupChange, Store
 

@@ -5,7 +5,7 @@ import click
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.rules.ids import timestamp
 from heliograph.rules.reputation import Counts, rates
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

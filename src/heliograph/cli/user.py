@@ -8,7 +8,7 @@ from heliograph.clock import Clock
 from heliograph.keeping import kept_address
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
-from heliograph.rules.reading import line
+from heliograph.rules.setup.reading import line
 from heliograph.settings import Settings
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, People, Person

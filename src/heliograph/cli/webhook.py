@@ -11,8 +11,8 @@ from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.team import Webhook
-from heliograph.rules.webhook import to_record
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.webhook import to_record
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from heliograph.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks

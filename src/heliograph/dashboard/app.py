@@ -24,7 +24,7 @@ from heliograph.dashboard.visit import (
 )
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.people import SignedIn
 from heliograph.web.budget import ByteBudget

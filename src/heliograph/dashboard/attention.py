@@ -6,8 +6,8 @@ import msgspec
 
 from heliograph.rules.pricing import Account, format_money, month_of
 from heliograph.rules.reputation import rates
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
+from heliograph.rules.setup.snapshot import Setup
 
 
 class Concern(msgspec.Struct, frozen=True):

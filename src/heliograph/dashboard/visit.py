@@ -9,8 +9,8 @@ from heliograph.accept.desk import Desk
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Caller, Channel, Key, Team
+from heliograph.rules.setup.records import Caller, Channel, Key, Team
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage import throttle
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import People, SignedIn

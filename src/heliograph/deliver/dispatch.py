@@ -14,8 +14,8 @@ from heliograph.rules.event import marked
 from heliograph.rules.lanes import LANE
 from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.retry import next_attempt
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Carrier
+from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.store import Change, Claim, Later, Store, StoreUnavailable
 
 RECORD_AGAIN_S = 0.5

@@ -15,7 +15,7 @@ from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.event import Told, event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.store import Due, Lease, NotOurs, Store, StoreUnavailable, Try
 

@@ -8,7 +8,7 @@ import structlog
 from heliograph.channels.carrier import Callback, Carriers, Told
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.outcome import Report
-from heliograph.rules.team import Carrier
+from heliograph.rules.setup.records import Carrier
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()

@@ -9,7 +9,7 @@ from heliograph.clock import Clock
 from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
 from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
 from heliograph.storage.store import Lease, Store
 
 CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 import msgspec
 
 from heliograph.rules.pricing import Account
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 
 class Found(msgspec.Struct):

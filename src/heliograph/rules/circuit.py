@@ -1,7 +1,7 @@
 """When a carrier counts as out of reach, and for how long nobody asks it."""
 
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.team import Setting
+from heliograph.rules.setup.records import Setting
 
 MISSES_TO_OPEN = 5  # hand-overs in a row without an answer
 FIRST_MS = 5 * SECOND_MS

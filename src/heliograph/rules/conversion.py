@@ -11,7 +11,7 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.phone import country_of
 from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 
 WINDOW_MS = DAY_MS + HOUR_MS  # of hours that begin in it: each counts for a day after its end
 KNOWN_MS = 30 * DAY_MS  # a phone that verified within this time is nobody's invention

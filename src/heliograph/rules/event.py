@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.rules.ids import timestamp
 from heliograph.rules.message import STATES
-from heliograph.rules.team import Channel, Team
+from heliograph.rules.setup.records import Channel, Team
 
 _UNTOLD = "queued"
 

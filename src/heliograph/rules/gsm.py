@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.rules.team import Segmenting
+from heliograph.rules.setup.records import Segmenting
 
 ALPHABET = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"

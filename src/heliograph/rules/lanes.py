@@ -1,6 +1,6 @@
 """Lanes of the outbox: each has slots of its own, so a slow channel never takes another's (reliability, choices)."""
 
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 LANE: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 

@@ -7,7 +7,7 @@ table does not lead to (duplicates, steps back) is ignored.
 
 from collections.abc import Sequence
 
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 _NONE: frozenset[str] = frozenset()
 

@@ -11,7 +11,7 @@ import msgspec
 
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.refusals import InsufficientCredit, SandboxLimitReached
-from heliograph.rules.team import Platform, Template
+from heliograph.rules.setup.records import Platform, Template
 
 UNIT = 1_000_000
 CREDIT_MAX = 10**12 * UNIT

@@ -14,7 +14,7 @@ from heliograph.rules.refusals import (
     RecipientSuppressed,
     TooManyRecipients,
 )
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
 from heliograph.rules.text import quoted
 
 Kind = Literal["to", "cc", "bcc"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import DirectSendsPaused
-from heliograph.rules.team import Reputation, ReputationState, Team
+from heliograph.rules.setup.records import Reputation, ReputationState, Team
 
 MIN_SENDS = 200  # fewer say nothing
 WINDOW_SENDS = 1_000  # the rates are those of the newest hours that hold so many …

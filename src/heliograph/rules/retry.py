@@ -3,7 +3,7 @@
 import msgspec
 
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 
 JITTER = 0.1
 ABSENT_MS = 15 * MINUTE_MS  # a domain that does not exist is asked for again after this, before it counts

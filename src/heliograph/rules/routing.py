@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import get_args
 
-from heliograph.rules.team import Carrier, Channel, Team
+from heliograph.rules.setup.records import Carrier, Channel, Team
 
 DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
 

@@ -17,7 +17,7 @@ from heliograph.rules.refusals import (
     NoApprovedBrandDomain,
     SandboxFromLocked,
 )
-from heliograph.rules.team import DisplayName, Domain, Key, Platform, Team
+from heliograph.rules.setup.records import DisplayName, Domain, Key, Platform, Team
 from heliograph.rules.text import quoted, single_spaced
 
 _ATOMS = re.compile(rf"[{ATEXT}\x80-\U0010ffff]+(?: [{ATEXT}\x80-\U0010ffff]+)*")

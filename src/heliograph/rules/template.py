@@ -25,7 +25,7 @@ from heliograph.rules.refusals import (
     UnknownVariable,
     WrongTemplateChannel,
 )
-from heliograph.rules.team import Channel, Team, Template
+from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.text import quoted
 
 BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself

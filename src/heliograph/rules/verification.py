@@ -16,7 +16,7 @@ from heliograph.rules.limits import (
     WRONG_CODES_MAX,
 )
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
-from heliograph.rules.team import VerifyLimits
+from heliograph.rules.setup.records import VerifyLimits
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
 

@@ -16,9 +16,9 @@ from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name, sta
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.magic import is_magic
 from heliograph.rules.message import is_final
-from heliograph.rules.setup import Row
-from heliograph.rules.setup_file import read_recipient
-from heliograph.rules.team import Key, Team
+from heliograph.rules.setup.file import read_recipient
+from heliograph.rules.setup.records import Key, Team
+from heliograph.rules.setup.snapshot import Row
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.store import SetupChange, Store

@@ -11,7 +11,7 @@ import msgspec
 
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 from heliograph.storage.developers import failing_since
 from heliograph.storage.engine.database import Tx
 

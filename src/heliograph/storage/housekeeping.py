@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.team import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
+from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import deliveries, imports, outcomes, requests
 from heliograph.storage.engine.database import Database, Tx
 

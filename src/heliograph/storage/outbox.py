@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.leases import Leases
 

@@ -12,7 +12,7 @@ import msgspec
 
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
 

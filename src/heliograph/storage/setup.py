@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from heliograph.rules.setup import Row, Setup, updated
+from heliograph.rules.setup.snapshot import Row, Setup, updated
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Event, Publisher

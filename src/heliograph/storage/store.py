@@ -20,8 +20,8 @@ from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import Account
 from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Reputation, Webhook
+from heliograph.rules.setup.records import Reputation, Webhook
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import (
     accepts,

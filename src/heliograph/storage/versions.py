@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.setup import Row
-from heliograph.rules.team import Template
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Row
 from heliograph.storage.engine.database import Tx
 
 PAGE = 50

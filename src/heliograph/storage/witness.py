@@ -6,7 +6,7 @@ history the folder is never ahead, whoever crashes and however many processes sh
 
 from collections.abc import Mapping
 
-from heliograph.rules.setup import Setup, pause_rows
+from heliograph.rules.setup.snapshot import Setup, pause_rows
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import SetupChange, change

@@ -23,7 +23,7 @@ from dns.rdtypes.ANY.MX import MX
 from dns.rdtypes.ANY.TXT import TXT
 
 from heliograph.rules.denied import Network, is_denied
-from heliograph.rules.domain_records import Record, Verdict, judge, txt, unanswered
+from heliograph.rules.setup.domain_records import Record, Verdict, judge, txt, unanswered
 
 ALL_S = 15.0  # for all records of a domain
 LOOK_UP_S = 5.0  # for one question to the system's resolver, its retries included

@@ -11,7 +11,7 @@ import msgspec
 
 from heliograph.channels.web import Answers
 from heliograph.rules.denied import is_denied
-from heliograph.rules.webhook_url import Target, parse_target
+from heliograph.rules.setup.webhook_url import Target, parse_target
 
 LIFETIME_S = 5.0  # of one question with all its repetitions
 CACHED_MAX = 20_000  # answers

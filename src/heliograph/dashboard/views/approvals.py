@@ -1,10 +1,10 @@
 """What waits for an operator's word: domains, display names, sender ids and templates of all teams."""
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.rules.approvals import list_pending
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.sender_approvals import Pending, pending
-from heliograph.rules.sender_approvals import decide as decide_sender
+from heliograph.rules.setup.sender_approvals import Pending, pending
+from heliograph.rules.setup.sender_approvals import decide as decide_sender
+from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.storage.store import SetupChange
 
 HERE = "/dashboard/operator/approvals"

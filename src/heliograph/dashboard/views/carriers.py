@@ -15,11 +15,11 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.phone import country_of, read_phone
-from heliograph.rules.reading import number
 from heliograph.rules.refusals import InvalidPhone
-from heliograph.rules.secrets import FIELDS
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Carrier, Platform
+from heliograph.rules.setup.reading import number
+from heliograph.rules.setup.records import Carrier, Platform
+from heliograph.rules.setup.secrets import FIELDS
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import carrier_use
 from heliograph.storage.carrier_use import Recent
 from heliograph.storage.store import SetupChange

@@ -15,7 +15,7 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import builtin_simulator
-from heliograph.rules.team import Channel
+from heliograph.rules.setup.records import Channel
 from heliograph.storage import inbox
 from heliograph.storage.inbox import CodeLine, InboxItem, Span
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.reading import line
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Key, Scope
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
+from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.records import Key, Scope
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.key_use import key_uses
 from heliograph.storage.store import SetupChange
 

@@ -14,7 +14,7 @@ from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, V
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.event import SIMULATED, is_simulated
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.team import Key
+from heliograph.rules.setup.records import Key
 from heliograph.storage import search
 from heliograph.storage.search import EventLine, Facts, Whole
 

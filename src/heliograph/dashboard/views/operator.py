@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.pricing import format_money, month_of, parse_booking
-from heliograph.rules.reading import line
 from heliograph.rules.reputation import Counts, rates
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.setup_file import read_team_fields
-from heliograph.rules.team import Team, TeamRecord
+from heliograph.rules.setup.file import read_team_fields
+from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.records import Team, TeamRecord
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import ledger
 from heliograph.storage.store import NewTeam, SetupChange
 

@@ -14,7 +14,7 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.team import Team
+from heliograph.rules.setup.records import Team
 from heliograph.storage import figures
 from heliograph.storage.figures import QUEUE_MOST, Figures
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup import PLATFORM_ID, Setup, to_row
-from heliograph.rules.setup_file import read_platform_fields
-from heliograph.rules.team import Platform
+from heliograph.rules.setup.file import read_platform_fields
+from heliograph.rules.setup.records import Platform
+from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, to_row
 from heliograph.storage.store import SetupChange
 
 HERE = "/dashboard/operator/platform"

@@ -10,8 +10,8 @@ from heliograph.dashboard.render import number, plural
 from heliograph.dashboard.views.live import stream, stream_place, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import DEATHS_MAX
-from heliograph.rules.setup import Setup, pause_rows
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.snapshot import Setup, pause_rows
 from heliograph.storage import queues, search
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.queues import COUNT_MOST, PAGE, PORTION, Place, Retried, WaitingHook

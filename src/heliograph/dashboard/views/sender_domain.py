@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from heliograph.dashboard.views.senders import ONE_LINE, is_line, own_domain
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.domains import Checked
-from heliograph.rules.domain_records import Record, Verdict
-from heliograph.rules.sender_approvals import state_of, wish
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.team import Domain
+from heliograph.rules.setup.domain_records import Record, Verdict
+from heliograph.rules.setup.records import Domain
+from heliograph.rules.setup.sender_approvals import state_of, wish
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.store import SetupChange
 
 PURPOSES = {

@@ -17,11 +17,11 @@ from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.magic import is_magic
-from heliograph.rules.recipient_code import is_right_code, recipient_code
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup import to_row
-from heliograph.rules.setup_file import read_recipient
-from heliograph.rules.team import Caller, Recipient
+from heliograph.rules.setup.file import read_recipient
+from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
+from heliograph.rules.setup.records import Caller, Recipient
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.text import without_addresses
 from heliograph.storage.store import SetupChange
 

@@ -5,12 +5,12 @@ from typing import Any
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.domains import CannotAdd
 from heliograph.rules.address import normal_domain
-from heliograph.rules.reading import line
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.sender_approvals import Submitted, asked_again, decided, state_of, wish
-from heliograph.rules.setup import RecordId, Setup, to_row
-from heliograph.rules.setup_file import COUNTRY, SENDER_VALUE
-from heliograph.rules.team import DisplayName, Domain, Recipient, SenderId
+from heliograph.rules.setup.file import COUNTRY, SENDER_VALUE
+from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.records import DisplayName, Domain, Recipient, SenderId
+from heliograph.rules.setup.sender_approvals import Submitted, asked_again, decided, state_of, wish
+from heliograph.rules.setup.snapshot import RecordId, Setup, to_row
 from heliograph.storage.store import SetupChange
 
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}

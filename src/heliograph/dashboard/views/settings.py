@@ -6,11 +6,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.rules.going_live import checklist, may_go_live
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup import Setup, to_row
-from heliograph.rules.setup_file import read_team_fields
+from heliograph.rules.setup.file import read_team_fields
+from heliograph.rules.setup.going_live import checklist, may_go_live
+from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import housekeeping
 from heliograph.storage.store import SetupChange
 

@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
-from heliograph.rules.team import Channel, Template
+from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import asked_names
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode

@@ -9,12 +9,12 @@ from heliograph.dashboard.views.template_find import current, find_in, number, v
 from heliograph.dashboard.views.template_form import is_free, prices_given
 from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
-from heliograph.rules import approvals
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup import Row, Setup, to_row
-from heliograph.rules.setup_plan import CONTENT
-from heliograph.rules.team import Template
-from heliograph.rules.template_edit import read_template, save_rows
+from heliograph.rules.setup import template_approvals as approvals
+from heliograph.rules.setup.plan import CONTENT
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.setup.template_edit import read_template, save_rows
 from heliograph.storage.store import SetupChange
 
 

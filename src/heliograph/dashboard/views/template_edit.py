@@ -7,13 +7,13 @@ from heliograph.dashboard.views.template_find import current, proposed
 from heliograph.dashboard.views.template_form import Line, lines_for, lines_of, to_form, to_given
 from heliograph.dashboard.views.template_preview import frame
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.rules.approvals import mark_of
 from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.setup import Row, Setup
-from heliograph.rules.setup_file import CHANNELS
-from heliograph.rules.team import Channel, Template
+from heliograph.rules.setup.file import CHANNELS
+from heliograph.rules.setup.records import Channel, Template
+from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.rules.setup.template_approvals import mark_of
+from heliograph.rules.setup.template_edit import offered, read_template
 from heliograph.rules.template import placeholder_names
-from heliograph.rules.template_edit import offered, read_template
 
 
 async def new(visit: Visit) -> Answer:

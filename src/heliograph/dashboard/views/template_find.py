@@ -1,9 +1,9 @@
 """Finding templates: the one of the path, its draft, its versions."""
 
 from heliograph.dashboard.visit import Gone, Visit
-from heliograph.rules import approvals
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Template
+from heliograph.rules.setup import template_approvals as approvals
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.versions import find_version
 
 

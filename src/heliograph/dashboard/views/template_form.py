@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.pricing import format_money
-from heliograph.rules.team import Channel, Template
+from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import VARIABLES_MAX
 
 PARTS: dict[Channel, tuple[str, ...]] = {

@@ -8,8 +8,8 @@ from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.gsm import segment
 from heliograph.rules.pricing import price_for
 from heliograph.rules.refusals import BodyTooLong
-from heliograph.rules.setup import Setup
-from heliograph.rules.team import Channel, Team, Template
+from heliograph.rules.setup.records import Channel, Team, Template
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import Rendered, asked_names, placeholder_names, render, with_brand
 from heliograph.web.request import Headers
 

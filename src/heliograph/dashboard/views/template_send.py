@@ -10,11 +10,11 @@ from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.dashboard.views.template_find import current
 from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Redirect, Visit
-from heliograph.rules.approvals import find_draft
 from heliograph.rules.refusals import RecipientNotAllowed, Refusal
-from heliograph.rules.team import Caller, Template
+from heliograph.rules.setup.records import Caller, Template
+from heliograph.rules.setup.template_approvals import find_draft
+from heliograph.rules.setup.template_edit import trial
 from heliograph.rules.template import asked_names
-from heliograph.rules.template_edit import trial
 
 FIELDS = ("to", "from")  # an error elsewhere stands above the form
 

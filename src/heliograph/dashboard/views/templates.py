@@ -6,11 +6,11 @@ from heliograph.dashboard.views import template_preview
 from heliograph.dashboard.views.template_find import current, number, proposed, version_of
 from heliograph.dashboard.views.template_form import lines_for, to_form
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.rules import approvals
-from heliograph.rules.setup_file import CHANNELS
-from heliograph.rules.team import Template
+from heliograph.rules.setup import template_approvals as approvals
+from heliograph.rules.setup.file import CHANNELS
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.template_edit import differences, offered
 from heliograph.rules.template import BRAND_NAME
-from heliograph.rules.template_edit import differences, offered
 from heliograph.storage.versions import PAGE, VersionLine, versions_of
 
 SHOWN = 100  # templates on a page of the list

@@ -4,7 +4,7 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, paging, place_of, read, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
-from heliograph.rules.team import Key
+from heliograph.rules.setup.records import Key
 from heliograph.storage import search
 from heliograph.storage.search import Found
 

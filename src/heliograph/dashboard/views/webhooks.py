@@ -12,7 +12,7 @@ from heliograph.rules.event import NAMES, event_body
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage import search
 from heliograph.storage.deliveries import REPLAY_MAX

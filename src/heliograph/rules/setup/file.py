@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.rules import team
 from heliograph.rules.address import Address, normal_domain, parse_address
-from heliograph.rules.keys import parse_token
 from heliograph.rules.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
-from heliograph.rules.reading import (
+from heliograph.rules.refusals import InvalidPhone, InvalidRequest
+from heliograph.rules.setup import records
+from heliograph.rules.setup.keys import parse_token
+from heliograph.rules.setup.reading import (
     Misread,
     Reader,
     flag,
@@ -31,15 +32,14 @@ from heliograph.rules.reading import (
     text,
     typed,
 )
-from heliograph.rules.refusals import InvalidPhone, InvalidRequest
+from heliograph.rules.setup.webhook import SECRET_PREFIX, checked_events, secret_size
+from heliograph.rules.setup.webhook_url import parse_target
 from heliograph.rules.text import quoted
 from heliograph.rules.verify_text import check_text
-from heliograph.rules.webhook import SECRET_PREFIX, checked_events, secret_size
-from heliograph.rules.webhook_url import parse_target
 
 CarrierKind = tuple[str, str]  # channel, kind
 
-CHANNELS: tuple[str, ...] = get_args(team.Channel)
+CHANNELS: tuple[str, ...] = get_args(records.Channel)
 SIMULATORS: frozenset[CarrierKind] = frozenset((channel, "simulator") for channel in CHANNELS)
 
 
@@ -375,8 +375,8 @@ _TEAM: dict[str, Reader] = {
     "marketing_per_day": _COUNT,
     "credit_low": _money,
     "domains_max": _COUNT,
-    "keep_content_days": number(1, team.KEEP_CONTENT_DAYS_MAX),
-    "keep_messages_days": number(1, team.KEEP_MESSAGES_DAYS_MAX),
+    "keep_content_days": number(1, records.KEEP_CONTENT_DAYS_MAX),
+    "keep_messages_days": number(1, records.KEEP_MESSAGES_DAYS_MAX),
     "domains": list_of(
         table(
             {

@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup import Row, Setup, to_row
-from heliograph.rules.setup_plan import next_version
-from heliograph.rules.team import Team, Template, TemplateDraft
+from heliograph.rules.setup.plan import next_version
+from heliograph.rules.setup.records import Team, Template, TemplateDraft
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,13 +6,22 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.rules.address import Address
-from heliograph.rules.keys import parse_token, token_hash
-from heliograph.rules.secrets import FIELDS, Vault, is_sealed, opened, sealed
-from heliograph.rules.setup import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
-from heliograph.rules.setup_file import SetupError, SetupFile
-from heliograph.rules.team import Carrier, DisplayName, Domain, Key, Setting, TeamRecord, Template, Webhook
+from heliograph.rules.setup.file import SetupError, SetupFile
+from heliograph.rules.setup.keys import parse_token, token_hash
+from heliograph.rules.setup.records import (
+    Carrier,
+    DisplayName,
+    Domain,
+    Key,
+    Setting,
+    TeamRecord,
+    Template,
+    Webhook,
+)
+from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sealed
+from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
+from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.rules.template import check_template
-from heliograph.rules.webhook import rotated, sealed_secret
 
 # A change of these is a new version of the template: they decide what is sent.
 CONTENT = (

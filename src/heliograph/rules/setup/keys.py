@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 
 from heliograph.rules.refusals import InvalidApiKey
-from heliograph.rules.team import Caller, Key
+from heliograph.rules.setup.records import Caller, Key
 
 ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.team import Carrier, Team
+from heliograph.rules.setup.records import Carrier, Team
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

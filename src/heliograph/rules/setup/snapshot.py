@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from heliograph.rules.circuit import Circuit
-from heliograph.rules.team import (
+from heliograph.rules.setup.records import (
     Caller,
     Carrier,
     DisplayName,

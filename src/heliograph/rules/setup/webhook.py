@@ -11,8 +11,8 @@ from heliograph.rules.event import NAMES
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.secrets import Vault
-from heliograph.rules.team import Webhook
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.text import CONTROLS, quoted
 
 WEBHOOKS_MAX = 50  # of a team

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.approvals import Pending, approved_rows, check_price, draft_rows
 from heliograph.rules.pricing import format_money
-from heliograph.rules.reading import Misread, read_at
-from heliograph.rules.setup import Row, Setup
-from heliograph.rules.setup_file import TEMPLATE
-from heliograph.rules.setup_plan import CONTENT
-from heliograph.rules.team import Team, Template
+from heliograph.rules.setup.file import TEMPLATE
+from heliograph.rules.setup.plan import CONTENT
+from heliograph.rules.setup.reading import Misread, read_at
+from heliograph.rules.setup.records import Team, Template
+from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.rules.setup.template_approvals import Pending, approved_rows, check_price, draft_rows
 from heliograph.rules.template import check_template
 
 DRAFT = 0  # the version that a message made from a draft records
