@@ -16,7 +16,7 @@ from heliograph.cli.options import FLAGS
 from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.rules.setup.file import CARRIER_FIELDS
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import NAMES, PREFIX, Settings
@@ -178,24 +178,24 @@ def test_settings_table() -> None:
 WANTED = ("wanted", "wanted_refused")  # what a team asks for in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
-SETUP_TABLES: dict[str, tuple[type[team.Setting] | None, set[str], set[str]]] = {
-    "`[platform]`": (team.Platform, {"paused", "paused_reason"}, set()),
-    "`[[carriers]]`": (team.Carrier, {"options"}, set()),
-    "`[[teams]]`": (team.TeamRecord, {"ref", *WANTED}, {"credit"}),
-    "`verify = { … }` of a team": (team.VerifyLimits, set(), set()),
+SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]] = {
+    "`[platform]`": (records.Platform, {"paused", "paused_reason"}, set()),
+    "`[[carriers]]`": (records.CarrierRecord, {"options"}, set()),
+    "`[[teams]]`": (records.TeamRecord, {"ref", *WANTED}, {"credit"}),
+    "`verify = { … }` of a team": (records.VerifyLimits, set(), set()),
     "`[[teams.domains]]`": (
-        team.Domain,
+        records.Domain,
         {"team", "by_dns", "failures", "checked_at", "refused_reason", *WANTED},
         set(),
     ),
-    "`[[teams.domains.display_names]]`": (team.DisplayName, {"team", "domain", "refused_reason"}, set()),
-    "`[[teams.templates]]`": (team.Template, {"team", "version", "refused_reason"}, set()),
-    "`[[teams.keys]]`": (team.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),
-    "`[[teams.recipients]]`": (team.Recipient, {"team"}, set()),
-    "`[[teams.sender_ids]]`": (team.SenderId, {"team", "refused_reason", *WANTED}, set()),
+    "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason"}, set()),
+    "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason"}, set()),
+    "`[[teams.keys]]`": (records.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),
+    "`[[teams.recipients]]`": (records.Recipient, {"team"}, set()),
+    "`[[teams.sender_ids]]`": (records.SenderId, {"team", "refused_reason", *WANTED}, set()),
     "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),
     "`[[teams.webhooks]]`": (
-        team.Webhook,
+        records.Webhook,
         {"id", "team", "old_secret", "old_until", "enabled", "description", "created_at", "disabled_reason"},
         set(),
     ),
@@ -238,7 +238,7 @@ def default(name: str, field: msgspec.structs.FieldInfo) -> str:
 
 
 @pytest.mark.parametrize("channel", MOVES)
-def test_message_states(channel: team.Channel) -> None:
+def test_message_states(channel: records.Channel) -> None:
     wanted = [
         [f"`{state}`", ", ".join(f"`{target}`" for target in sorted(targets)) or "–"]
         for state, targets in MOVES[channel].items()

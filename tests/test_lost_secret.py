@@ -21,7 +21,7 @@ from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.circuits import Circuits
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.plan import plan
 from heliograph.rules.setup.secrets import sealed
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 BEFORE, AFTER = Sealer(bytes(32)), Sealer(bytes([1] * 32))
 NOW = 1_800_000_000_000
 OLD, NEW = "whsec_" + "A" * 32, "whsec_" + "B" * 32
-HOOK = team.Webhook(id="whk_1", team="team_a", url="https://a.test", secret=sealed_secret(BEFORE, "whk_1", OLD))
+HOOK = records.Webhook(id="whk_1", team="team_a", url="https://a.test", secret=sealed_secret(BEFORE, "whk_1", OLD))
 PARCEL = Parcel(message_id="sms_1", address="+14155550100", content=b"{}", attempt=0)
 TWILIO = """
 [[carriers]]
@@ -65,7 +65,7 @@ def test_the_log_has_each_place_once() -> None:
 
 async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings: Settings, clock: TestClock) -> None:
     options = sealed({"auth_token": "hunter2"}, lambda plain, field: BEFORE.seal(plain, f"carrier/twilio/{field}"))
-    record = team.Carrier(id="twilio", channel="sms", kind="twilio", options=options)
+    record = records.CarrierRecord(id="twilio", channel="sms", kind="twilio", options=options)
     tools = make_tools(settings, store, clock, make_domains(settings, store, clock))
     circuits = Circuits(store, Carriers(lambda record: make_carrier(record, tools)), clock)
     await circuits.carriers.keep([record])  # as housekeeping does every second
@@ -98,8 +98,8 @@ def test_a_webhook_is_mended_by_rotating_it() -> None:
 
 
 async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: Store, clock: TestClock) -> None:
-    domain = team.Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
-    key = team.DkimKey(
+    domain = records.Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
+    key = records.DkimKey(
         id="dom_a/h1",
         team="team_a",
         domain="dom_a",
@@ -109,7 +109,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
         public="",
     )
     rows = [
-        to_row("team", "team_a", team.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("domain", "dom_a", domain, "team_a"),
         to_row("dkim_key", key.id, key, "team_a"),
     ]
@@ -123,7 +123,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
             raise AssertionError("unsigned")
 
     circuits = Circuits(store, Carriers(lambda _: Signing()), clock)
-    carrier = team.Carrier(id="mx", channel="email", kind="mx")
+    carrier = records.CarrierRecord(id="mx", channel="email", kind="mx")
     for _ in range(MISSES_TO_OPEN + 1):
         outcome: Any = await circuits.hand_over(carrier, PARCEL)
         assert isinstance(outcome, Deferred) and not outcome.unreachable
@@ -164,7 +164,7 @@ async def test_another_secret_is_taken_when_told_so(store: Store, settings: Sett
 async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(store: Store, settings: Settings) -> None:
     """It knows no secret yet, and holds what one has sealed."""
     rows = [
-        to_row("team", "team_a", team.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
+        to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("webhook", "whk_1", HOOK, "team_a"),
     ]
     await store.change_setup(lambda _, __: SetupChange(rows=rows))

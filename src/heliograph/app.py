@@ -78,12 +78,12 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.base_url}/carriers/{carrier}/callback"
 
 
-def _simulator(kind: Callable[[int], Carrier]) -> Callable[[records.Carrier, Tools], Carrier]:
+def _simulator(kind: Callable[[int], Carrier]) -> Callable[[records.CarrierRecord, Tools], Carrier]:
     return lambda record, tools: kind(record.options.get("step_ms", tools.step_ms))
 
 
 # (channel, kind) → how to make that carrier from its record, in which secrets are open.
-CARRIERS: dict[tuple[str, str], Callable[[records.Carrier, Tools], Carrier]] = {
+CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier]] = {
     ("email", "mx"): lambda record, tools: Mx(
         msgspec.convert({"helo": tools.helo} | record.options, MxOptions), tools.outgoing.prepare
     ),
@@ -190,7 +190,7 @@ async def attest(store: Store, data: Path) -> bool:
     return turned_back
 
 
-def make_carrier(record: records.Carrier, tools: Tools) -> Carrier:
+def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:
     try:
         options = opened(record.options, lambda text, field: tools.sealer.open(text, f"carrier/{record.id}/{field}"))
     except CannotOpen:

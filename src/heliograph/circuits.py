@@ -38,7 +38,7 @@ class Circuits:
             if circuit.is_open(now) or id_ in self._probing
         }
 
-    async def hand_over(self, record: records.Carrier, parcel: Parcel) -> Outcome:
+    async def hand_over(self, record: records.CarrierRecord, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""
         circuit = self._store.setup.circuits.get(record.id)
         if circuit:

@@ -20,7 +20,7 @@ from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
 from heliograph.rules.setup.records import (
     Caller,
-    Carrier,
+    CarrierRecord,
     Channel,
     Key,
     Platform,
@@ -59,7 +59,7 @@ async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") ->
     for channel in channels:
         template = Template(id=f"tpl_{channel}", team=TEAM, channel=channel, name="Hi", body="Hi", category="UTILITY")
         own.append(("template", template.id, template, TEAM))
-        own.append(("carrier", channel, Carrier(id=channel, channel=channel, kind=kind, countries=("GB",)), None))
+        own.append(("carrier", channel, CarrierRecord(id=channel, channel=channel, kind=kind, countries=("GB",)), None))
     await set_up(store, ("platform", PLATFORM_ID, Platform(sandbox_per_day=MOST), None), *own)
     circuits = Circuits(store, Carriers(lambda record: Line()), clock)  # type: ignore[arg-type, return-value]
     return msgspec.structs.replace(make_desk(store, clock), circuits=circuits, code_key=b"k")
@@ -119,7 +119,7 @@ async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
         store,
         ("platform", PLATFORM_ID, Platform(sandbox_per_day=0), None),
         ("team", TEAM, once, TEAM),
-        ("carrier", "sms", Carrier(id="sms", channel="sms", kind="test"), None),
+        ("carrier", "sms", CarrierRecord(id="sms", channel="sms", kind="test"), None),
     )
     for send in (sms, whatsapp, verify):
         with pytest.raises(RecipientNotAllowed):

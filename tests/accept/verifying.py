@@ -11,13 +11,13 @@ from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, st
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.circuits import Circuits
 from heliograph.rules.content import SmsContent
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.storage.test_idempotency import make_desk
 
 PRICE = 50_000
-KEY = team.Key(id="key", team="team_acme", name="server", hash="")
+KEY = records.Key(id="key", team="team_acme", name="server", hash="")
 
 
 class Verifying:
@@ -29,13 +29,13 @@ class Verifying:
         self._store = store
         self._lines = lines
 
-    async def set_up(self, credit: int, verify: team.VerifyLimits | None = None) -> None:
-        platform = team.Platform(brand="Acme", verify_price={"USD": PRICE})
-        record = team.TeamRecord(
-            ref=1, id=KEY.team, name="Acme", mode="live", features=("verify",), verify=verify or team.VerifyLimits()
+    async def set_up(self, credit: int, verify: records.VerifyLimits | None = None) -> None:
+        platform = records.Platform(brand="Acme", verify_price={"USD": PRICE})
+        record = records.TeamRecord(
+            ref=1, id=KEY.team, name="Acme", mode="live", features=("verify",), verify=verify or records.VerifyLimits()
         )
         carriers = [
-            to_row("carrier", id_, team.Carrier(id=id_, channel="sms", kind="test", priority=place), None)
+            to_row("carrier", id_, records.CarrierRecord(id=id_, channel="sms", kind="test", priority=place), None)
             for place, id_ in enumerate(self._lines)
         ]
         rows = [
@@ -48,12 +48,15 @@ class Verifying:
 
     async def serve_only(self, carrier: str, country: str) -> None:
         row = to_row(
-            "carrier", carrier, team.Carrier(id=carrier, channel="sms", kind="test", countries=(country,)), None
+            "carrier",
+            carrier,
+            records.CarrierRecord(id=carrier, channel="sms", kind="test", countries=(country,)),
+            None,
         )
         await self._store.change_setup(lambda _, __: SetupChange(rows=[row]))
 
     @property
-    def caller(self) -> team.Caller:
+    def caller(self) -> records.Caller:
         return self._store.setup.callers[KEY.id]
 
     async def start(self, phone: str) -> VerificationRecord:

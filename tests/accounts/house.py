@@ -15,7 +15,7 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, Office
 from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Accepted, Outcome
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.server import Front
@@ -75,14 +75,14 @@ class House:
         self.front = Front(Api(desk, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
-        records = [team.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
+        records = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
         rows = [to_row("team", record.id, record, record.id) for record in records]
         new = [NewTeam(record.ref, 0) for record in records]
         await self.store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=new))
 
     async def send_mail(self) -> None:
         """From now on there is a carrier that takes mail for real."""
-        row = to_row("carrier", "relay", team.Carrier(id="relay", channel="email", kind="smtp"), None)
+        row = to_row("carrier", "relay", records.CarrierRecord(id="relay", channel="email", kind="smtp"), None)
         await self.store.change_setup(lambda _, __: SetupChange(rows=[row]))
 
     async def person(self, email: str, *, operator: bool = False, **roles: str) -> "Browser":

@@ -7,7 +7,7 @@ import pytest
 from heliograph.app import open_store
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup.keys import matches, parse_token
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.webhook import secret_size
 from heliograph.settings import Settings
@@ -89,7 +89,7 @@ def test_of_a_carrier_only_what_is_written_changes(run: Run, tmp_path: Path) -> 
     assert (after.enabled, after.priority, after.options) == (False, 3, before.options | {"port": 2525})
 
 
-async def _carrier() -> Carrier:
+async def _carrier() -> CarrierRecord:
     async with open_store(Settings()) as store:
         (carrier,) = store.setup.carriers
         return carrier

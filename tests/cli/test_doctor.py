@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.cli.doctor import carriers, platform_sender
-from heliograph.rules.setup.records import Carrier, Channel, Domain, Platform
+from heliograph.rules.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
 from heliograph.storage.engine.migrate import schema_files
 
@@ -110,7 +110,7 @@ def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_platforms_sender(kind: str, verified: bool | None, level: list[str]) -> None:
     own = Domain(id="dom_1", team=PLATFORM_TEAM, name="sandbox.heliograph.test", brand="H", verified=bool(verified))
     setup = Setup(
-        carriers=(Carrier(id="c", channel="email", kind=kind),),
+        carriers=(CarrierRecord(id="c", channel="email", kind=kind),),
         platform_domains={} if verified is None else {own.name: own},
     )
     assert [finding.level for finding in platform_sender(setup)] == level
@@ -125,7 +125,7 @@ def test_the_platforms_sender(kind: str, verified: bool | None, level: list[str]
     ],
 )
 def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
-    setup = Setup(carriers=(Carrier(id="off", channel=channel, kind="http", enabled=False),))
+    setup = Setup(carriers=(CarrierRecord(id="off", channel=channel, kind="http", enabled=False),))
     (found,) = (finding for finding in carriers(setup) if finding.level == "FAIL")
     assert found.message == f"every {channel} carrier is disabled: {what}"
 
@@ -134,8 +134,8 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
     setup = Setup(
         platform=Platform(paused=True),
         carriers=(
-            Carrier(id="post", channel="email", kind="pigeon"),
-            Carrier(id="off", channel="sms", kind="smpp", enabled=False),
+            CarrierRecord(id="post", channel="email", kind="pigeon"),
+            CarrierRecord(id="off", channel="sms", kind="smpp", enabled=False),
         ),
     )
     found = [(finding.check, finding.level) for finding in carriers(setup)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules import routing
-from heliograph.rules.setup.records import Carrier, DisplayName, Domain, SenderId, TeamRecord
+from heliograph.rules.setup.records import CarrierRecord, DisplayName, Domain, SenderId, TeamRecord
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
@@ -117,7 +117,7 @@ async def test_the_mail_to_a_recipient_has_fixed_words(
     await set_up(
         store,
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name=name), TEAM),
-        ("carrier", "mx", Carrier(id="mx", channel="email", kind="mx"), None),
+        ("carrier", "mx", CarrierRecord(id="mx", channel="email", kind="mx"), None),
     )
     await Pages(make_desk(store, clock)).post(f"{HERE}/senders/recipients", {"address": "ada@example.com"})
     ((to, subject, text),) = sent

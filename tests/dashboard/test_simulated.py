@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.setup.records import Carrier, Domain, TeamRecord
+from heliograph.rules.setup.records import CarrierRecord, Domain, TeamRecord
 from heliograph.storage.store import Change, Store
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.samples import message
@@ -25,7 +25,7 @@ async def pages(store: Store, clock: Any) -> Pages:
 
 
 async def connect(store: Store, *channels: Any) -> None:
-    records = [Carrier(id=channel, channel=channel, kind="test") for channel in channels]
+    records = [CarrierRecord(id=channel, channel=channel, kind="test") for channel in channels]
     await set_up(store, *(("carrier", record.id, record, None) for record in records))
 
 

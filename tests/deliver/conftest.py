@@ -11,7 +11,7 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found
 from heliograph.rules.lanes import LANE
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.storage.store import NewTeam, SetupChange, Store
 from tests.clocks import TestClock
 
@@ -42,7 +42,7 @@ def other(store: Store, clock: TestClock) -> Store:
 
 @pytest.fixture
 def carriers() -> Carriers:
-    def make(record: team.Carrier) -> Carrier:
+    def make(record: records.CarrierRecord) -> Carrier:
         assert record.kind == "simulator", "only simulators here"
         return SIMULATORS[record.channel](1)
 
@@ -52,7 +52,7 @@ def carriers() -> Carriers:
 @pytest.fixture
 def send(store: Store, clock: TestClock) -> Send:
     async def accept(
-        channel: team.Channel, *addresses: str, team: int = 1, price: int = 0, status: str = "sending"
+        channel: records.Channel, *addresses: str, team: int = 1, price: int = 0, status: str = "sending"
     ) -> str:
         def decide(found: Found) -> Accepted:
             pricing.hold(found.account, price)

@@ -11,7 +11,7 @@ from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
-from heliograph.rules.setup import records as team
+from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import carrier_use
 from heliograph.storage.store import SetupChange, Store
@@ -50,7 +50,7 @@ class Lines:
 
     async def set_up(self) -> None:
         rows = [
-            to_row("carrier", id_, team.Carrier(id=id_, channel="sms", kind="test", priority=place), None)
+            to_row("carrier", id_, records.CarrierRecord(id=id_, channel="sms", kind="test", priority=place), None)
             for place, id_ in enumerate(self.lines)
         ]
         await self.store.change_setup(lambda _, __: SetupChange(rows=rows))

@@ -14,7 +14,7 @@ from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import DAY_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Change, SetupChange, Store, StoreUnavailable
 
@@ -45,7 +45,7 @@ def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:
     return Dispatch(store, Circuits(store, carriers, clock), clock)
 
 
-async def set_carriers(store: Store, *carriers: Carrier) -> None:
+async def set_carriers(store: Store, *carriers: CarrierRecord) -> None:
     rows = [to_row("carrier", carrier.id, carrier, None) for carrier in carriers]
     await store.change_setup(lambda _, __: SetupChange(rows=rows))
 
@@ -147,7 +147,7 @@ async def test_an_accepting_last_carrier_delivers(store: Store, clock: Any, send
 async def test_magic_recipients_never_reach_a_real_carrier(
     store: Store, clock: Any, carriers: Carriers, send: Send
 ) -> None:
-    await set_carriers(store, Carrier(id="mx", channel="email", kind="mx"))
+    await set_carriers(store, CarrierRecord(id="mx", channel="email", kind="mx"))
     await send("email", "delivered+x@simulator.test")
     await send("email", "anyone@example.com")
     magic, plain = await store.claim("email", 2)
@@ -169,8 +169,8 @@ async def test_the_next_carrier_is_asked_after_two_deferrals(store: Store, clock
 
     await set_carriers(
         store,
-        Carrier(id="first", channel="sms", kind="busy", priority=1),
-        Carrier(id="second", channel="sms", kind="busy", priority=2),
+        CarrierRecord(id="first", channel="sms", kind="busy", priority=1),
+        CarrierRecord(id="second", channel="sms", kind="busy", priority=2),
     )
     await send("sms", "+447700900123")
     await deliver_all(store, working(store, Carriers(lambda record: Busy(record.id)), clock), clock)
@@ -217,13 +217,13 @@ async def test_a_carrier_is_told_when_the_domain_was_first_said_not_to_exist(
 async def test_a_destination_without_carrier_waits_for_one(
     store: Store, clock: Any, carriers: Carriers, send: Send, story: Told
 ) -> None:
-    simulator = Carrier(id="sim", channel="sms", kind="simulator", countries=("FR",))
+    simulator = CarrierRecord(id="sim", channel="sms", kind="simulator", countries=("FR",))
     await set_carriers(store, simulator)
     id_ = await send("sms", "+447700900123")
     worker = working(store, carriers, clock)
     (claim,) = await store.claim("phone", 1)
     assert await worker.deliver(claim)
-    await set_carriers(store, Carrier(id="sim", channel="sms", kind="simulator"))
+    await set_carriers(store, CarrierRecord(id="sim", channel="sms", kind="simulator"))
     await deliver_all(store, worker, clock)
     assert await story(id_) == ["deferred", "sent", "delivered"]
 

@@ -8,7 +8,7 @@ import pytest
 from heliograph.deliver.dispatch import keep_promise, to_change
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.storage.store import Claim
 
 SAID = {"text": "250 OK"}
@@ -36,7 +36,7 @@ CLAIM = Claim(
 @pytest.mark.parametrize("outcome", [Accepted(detail=SAID), Refused(detail=SAID), Deferred(detail=SAID)])
 @pytest.mark.parametrize(("kind", "mark"), [("simulator", {"simulated": True}), ("smtp", {})])
 def test_the_answer_of_a_carrier(outcome: Outcome, kind: str, mark: dict[str, Any]) -> None:
-    carrier = Carrier(id="c", channel="email", kind=kind)
+    carrier = CarrierRecord(id="c", channel="email", kind=kind)
     assert to_change(CLAIM, carrier, outcome, 1, lambda: 0.0).detail == SAID | mark
 
 
@@ -44,8 +44,8 @@ def test_a_promise() -> None:
     assert keep_promise(CLAIM, 1).detail == {"simulated": True}
 
 
-REAL = Carrier(id="real", channel="sms", kind="smpp")
-SIM = Carrier(id="sim", channel="sms", kind="simulator")
+REAL = CarrierRecord(id="real", channel="sms", kind="smpp")
+SIM = CarrierRecord(id="sim", channel="sms", kind="simulator")
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ SIM = Carrier(id="sim", channel="sms", kind="simulator")
         ([msgspec.structs.replace(REAL, enabled=False)], False),  # refused, not simulated
     ],
 )
-def test_a_channel_of_which_nothing_leaves(carriers: list[Carrier], expected: bool) -> None:
+def test_a_channel_of_which_nothing_leaves(carriers: list[CarrierRecord], expected: bool) -> None:
     assert ("sms" in simulated_channels(carriers)) is expected

@@ -18,7 +18,7 @@ from heliograph.rules.acceptance import Once
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Carrier, Channel
+from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import ledger
@@ -91,7 +91,7 @@ class Carriers:
     def closed_to(self) -> dict[str, int]:
         return {}
 
-    async def hand_over(self, carrier: Carrier, parcel: Any) -> Outcome:
+    async def hand_over(self, carrier: CarrierRecord, parcel: Any) -> Outcome:
         world, process, claim = self._world, self._process, self._claim
         world.may_hand_over(process, claim)
         made = HandedOver()
@@ -292,7 +292,7 @@ class World:
     def is_deadly(self, claim: Claim) -> bool:
         return "deadly" in self.mix and claim.message % self.mix["deadly"] == 0 and not self.kind
 
-    def outcome(self, carrier: Carrier, channel: str) -> Outcome:
+    def outcome(self, carrier: CarrierRecord, channel: str) -> Outcome:
         """As carriers answer; what they took gets receipts later, or at once, or never."""
         lot = 0.0 if self.kind else self.rng.random()
         if lot > 0.45:
@@ -372,7 +372,7 @@ def make_template(folder: Path) -> apsw.Connection:
     database = Memory(template, Random(0), lambda: None)
     store = make_store(database, SimClock(Random(0)), "setup", folder)
     carriers = [
-        Carrier(id=f"{channel}-{n}", channel=channel, kind="simulator", priority=n)
+        CarrierRecord(id=f"{channel}-{n}", channel=channel, kind="simulator", priority=n)
         for channel in CHANNELS
         for n in (1, 2)
     ]

@@ -1,12 +1,14 @@
 import pytest
 
 from heliograph.rules.setup.going_live import checklist, may_go_live
-from heliograph.rules.setup.records import Carrier, Domain, Team, TeamRecord, Template
+from heliograph.rules.setup.records import CarrierRecord, Domain, Team, TeamRecord, Template
 
 RECORD = TeamRecord(ref=1, id="team_a", name="A")
 DOMAIN = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
 TEMPLATE = Template(id="tpl_a", team="team_a", channel="sms", name="Code")
-CARRIERS = [Carrier(id=f"own-{channel}", channel=channel, kind="http") for channel in ("email", "sms", "whatsapp")]
+CARRIERS = [
+    CarrierRecord(id=f"own-{channel}", channel=channel, kind="http") for channel in ("email", "sms", "whatsapp")
+]
 
 
 @pytest.mark.parametrize(("verified", "approved"), [(True, True), (True, False), (False, True), (False, False)])
@@ -25,8 +27,8 @@ def test_with_everything_nothing_is_open() -> None:
 def test_simulators_are_stated() -> None:
     carriers = [
         CARRIERS[0],
-        Carrier(id="sim", channel="sms", kind="simulator"),
-        Carrier(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
+        CarrierRecord(id="sim", channel="sms", kind="simulator"),
+        CarrierRecord(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
     ]
     (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
     assert (said.done, said.text) == (

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from heliograph.rules.routing import builtin_simulator, candidates, choose, sender_id
-from heliograph.rules.setup.records import Carrier, Channel, SenderId, Team, TeamRecord
+from heliograph.rules.setup.records import CarrierRecord, Channel, SenderId, Team, TeamRecord
 
 
-def sms(id: str, **fields: Any) -> Carrier:
-    return Carrier(id=id, channel="sms", kind="smpp", **fields)
+def sms(id: str, **fields: Any) -> CarrierRecord:
+    return CarrierRecord(id=id, channel="sms", kind="smpp", **fields)
 
 
-def ids(carriers: list[Carrier]) -> list[str]:
+def ids(carriers: list[CarrierRecord]) -> list[str]:
     return [carrier.id for carrier in carriers]
 
 
@@ -31,26 +31,28 @@ def test_candidates(country: str | None, expected: list[str]) -> None:
         sms("a-world"),
         sms("first", priority=1),
         sms("off", enabled=False, priority=0),
-        Carrier(id="mail", channel="email", kind="mx", priority=0),
+        CarrierRecord(id="mail", channel="email", kind="mx", priority=0),
     ]
     assert ids(candidates("sms", country, carriers)) == expected
 
 
 def test_email_ignores_countries() -> None:
-    mail = Carrier(id="mail", channel="email", kind="mx", countries=("GB",))
+    mail = CarrierRecord(id="mail", channel="email", kind="mx", countries=("GB",))
     assert candidates("email", None, [mail]) == [mail]
 
 
 @pytest.mark.parametrize("channel", ["email", "sms", "whatsapp"])
 def test_a_channel_without_carriers_is_simulated(channel: Channel) -> None:
-    others = [Carrier(id=name, channel=name, kind="x") for name in ("email", "sms", "whatsapp") if name != channel]
+    others = [
+        CarrierRecord(id=name, channel=name, kind="x") for name in ("email", "sms", "whatsapp") if name != channel
+    ]
     assert candidates(channel, "GB", others) == [builtin_simulator(channel)]
     simulator = builtin_simulator(channel)
     assert (simulator.id, simulator.kind, simulator.channel) == (f"simulator-{channel}", "simulator", channel)
 
 
 @pytest.mark.parametrize("carrier", [sms("off", enabled=False), sms("us", countries=("US",))])
-def test_configured_but_none_serves(carrier: Carrier) -> None:
+def test_configured_but_none_serves(carrier: CarrierRecord) -> None:
     assert candidates("sms", "GB", [carrier]) == []
 
 

@@ -14,7 +14,7 @@ from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
-from heliograph.rules.setup.records import Caller, Carrier, Channel, Platform, Team, Template
+from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import (
     check_size_of_variables,
@@ -81,7 +81,7 @@ def check_phone_allowed(team: Team, phone: str) -> None:
         )
 
 
-def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) -> list[Carrier]:
+def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) -> list[CarrierRecord]:
     """Who can take it now, in order; magic numbers always go to the simulator."""
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"

@@ -20,7 +20,7 @@ from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
-from heliograph.rules.setup.records import Caller, Carrier, Platform
+from heliograph.rules.setup.records import Caller, CarrierRecord, Platform
 from heliograph.rules.verification import check_velocity, code_digest, derived_code, make_code, read_channel
 from heliograph.rules.verify_text import verify_text
 from heliograph.storage.store import Finish, Recent, Start
@@ -143,7 +143,7 @@ def _is_shut(caller: Caller, phone: str) -> bool:
     return magic.is_magic_phone(phone) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
-def _carriers(desk: Desk, caller: Caller, phone: str, country: str | None) -> list[Carrier]:
+def _carriers(desk: Desk, caller: Caller, phone: str, country: str | None) -> list[CarrierRecord]:
     """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
     if _is_shut(caller, phone):
         return []
@@ -153,11 +153,11 @@ def _carriers(desk: Desk, caller: Caller, phone: str, country: str | None) -> li
     return [carrier for carrier in found if _is_simulator(carrier) == _is_simulator(found[0])]
 
 
-def _is_simulator(carrier: Carrier) -> bool:
+def _is_simulator(carrier: CarrierRecord) -> bool:
     return carrier.kind == "simulator"
 
 
-def _code(desk: Desk, caller: Caller, phone: str, id_: str, carriers: Sequence[Carrier]) -> str:
+def _code(desk: Desk, caller: Caller, phone: str, id_: str, carriers: Sequence[CarrierRecord]) -> str:
     if magic.no_code_matches(phone):
         return desk.clock.entropy(16).hex()  # longer than any candidate can be
     if known := magic.magic_code(phone):
@@ -173,7 +173,7 @@ def _price(desk: Desk, caller: Caller, phone: str) -> int:
 
 
 def _start(
-    desk: Desk, caller: Caller, phone: str, id_: str, code: str, once: Once | None, carriers: Sequence[Carrier]
+    desk: Desk, caller: Caller, phone: str, id_: str, code: str, once: Once | None, carriers: Sequence[CarrierRecord]
 ) -> Start:
     record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
@@ -217,8 +217,8 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
 
 
 async def _dispatch(
-    desk: Desk, carriers: list[Carrier], parcel: Parcel, made: list[HandOver], nobody: str
-) -> tuple[Outcome | None, Carrier | None]:
+    desk: Desk, carriers: list[CarrierRecord], parcel: Parcel, made: list[HandOver], nobody: str
+) -> tuple[Outcome | None, CarrierRecord | None]:
     """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
 
     No outcome: maybe it was sent. Each that was asked goes into `made`; `nobody` is said when there is none.

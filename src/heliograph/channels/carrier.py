@@ -82,12 +82,12 @@ class Unusable(Carrier):
 class Carriers:
     """The live carriers, made when first asked for and made anew when their settings change."""
 
-    def __init__(self, make: Callable[[records.Carrier], Carrier]) -> None:
+    def __init__(self, make: Callable[[records.CarrierRecord], Carrier]) -> None:
         self._make = make
-        self._live: dict[str, tuple[records.Carrier, Carrier]] = {}
+        self._live: dict[str, tuple[records.CarrierRecord, Carrier]] = {}
         self._kept: set[str] = set()
 
-    async def get(self, record: records.Carrier) -> Carrier:
+    async def get(self, record: records.CarrierRecord) -> Carrier:
         known = self._live.get(record.id)
         if known is None or known[0] != record:
             self._live[record.id] = (record, self._make(record))
@@ -95,7 +95,7 @@ class Carriers:
                 await known[1].close()
         return self._live[record.id][1]
 
-    async def keep(self, records: Iterable[records.Carrier]) -> None:
+    async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
         """Those that are set up are open, those that were and are no longer are closed."""
         wanted = {record.id: record for record in records if record.enabled}
         for id_ in self._kept - wanted.keys():

@@ -7,7 +7,7 @@ from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.settings import Settings
 from heliograph.storage.carrier_use import Recent, Use, recent
 from heliograph.storage.store import Store
@@ -65,7 +65,7 @@ def carriers(settings: Settings, as_json: bool) -> None:
         click.echo(f"{head}  {_health(line)}; {counts}")
 
 
-def _line(carrier: Carrier, circuit: Circuit | None, hour: Use) -> Line:
+def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> Line:
     line = Line(
         id=carrier.id,
         channel=carrier.channel,

@@ -14,7 +14,7 @@ from heliograph.rules.event import marked
 from heliograph.rules.lanes import LANE
 from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
 from heliograph.rules.retry import next_attempt
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.store import Change, Claim, Later, Store, StoreUnavailable
 
@@ -43,7 +43,7 @@ class Dispatch:
         change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
         return await self._record(claim, replace(change, made=made))
 
-    async def _hand_over(self, claim: Claim, made: list[HandOver]) -> tuple[Carrier | None, Outcome]:
+    async def _hand_over(self, claim: Claim, made: list[HandOver]) -> tuple[CarrierRecord | None, Outcome]:
         """Ask one carrier after the other until one can be reached; each goes into `made`."""
         missed: dict[str, Outcome] = {}
         time = asyncio.get_running_loop().time
@@ -79,7 +79,7 @@ class Dispatch:
         return self._clock.below(2001) / 1000 - 1
 
 
-def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> Carrier | None:
+def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:
     if magic.is_magic(claim.address):
         return routing.builtin_simulator(claim.channel)
     asked = routing.candidates(claim.channel, claim.country, setup.carriers)
@@ -104,7 +104,7 @@ def _nobody(closed: Mapping[str, int], missed: Mapping[str, Outcome], soon: int)
     return Deferred(detail={"text": NO_CARRIER})
 
 
-def to_parcel(claim: Claim, carrier: Carrier, now: int) -> Parcel:
+def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
     return Parcel(
         message_id=claim.message_id,
         position=claim.position,
@@ -134,7 +134,9 @@ def keep_promise(claim: Claim, now: int) -> Change:
     )
 
 
-def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int, jitter: Callable[[], float]) -> Change:
+def to_change(
+    claim: Claim, carrier: CarrierRecord | None, outcome: Outcome, now: int, jitter: Callable[[], float]
+) -> Change:
     """What a carrier's answer means for the recipient, the money and the outbox."""
     if carrier and carrier.kind == "simulator":
         outcome = replace(outcome, detail=marked(outcome.detail))
@@ -169,7 +171,7 @@ def to_change(claim: Claim, carrier: Carrier | None, outcome: Outcome, now: int,
             return replace(change, again=again)
 
 
-def _count(deferrals: Mapping[str, int], carrier: Carrier | None) -> dict[str, int]:
+def _count(deferrals: Mapping[str, int], carrier: CarrierRecord | None) -> dict[str, int]:
     if carrier is None:
         return dict(deferrals)
     return {**deferrals, carrier.id: deferrals.get(carrier.id, 0) + 1}

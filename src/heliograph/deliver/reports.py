@@ -8,13 +8,13 @@ import structlog
 from heliograph.channels.carrier import Callback, Carriers, Told
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.outcome import Report
-from heliograph.rules.setup.records import Carrier
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
 
-async def take_callback(store: Store, carriers: Carriers, record: Carrier, callback: Callback) -> Told | None:
+async def take_callback(store: Store, carriers: Carriers, record: CarrierRecord, callback: Callback) -> Told | None:
     """The answer to a carrier's callback, once its reports are stored; None: it takes none."""
     read = (await carriers.get(record)).read_callback
     told = await asyncio.to_thread(read, callback) if len(callback.body) > IN_THREAD else read(callback)

@@ -3,12 +3,12 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import get_args
 
-from heliograph.rules.setup.records import Carrier, Channel, Team
+from heliograph.rules.setup.records import CarrierRecord, Channel, Team
 
 DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
 
 
-def candidates(channel: Channel, country: str | None, carriers: Iterable[Carrier]) -> list[Carrier]:
+def candidates(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
     """The carriers to ask, in order; a channel for which none is set up is served by its simulator."""
     configured = [carrier for carrier in carriers if carrier.channel == channel]
     if not configured:
@@ -17,17 +17,17 @@ def candidates(channel: Channel, country: str | None, carriers: Iterable[Carrier
     return sorted(serving, key=lambda carrier: (carrier.priority, carrier.id))
 
 
-def _serves(carrier: Carrier, country: str | None) -> bool:
+def _serves(carrier: CarrierRecord, country: str | None) -> bool:
     # An email address has no country.
     return carrier.channel == "email" or "*" in carrier.countries or country in carrier.countries
 
 
-def leaves(asked: Sequence[Carrier]) -> bool:
+def leaves(asked: Sequence[CarrierRecord]) -> bool:
     """Whether a message for these candidates goes out into the world; also when none is there to take it."""
     return not asked or asked[0].kind != "simulator"
 
 
-def simulated_channels(carriers: Sequence[Carrier]) -> list[Channel]:
+def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     """The channels of which nothing leaves: only simulators take their messages."""
     found: list[Channel] = []
     for channel in get_args(Channel):
@@ -38,13 +38,13 @@ def simulated_channels(carriers: Sequence[Carrier]) -> list[Channel]:
     return found
 
 
-def builtin_simulator(channel: Channel) -> Carrier:
-    return Carrier(id=f"simulator-{channel}", channel=channel, kind="simulator")
+def builtin_simulator(channel: Channel) -> CarrierRecord:
+    return CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator")
 
 
 def choose(
-    candidates: Sequence[Carrier], deferrals: Mapping[str, int], open_circuits: Container[str]
-) -> Carrier | None:
+    candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Container[str]
+) -> CarrierRecord | None:
     """The carrier for the next attempt: another after every two deferrals, None when none is reachable."""
     reachable = [carrier for carrier in candidates if carrier.id not in open_circuits]
     return min(

@@ -17,7 +17,7 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone
 from heliograph.rules.setup.reading import number
-from heliograph.rules.setup.records import Carrier, Platform
+from heliograph.rules.setup.records import CarrierRecord, Platform
 from heliograph.rules.setup.secrets import FIELDS
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import carrier_use
@@ -54,7 +54,7 @@ async def change(visit: Visit) -> Answer:
 
     def decide(current: Setup) -> SetupChange:
         before = current.records.get(("carrier", carrier.id))
-        if not isinstance(before, Carrier) or replace(before, **fields) == before:
+        if not isinstance(before, CarrierRecord) or replace(before, **fields) == before:
             return SetupChange()
         return SetupChange(rows=[to_row("carrier", carrier.id, replace(before, **fields), None)])
 
@@ -79,7 +79,7 @@ async def test(visit: Visit) -> Answer:
     return await _page(visit, tested=_told(carrier, address, outcome))
 
 
-def _parcel(carrier: Carrier, address: str, platform: Platform, id_: str) -> Parcel:
+def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> Parcel:
     """ValueError or InvalidPhone for an address that is none of the channel's."""
     if carrier.channel == "email":
         parsed = parse_address(address)
@@ -106,7 +106,7 @@ def _parcel(carrier: Carrier, address: str, platform: Platform, id_: str) -> Par
     return Parcel(message_id=id_, address=phone, content=content, attempt=0, country=country_of(phone))
 
 
-def _told(carrier: Carrier, address: str, outcome: Outcome) -> Tested:
+def _told(carrier: CarrierRecord, address: str, outcome: Outcome) -> Tested:
     word = "ok" if isinstance(outcome, Accepted) else "waiting" if isinstance(outcome, Deferred) else "refused"
     text = str(outcome.detail.get("text") or "")
     return Tested(carrier=carrier.id, address=address, word=word, text=text)
@@ -126,7 +126,7 @@ def _share(part: int, whole: int) -> str:
     return charts.percent(100 * part / whole) if whole else "–"
 
 
-def _find(visit: Visit) -> Carrier:
+def _find(visit: Visit) -> CarrierRecord:
     carrier = next((c for c in visit.setup.carriers if c.id == visit.params["carrier"]), None)
     if carrier is None:
         raise Gone

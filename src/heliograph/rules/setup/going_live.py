@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.setup.records import Carrier, Team
+from heliograph.rules.setup.records import CarrierRecord, Team
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""  # of the team: where it is mended
 
 
-def checklist(team: Team, carriers: Sequence[Carrier], credit: int) -> list[Check]:
+def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Check]:
     domain = next(iter(team.approved_domains()), None)
     template = next((t for t in team.templates.values() if t.status == "approved"), None)
     return [
@@ -50,7 +50,7 @@ def may_go_live(checks: Sequence[Check]) -> bool:
     return all(check.done for check in checks if check.needed)
 
 
-def _carrier_check(carriers: Sequence[Carrier]) -> Check:
+def _carrier_check(carriers: Sequence[CarrierRecord]) -> Check:
     """A channel without a carrier of its own, with simulators alone or with none enabled, reaches nobody."""
     simulated = simulated_channels(carriers)
     served = {carrier.channel for carrier in carriers if carrier.enabled}

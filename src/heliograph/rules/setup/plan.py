@@ -9,7 +9,7 @@ from heliograph.rules.address import Address
 from heliograph.rules.setup.file import SetupError, SetupFile
 from heliograph.rules.setup.keys import parse_token, token_hash
 from heliograph.rules.setup.records import (
-    Carrier,
+    CarrierRecord,
     DisplayName,
     Domain,
     Key,
@@ -154,7 +154,7 @@ class _Planner:
     def carrier(self, given: dict[str, Any], where: str) -> None:
         id_, options = given["id"], given["options"]
         old = self._records.get(("carrier", id_))
-        if isinstance(old, Carrier) and (old.channel, old.kind) == (given["channel"], given["kind"]):
+        if isinstance(old, CarrierRecord) and (old.channel, old.kind) == (given["channel"], given["kind"]):
             try:
                 before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
             except ValueError:  # the service's secret was changed: what is given is sealed anew

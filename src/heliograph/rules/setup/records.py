@@ -35,7 +35,7 @@ class Platform(Setting, frozen=True):
     paused_reason: str = ""  # when no operator paused it
 
 
-class Carrier(Setting, frozen=True):
+class CarrierRecord(Setting, frozen=True):
     id: str
     channel: Channel
     kind: str

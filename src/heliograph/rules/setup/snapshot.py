@@ -7,7 +7,7 @@ import msgspec
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.setup.records import (
     Caller,
-    Carrier,
+    CarrierRecord,
     DisplayName,
     DkimKey,
     Domain,
@@ -27,7 +27,7 @@ from heliograph.rules.setup.records import (
 # The kinds of records, in the order that a setup file lists them.
 KINDS: dict[str, type[Setting]] = {
     "platform": Platform,
-    "carrier": Carrier,
+    "carrier": CarrierRecord,
     "circuit": Circuit,
     "team": TeamRecord,
     "reputation": Reputation,
@@ -60,7 +60,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     records: Mapping[RecordId, Setting] = {}
     platform: Platform = Platform()
-    carriers: tuple[Carrier, ...] = ()
+    carriers: tuple[CarrierRecord, ...] = ()
     circuits: Mapping[str, Circuit] = {}  # those that are not closed, by carrier
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
@@ -120,7 +120,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         version=version,
         records=records,
         platform=platform if isinstance(platform, Platform) else Platform(),
-        carriers=tuple(r for r in records.values() if isinstance(r, Carrier)),
+        carriers=tuple(r for r in records.values() if isinstance(r, CarrierRecord)),
         circuits={r.id: r for r in records.values() if isinstance(r, Circuit)},
         teams=teams,
         callers=callers,
