@@ -22,7 +22,7 @@ from report import Cell, made_by, write_part
 
 from heliograph.app import open_store
 from heliograph.channels.webhook.signature import make_secret
-from heliograph.keeping import derive, master_secret
+from heliograph.datafolder import derive, master_secret
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer

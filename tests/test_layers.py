@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "logs.py": (),
     "listening.py": (),
     "watch.py": (),
-    "keeping.py": (),
+    "datafolder.py": (),
     "sealing.py": (),
     "receiving.py": (),
     "clock.py": ("rules/",),
@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "dashboard/",
     ),
     "app.py": (
-        *("rules/", "settings.py", "keeping.py", "sealing.py", "clock.py", "domains.py", "webhooks.py", "channels/"),
+        *("rules/", "settings.py", "datafolder.py", "sealing.py", "clock.py", "domains.py", "webhooks.py", "channels/"),
         "storage/",
     ),
     "server.py": (
@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "listening.py",
             "watch.py",
             "clock.py",
-            "keeping.py",
+            "datafolder.py",
             "circuits.py",
             "app.py",
         ),
@@ -82,7 +82,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         ),
     ),
     "cli/": (
-        *("rules/", "settings.py", "clock.py", "keeping.py", "sealing.py", "domains.py", "webhooks.py", "app.py"),
+        *("rules/", "settings.py", "clock.py", "datafolder.py", "sealing.py", "domains.py", "webhooks.py", "app.py"),
         *("server.py", "channels/webhook/signature.py", "storage/", "itself"),
     ),
 }
@@ -93,7 +93,7 @@ IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "shutil", "socket", "sqli
 CHANCE = {"random", "secrets", "time", "uuid"}  # modules
 NOW = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("os", "urandom")}
 CLOCKS = {
-    *("clock.py", "keeping.py"),
+    *("clock.py", "datafolder.py"),
     "sealing.py",  # a nonce handed in could repeat
     *("channels/email/mx.py", "channels/email/resolve.py"),  # the order among equal hosts, no secret
     "channels/email/mime.py",  # the calendar of a time that is handed in

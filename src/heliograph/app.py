@@ -29,8 +29,8 @@ from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
+from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.domains import Domains
-from heliograph.keeping import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup import records

@@ -38,11 +38,11 @@ from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import Office
+from heliograph.datafolder import Seat, derive, keep_address, master_secret
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.reports import take_return
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
-from heliograph.keeping import Seat, derive, keep_address, master_secret
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses

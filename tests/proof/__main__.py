@@ -28,7 +28,7 @@ PROOFS = {
     "P12": ["tests/proof/test_overload.py"],
     "P13": ["tests/proof/test_full_disk.py"],
     "P14": ["tests/proof/test_poison.py"],
-    "P16": ["tests/proof/test_restore.py", "tests/storage/test_witness.py", "tests/cli/test_backup.py"],
+    "P16": ["tests/proof/test_restore.py", "tests/storage/test_restored.py", "tests/cli/test_backup.py"],
     "P17": [
         f"{READING}::test_without_a_key_or_with_a_suspended_team_nothing_is_told",
         f"{READING}::test_a_key_without_the_scope",

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from heliograph.cli.backup import copy
-from heliograph.storage.witness import TURNED_BACK
+from heliograph.storage.restored import TURNED_BACK
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_all_arrived, check_books
 from tests.proof.size import report, rounds, size

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.accept.desk import Desk
-from heliograph.accept.once import run_once
+from heliograph.accept.idempotency import run_once
 from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.circuits import Circuits

@@ -55,7 +55,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 async def bump(tx: Tx) -> int:
-    ((number,),) = await tx.run("bump_witness")
+    ((number,),) = await tx.run("bump_attested")
     return int(number)
 
 

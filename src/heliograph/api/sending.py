@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.accept.desk import Desk
-from heliograph.accept.once import run_once
+from heliograph.accept.idempotency import run_once
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
 from heliograph.api.bodies import to_request

@@ -11,7 +11,7 @@ from heliograph.app import CARRIERS, webhook_refusal
 from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
-from heliograph.keeping import derive, master_secret
+from heliograph.datafolder import derive, master_secret
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 from heliograph.rules.setup.plan import Plan, plan

@@ -12,7 +12,7 @@ from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
 from heliograph.clock import Clock
-from heliograph.keeping import derive, master_secret
+from heliograph.datafolder import derive, master_secret
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings

@@ -5,7 +5,7 @@ import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
-from heliograph.keeping import kept_address
+from heliograph.datafolder import kept_address
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.reading import line

@@ -17,7 +17,7 @@ PURGE_S = 60.0
 SWEEP_S = 3600.0
 DOMAINS_S = 600.0
 REPUTATION_S = 60.0
-WITNESS_S = 10.0  # a copy that is older than this is known when it is restored
+ATTEST_S = 10.0  # a copy that is older than this is known when it is restored
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class Housekeeping:
             _every(SWEEP_S, self._store.sweep_blobs),
             _every(DOMAINS_S, self._domains.check_due),
             _every(REPUTATION_S, self._judge_reputations),
-            _every(WITNESS_S, self._look_back),
+            _every(ATTEST_S, self._look_back),
         )
 
     async def _keep_carriers(self) -> None:

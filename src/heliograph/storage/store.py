@@ -33,9 +33,9 @@ from heliograph.storage import (
     outcomes,
     queues,
     reads,
+    restored,
     setup,
     verifications,
-    witness,
 )
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Replay, StoredAttempt, StoredDelivery, Try
@@ -478,7 +478,7 @@ class Store:
         """The database's name, its new number, and whether it is older than what was seen: then it is paused now."""
         now, publisher = self._clock.now(), self._publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
-        attested = await self.database.write(lambda tx: witness.attest(tx, seen, fresh, now, publisher))
+        attested = await self.database.write(lambda tx: restored.attest(tx, seen, fresh, now, publisher))
         if attested[2]:
             await self.refresh_setup()
         return attested

@@ -20,7 +20,7 @@ async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publishe
     `seen`: numbers that the data folder holds, by name, read before this transaction began.
     """
     ((identity,),) = await tx.run("identify", identity=fresh)
-    ((number,),) = await tx.run("bump_witness")
+    ((number,),) = await tx.run("bump_attested")
     if number > seen.get(identity, 0):
         return identity, number, False
 

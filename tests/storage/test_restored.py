@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from heliograph.app import attest, open_store
-from heliograph.keeping import keep_number, seen_numbers
+from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
+from heliograph.storage.restored import TURNED_BACK
 from heliograph.storage.store import SetupChange, Store
-from heliograph.storage.witness import TURNED_BACK
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@
 INSERT INTO counter (name, next) VALUES ('identity', :identity)
 ON CONFLICT (name) DO UPDATE SET next = counter.next RETURNING next;
 
--- name: bump_witness
+-- name: bump_attested
 INSERT INTO counter (name, next) VALUES ('witness', 1)
 ON CONFLICT (name) DO UPDATE SET next = counter.next + 1 RETURNING next;
 
