@@ -44,9 +44,9 @@ from heliograph.rules import (
     verp,
 )
 from heliograph.rules.refusals import Refusal
+from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.snapshot import domain_records, template_edit, webhook_url
 from heliograph.web import forms
 from heliograph.web.request import Request
 from heliograph.web.router import Router
