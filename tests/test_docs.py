@@ -210,7 +210,7 @@ def test_setup_file_table(heading: str) -> None:
     assert shown.keys() == (fields.keys() - unset) | added
     for name in fields.keys() - unset:
         if fields[name].required:
-            assert shown[name] in ("needed", "made")
+            assert shown[name] in ("required", "generated")
         else:
             assert shown[name] == default(name, fields[name])
 

@@ -85,7 +85,7 @@ def errors_markdown() -> str:
     lines = [
         "# Error codes",
         "",
-        "Made from the code; write it anew with `python -m heliograph.api.pages > docs/errors.md`.",
+        "Generated from the code. To update it: `python -m heliograph.api.pages > docs/errors.md`.",
         "",
         "| status | code | type | meaning | fix |",
         "|---|---|---|---|---|",
