@@ -52,7 +52,7 @@ async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
             assert Poor.asked < 100
             monkeypatch.setattr(Poor, "out", False)
             await asyncio.wait_for(came.wait(), 60)
-        assert [line["event"] for line in lines] == ["new connections wait: no file descriptor is left"]
+        assert [line["event"] for line in lines] == ["out of file descriptors: new connections wait"]
     finally:
         server.close()
         loop.set_exception_handler(before)

@@ -60,7 +60,7 @@ def test_the_log_has_each_place_once() -> None:
                 sealer.open(BEFORE.seal(b"x", place), place)
         with pytest.raises(CannotOpen):
             sealer.open("v1.A", "what was never sealed")
-    assert [line["place"] for line in logs] == ["one", "two"]
+    assert [line["context"] for line in logs] == ["one", "two"]
 
 
 async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings: Settings, clock: TestClock) -> None:

@@ -43,7 +43,7 @@ async def held(by: str | None) -> tuple[LoopWatch, list[Any]]:
 )
 async def test_who_held_the_loop_is_named(by: str | None, named: str) -> None:
     seen, lines = await held(by)
-    assert [(line["event"], line["by"]) for line in lines] == [("the event loop was held", named)]
+    assert [(line["event"], line["by"]) for line in lines] == [("event loop blocked", named)]
     assert lines[0]["seconds"] > watch.HELD_S and lines[0]["at"].count(":") == 1
     assert seen.lag() > watch.HELD_S
 

@@ -1,7 +1,7 @@
-"""The only caller of now(), and the only source of randomness: both are handed to whoever needs them.
+"""The only place that reads the time or draws random numbers; everything else gets a `Clock`.
 
-The time of day is counted on from the start, so that a wall clock that is set meanwhile moves nothing: it is followed
-once the clock that all processes share agrees with it.
+The time of day is counted from the start of the process, so a change of the wall clock has no effect until the clock
+that all processes share agrees with it.
 """
 
 import os
@@ -14,12 +14,12 @@ from pathlib import Path
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import SECOND_MS
 
-POOL = 1024  # random numbers fetched at once: a system call for each id costs more than the id
+POOL = 1024  # random numbers fetched together: a system call for each id would cost more than the id
 
 RANDOM_BITS = 80  # of an id
 
-OFF_MS = 5 * SECOND_MS  # a wall clock further away than this from that of the others is wrong
-FOLLOW_MS = SECOND_MS  # less than this is a pause between two looks at the clock
+OFF_MS = 5 * SECOND_MS  # a wall clock that differs from the shared one by more than this is wrong
+FOLLOW_MS = SECOND_MS  # a smaller difference is a pause between two readings
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -29,7 +29,7 @@ class Clock:
         self._last_ms = 0
         self._last_random = 0
         self._ahead = self.wall() - self.count()
-        self._compared = False  # the wall clock was right before
+        self._compared = False  # the wall clock has agreed with the shared one before
         self._off = 0
 
     def now(self) -> int:
@@ -37,39 +37,39 @@ class Clock:
         return self.count() + self._ahead
 
     def wall(self) -> int:
-        """What the machine says that now is."""
+        """The machine's time of day."""
         return time.time_ns() // 1_000_000
 
     def count(self) -> int:
-        """Milliseconds since the machine's boot, the same in all its processes, whatever its clock is set to."""
+        """Milliseconds since boot: the same in all processes of the machine, whatever its clock is set to."""
         return time.monotonic_ns() // 1_000_000
 
     @cached_property
     def boot(self) -> str:
         return BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
 
-    def compare(self, told: int, waited: int) -> None:
-        """With the clock that all processes share, which said `told` within the last `waited` ms."""
+    def compare(self, shared: int, waited: int) -> None:
+        """Compare the wall clock with the one that all processes share, which read `shared` up to `waited` ms ago."""
         wall = self.wall()
-        self._off = 0 if -OFF_MS <= wall - told <= OFF_MS + waited else wall - told
+        self._off = 0 if -OFF_MS <= wall - shared <= OFF_MS + waited else wall - shared
         if not self._off:
             self._compared = True
             if abs(wall - self.now()) > FOLLOW_MS:
                 self._ahead = wall - self.count()
         elif not self._compared:
-            self._ahead = told - self.count()
+            self._ahead = shared - self.count()
 
     def off(self) -> int:
-        """How far the wall clock is ahead, in ms, when it is wrong or was just set; 0: it is right."""
+        """By how many ms the wall clock is ahead when it is wrong or was just set; 0 when it is right."""
         jumped = self.wall() - self.now()
         return self._off or (jumped if abs(jumped) > OFF_MS else 0)
 
     def new_id(self, prefix: str) -> str:
-        """A public id; ids of one process grow with time, also inside a millisecond."""
+        """A public id. Ids of one process increase, also within a millisecond."""
         if len(self._pool) < 4:
             self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
         ms, pool = self.now(), self._pool
-        random = self._last_random + 1 + pool.pop()  # a random step: ordered, and still not to be guessed
+        random = self._last_random + 1 + pool.pop()  # a random step: ordered, yet not guessable
         if ms > self._last_ms or random >> RANDOM_BITS:
             self._last_ms = max(ms, self._last_ms + 1)
             random = (pool.pop() << 48) ^ (pool.pop() << 24) ^ pool.pop()

@@ -1,5 +1,7 @@
-"""Listening sockets that bear a rush and a lack of file descriptors: few connections in a turn of the loop; and without
-descriptors they rest for a second, and one line a minute says so.
+"""Listening sockets that survive a rush of connections and a lack of file descriptors.
+
+They accept few connections in one turn of the loop. Without descriptors they pause for a second and log it once a
+minute.
 """
 
 import asyncio
@@ -12,16 +14,17 @@ import structlog
 log = structlog.get_logger()
 
 BACKLOG = 2048
-TURN_MOST = 64  # connections that are accepted before others have their turn
+TURN_MOST = 64  # connections accepted before other tasks run
 SAY_S = 60.0
 OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener(socket.socket):
-    """asyncio asks as often as the backlog is long in one turn of its loop: 2,048 connections, while all others wait.
+    """Limits how many connections asyncio accepts in one turn of its loop.
 
-    Without descriptors it rests for a second, but not before it has asked as often, and each refusal is a log line and
-    a timer that does the same again: 441,506 lines in ten seconds.
+    asyncio calls `accept` as often as the backlog is long: 2,048 times while everything else waits. Without descriptors
+    it pauses for a second, but only after as many calls, each of which logs a line and sets a timer that does the same
+    again: 441,506 lines in ten seconds.
     """
 
     _left = TURN_MOST
@@ -46,25 +49,25 @@ class Listener(socket.socket):
 def listen(host: str, port: int) -> Listener:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    # asyncio sets this on the sockets that it makes itself; without it every answer waits 40 ms.
+    # asyncio sets this on sockets that it creates itself; without it every answer waits 40 ms.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener(fileno=bound.detach())
 
 
 def say_it_once(loop: asyncio.AbstractEventLoop) -> None:
-    """Of what asyncio says each second while descriptors lack, one line a minute."""
+    """Log one line a minute instead of one a second while there are no descriptors."""
     said_at = -SAY_S
 
-    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal said_at
         if getattr(context.get("exception"), "errno", None) not in OUT or "accept" not in context["message"]:
             loop.default_exception_handler(context)
         elif loop.time() - said_at >= SAY_S:
             said_at = loop.time()
             log.error(
-                "new connections wait: no file descriptor is left",
+                "out of file descriptors: new connections wait",
                 error=str(context["exception"]),
-                mend="allow more open files (ulimit -n, LimitNOFILE), or find out who holds connections open",
+                fix="allow more open files (ulimit -n, LimitNOFILE), or find out who holds connections open",
             )
 
-    loop.set_exception_handler(tell)
+    loop.set_exception_handler(handle)

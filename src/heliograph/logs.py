@@ -1,4 +1,4 @@
-"""How the process logs: one line an event, times in UTC, never the values of variables."""
+"""How the process logs: one line per event, times in UTC, never the values of variables."""
 
 import sys
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import Any
 import structlog
 
 FOLD_S = 10.0
-KINDS_MAX = 1000  # remembered at once
+KINDS_MAX = 1000  # different errors remembered at a time
 SAME = ("event", "error", "work", "loop")
 
 
 class Fold:
-    """The same error again and again: the first line, and then one every ten seconds that says how many more it was."""
+    """Folds repeated errors: the first is logged, then one every ten seconds with the number left out as `more`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._seen: dict[tuple[str, ...], tuple[float, int]] = {}  # since when, how many more
+        self._seen: dict[tuple[str, ...], tuple[float, int]] = {}  # last logged at, number left out since
 
     def __call__(self, _: Any, __: str, line: Any) -> Any:
         if "error" not in line:
@@ -33,7 +33,7 @@ class Fold:
 
 
 def configure(now: Callable[[], float]) -> None:
-    """`now`: seconds that never jump."""
+    """`now`: seconds from a monotonic clock."""
     structlog.configure(
         processors=[
             Fold(now),
@@ -44,6 +44,6 @@ def configure(now: Callable[[], float]) -> None:
                 colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),
         ],
-        logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line: it may be replaced
+        logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line, since it may be replaced
         cache_logger_on_first_use=False,
     )

@@ -1,4 +1,4 @@
-"""How this process runs: flags, then environment, then the settings file, then defaults. One frozen record."""
+"""How this process runs: from flags, the environment, the settings file and defaults, in that order."""
 
 import base64
 import binascii
@@ -26,14 +26,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8700  # 0: any free one
     database: str = "sqlite:///heliograph.db"  # or postgresql://…
     data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
-    secret: bytes | None = None  # 32 bytes; None: made on first start and kept in the data folder
-    public_url: str = ""  # without a slash at the end; empty: http://host:port
+    secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
+    public_url: str = ""  # without a trailing slash; empty: http://host:port
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
-    resolver: tuple[str, int] | None = None  # the DNS server that is asked about sending domains; None: the zones' own
+    resolver: tuple[str, int] | None = None  # the DNS server to query about sending domains; None: the zones' own
     webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
-    trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is believed
-    metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read /metrics
-    metrics_token: str = ""  # whoever has it may read /metrics; empty: there is none
+    trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
+    metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
+    metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
     simulator_step_ms: int = 200  # between two states of a simulated message
 
     @property
@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.public_url or f"http://{host}:{self.port}"
 
 
-# Setting name → what it reads into. The environment adds HELIOGRAPH_ and capitals.
+# The environment variable of a setting is HELIOGRAPH_ and the name in capitals.
 NAMES = (
     "listen",
     "database",
@@ -80,7 +80,7 @@ def read_settings(
         try:
             fields |= _read(name, value)
         except ValueError as error:
-            # The value of a secret is not repeated: this line may land in a log.
+            # Do not repeat the value of a secret: this line may end up in a log.
             shown = "" if name in SECRETS else f"={value!r}"
             raise BadSetting(f"{source}{shown}: {error}") from None
     return Settings(**fields)

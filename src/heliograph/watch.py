@@ -1,4 +1,4 @@
-"""A watch on the event loop: how late it runs, and who held it."""
+"""Watches the event loop: how late it runs, and what blocked it."""
 
 import asyncio
 import sys
@@ -11,14 +11,15 @@ log = structlog.get_logger()
 
 TICK_S = 0.1
 LOOK_S = 0.05
-HELD_S = 0.25  # beyond this a line names who held the loop
+HELD_S = 0.25  # beyond this the log names what blocked the loop
 SPAN_S = 60.0  # the metric is the longest lag of this span and the one before
 OURS = "/heliograph/"
 
 
 class LoopWatch:
-    """The loop notes when it runs; a thread looks at what it does while it is late. Requests cost nothing but a name:
-    that of their route, which their task has.
+    """The loop records when it runs; a thread inspects it while it is late.
+
+    A request costs nothing but the name of its route, which its task carries.
     """
 
     def __init__(self) -> None:
@@ -27,11 +28,11 @@ class LoopWatch:
         self._worst = self._worst_before = self._span_end = 0.0
 
     def lag(self) -> float:
-        """The longest of the last minute or two, in seconds."""
+        """The longest lag of the last minute or two, in seconds."""
         return max(self._worst, self._worst_before)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         self._due = loop.time() + TICK_S
         looking = (loop, threading.get_ident(), stop)
@@ -50,7 +51,7 @@ class LoopWatch:
         lag = max(0.0, now - self._due)
         self._worst = max(self._worst, lag)
         if lag > HELD_S:
-            log.warning("the event loop was held", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
+            log.warning("event loop blocked", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
         self._held_by = None
 
     def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
@@ -61,7 +62,7 @@ class LoopWatch:
 
 
 def _name(task: "asyncio.Task[object] | None") -> str:
-    """A request's route, a duty's function; between tasks a connection is being read."""
+    """A request's route or a duty's function; without a task, a connection is being read."""
     if task is None:
         return "connections"
     name = task.get_name()
@@ -69,7 +70,7 @@ def _name(task: "asyncio.Task[object] | None") -> str:
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost line of ours, else the innermost of all."""
+    """The innermost line of our own code, else the innermost line."""
     first = frame
     while frame is not None and OURS not in frame.f_code.co_filename:
         frame = frame.f_back
