@@ -4,7 +4,7 @@ import csv
 import io
 
 from heliograph.dashboard.csv_lines import csv_lines
-from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
 
 expect = sync_api.expect
 AUDIT = "/dashboard/teams/team_acme/audit"
@@ -37,7 +37,9 @@ def test_changes_are_read_by_pages_and_exported(site: Site, shoot: Shoot) -> Non
 
 
 def test_the_whole_log_is_for_operators(site: Site, shoot: Shoot) -> None:
-    page = site.open("all@example.com", "--operator", path="/dashboard/operator/audit")
+    page = site.page()
+    page.request.post(site.add("all@example.com", "--operator"), form={"password": PASSWORD})
+    page.goto("/dashboard/operator/audit")
     expect(page.get_by_role("cell", name="account.password").first).to_be_visible()
     shoot(page, "operator-audit")
 

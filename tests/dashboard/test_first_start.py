@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import PASSWORD, Shoot, sync_api
-from tests.service import PATIENCE_S
+from tests.dashboard.conftest import PASSWORD, Shoot, Tabs, sync_api
 
 expect = sync_api.expect
 
@@ -39,11 +38,9 @@ def printed_link(folder: Path, command: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE_S * 1000)
-    yield context.new_page()
-    context.close()
+def page(browser: Any, tabs: Tabs) -> Iterator[Any]:
+    yield tabs.take()
+    tabs.give_back()
 
 
 def send_a_test(page: Any, shoot: Shoot) -> None:

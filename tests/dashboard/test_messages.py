@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.service import until
+from tests.dashboard.conftest import Shoot, Site, Tabs, sync_api
+from tests.service import Service, until
 
 expect = sync_api.expect
 TEAM = "/dashboard/teams/team_acme"
@@ -29,8 +29,8 @@ def email(to: Any, subject: str, **more: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sent(running: Any) -> dict[str, str]:
-    site = Site(running, None)
+def sent(running: Service, tabs: Tabs) -> dict[str, str]:
+    site = Site(running, tabs)
     files = [{"filename": "bill.txt", "content_type": "text/plain", "content": "aGVsbG8="}]
     whole = email(["delivered@simulator.test"], "Your parcel", html=HTML, attachments=files)
     sms = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "42"}}
@@ -108,7 +108,6 @@ def test_phone_messages(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
 
 def test_failed_ones_are_sent_again(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
     page = owner(site, "again", f"{TEAM}/messages/{sent['failed']}", "developer")
-    page.on("dialog", lambda dialog: dialog.accept())
     shoot(page, "message-failed")
     for name in ("failed", "failed_sms", "failed_whatsapp"):
         page.goto(f"{TEAM}/messages/{sent[name]}")

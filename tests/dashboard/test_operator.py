@@ -46,7 +46,6 @@ def test_a_team_is_made_given_credit_a_plan_and_suspended(site: Site, shoot: Sho
     expect(page.get_by_label("Requests a second")).to_have_value("7")
     expect(page.get_by_label("Verify:")).to_be_checked()
 
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Suspend the team").click()
     expect(page.locator("main .badge.suspended")).to_be_visible()
     shoot(page, "operator-team")
@@ -95,7 +94,6 @@ def test_carriers_are_tried_put_in_order_and_switched(site: Site, shoot: Shoot) 
     page.get_by_label("Priority").fill("3")
     page.get_by_role("button", name="Set").click()
     expect(page.get_by_label("Priority")).to_have_value("3")
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Disable").click()
     expect(page.locator("main .badge.disabled")).to_be_visible()
     assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).code == "no_carrier_available"
@@ -118,7 +116,6 @@ def test_carriers_are_tried_put_in_order_and_switched(site: Site, shoot: Shoot) 
 
 def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Shoot) -> None:
     page = site.open("quinn@example.com", "--operator", path=f"{OPERATOR}/queues")
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.locator("main .badge.paused")).to_be_visible()
     page.goto(OPERATOR)
@@ -165,7 +162,6 @@ def kill(site: Site, last: str, key: str = "ACME") -> None:
 
 def paused(site: Site, email: str) -> Any:
     page = site.open(email, "--operator", path=f"{OPERATOR}/queues")
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.locator("main .badge.paused")).to_be_visible()
     return page

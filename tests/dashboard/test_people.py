@@ -9,7 +9,6 @@ PEOPLE = "/dashboard/operator/people"
 
 def test_add_promote_and_remove(site: Site, shoot: Shoot) -> None:
     page = site.open("root@example.com", "--operator", path=PEOPLE)
-    page.on("dialog", lambda dialog: dialog.accept())
     shoot(page, "people")
     page.get_by_label("Email address").fill("ada@example.com")
     page.get_by_role("button", name="Add").click()

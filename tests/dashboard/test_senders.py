@@ -98,7 +98,6 @@ def test_a_domain_from_added_to_approved(site: Site, peer: DnsPeer, shoot: Shoot
 
 def test_keys_rotate_and_a_brand_changes(site: Site, peer: DnsPeer) -> None:
     page = site.open("owner@acme.test", "--team", "team_acme", "--role", "owner", path=f"{ACME}/domains/dom_acme")
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Rotate keys").click()
     expect(page.locator(".dns")).to_have_count(8)
     publish(peer, site.service.get("/v1/domains/dom_acme").json["records"])
@@ -153,7 +152,6 @@ def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site,
 def test_a_recipient_confirms_with_a_code(site: Site, shoot: Shoot, address: str) -> None:
     name = "mail" if "@" in address else "phone"
     page = site.open(f"{name}@sandbox.test", "--team", "team_sandbox", "--role", "developer", path=SANDBOX)
-    page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_label("Email address or phone").fill(address)
     page.get_by_role("button", name="Send a code").click()
     code = page.locator(".copyable code").inner_text()
