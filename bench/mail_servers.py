@@ -16,7 +16,7 @@ from mail_processes import Group
 from heliograph.app import open_store
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 TEAM, DOMAIN = "team_bench", "bench.test"  # of setup.toml
 SESSIONS = 20  # to the sink: Postfix's default; as many of smtp-source to Postfix and Haraka
@@ -112,6 +112,6 @@ class OursRsa(Ours):
 
 async def _drop_ed25519(settings: Settings) -> None:
     async with open_store(settings) as store:
-        keys = [key for key in store.setup.teams[TEAM].dkim_keys if key.algorithm != "rsa-sha256"]
+        keys = [key for key in store.setup.current.teams[TEAM].dkim_keys if key.algorithm != "rsa-sha256"]
         rows = [to_row("dkim_key", key.id, None, key.team) for key in keys]
-        await store.change_setup(lambda *_: SetupChange(rows=rows))
+        await store.setup.change(lambda *_: SetupChange(rows=rows))

@@ -27,7 +27,7 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 TEAM = "team_bench"
 ENDPOINTS = (1, 100)
@@ -150,7 +150,7 @@ async def subscribe(settings: Settings, urls: list[str]) -> list[Webhook]:
         hooks.append(Webhook(id=id_, team=TEAM, url=url, secret=sealer.seal(secret, f"webhook/{id_}")))
     async with open_store(settings) as store:
         rows = [to_row("webhook", hook.id, hook, TEAM) for hook in hooks]
-        await store.change_setup(lambda _, __: SetupChange(rows=rows))
+        await store.setup.change(lambda _, __: SetupChange(rows=rows))
     return hooks
 
 
@@ -158,8 +158,8 @@ async def make_due(settings: Settings, urls: list[str], events: int) -> None:
     """Each endpoint gets its share of the events."""
     hooks = await subscribe(settings, urls)
     async with open_store(settings) as store:
-        ref = store.setup.teams[TEAM].record.ref
-        told = (await store.feed(ref, "", events))[:events]
+        ref = store.setup.current.teams[TEAM].record.ref
+        told = (await store.events.feed(ref, "", events))[:events]
         rows = [
             (hooks[number % len(hooks)].id, ref, event.id, json.loads(event.record or "")["id"], event.created_at)
             for number, event in enumerate(told)
@@ -170,7 +170,7 @@ async def make_due(settings: Settings, urls: list[str], events: int) -> None:
 async def count_events(settings: Settings) -> int:
     await asyncio.sleep(FOLLOWED_S)  # the feed leaves out the last moment
     async with open_store(settings) as store:
-        return len(await store.feed(store.setup.teams[TEAM].record.ref, "", 1_000_000))
+        return len(await store.events.feed(store.setup.current.teams[TEAM].record.ref, "", 1_000_000))
 
 
 def rate_table(told: list[Told]) -> str:

@@ -31,7 +31,8 @@ from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage import audit
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +114,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
         to_row("domain", "dom_a", domain, "team_a"),
         to_row("dkim_key", key.id, key, "team_a"),
     ]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
     keys_of = signing_keys(store, AFTER)
     assert [found.private for found in signing_keys(store, BEFORE)("a.test")] == [b"pem"]
 
@@ -128,7 +129,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
         outcome: Any = await circuits.hand_over(carrier, PARCEL)
         assert isinstance(outcome, Deferred) and not outcome.unreachable
         assert "Rotate them" in outcome.detail["text"]
-    assert store.setup.circuits == {}
+    assert store.setup.current.circuits == {}
     with pytest.raises(NotReady):
         keys_of("a.test")
 
@@ -167,7 +168,7 @@ async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(stor
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("webhook", "whk_1", HOOK, "team_a"),
     ]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
     with pytest.raises(WrongSecret, match="gone"):
         await check_secret(store, settings)
     await check_secret(store, replace(settings, secret=ANOTHER))

@@ -11,7 +11,8 @@ from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Platform, TeamRecord
 from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ def dns() -> Dns:
 @pytest.fixture
 async def domains(store: Store, clock: TestClock, dns: Dns) -> Domains:
     rows, accounts = [to_row("team", team.id, team, team.id) for team in TEAMS], [NewTeam(1, 0), NewTeam(2, 0)]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=accounts))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=accounts))
     private = dkim.make_key("ed25519-sha256")
     return Domains(
         store,
@@ -68,7 +69,7 @@ async def test_a_name_belongs_to_whoever_proves_it(store: Store, domains: Domain
     assert not (await domains.check(squatter.id)).domain.verified
     assert (await domains.check(owner.id)).domain.verified
     assert domains.find("shop.test").id == owner.id
-    assert signers(store, "shop.test") == {key.selector for key in store.setup.teams["team_b"].dkim_keys}
+    assert signers(store, "shop.test") == {key.selector for key in store.setup.current.teams["team_b"].dkim_keys}
 
 
 async def test_two_cannot_both_prove_it(domains: Domains, dns: Dns) -> None:
@@ -106,13 +107,13 @@ async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, 
     assert [record.purpose for record in await domains.records(PLATFORM)].count("dkim") == 2
     own = domains.find(PLATFORM)
     assert (own.team, own.approved, own.verified) == (PLATFORM_TEAM, True, False)
-    assert signers(store, PLATFORM) == {key.selector for key in store.setup.platform_keys} != set()
+    assert signers(store, PLATFORM) == {key.selector for key in store.setup.current.platform_keys} != set()
     assert domains.find(PLATFORM).id == own.id
     await domains.rotate(PLATFORM)
     await publish(domains, dns, own.id)
     await domains.check_due()
     assert domains.find(PLATFORM).verified
-    assert sorted(key.state for key in store.setup.platform_keys) == ["active", "active", "retired", "retired"]
+    assert sorted(key.state for key in store.setup.current.platform_keys) == ["active", "active", "retired", "retired"]
 
 
 async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Store, domains: Domains, dns: Dns) -> None:
@@ -120,10 +121,10 @@ async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Sto
     await publish(domains, dns, owner.id)
     await domains.check(owner.id)
     moved = to_row("platform", PLATFORM_ID, Platform(sender="hello@shop.test"), None)
-    await store.change_setup(lambda _, __: SetupChange(rows=[moved]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[moved]))
     await domains.ensure_keys("shop.test")
     assert domains.find("shop.test").id == owner.id
-    assert store.setup.platform_domains == {}
+    assert store.setup.current.platform_domains == {}
 
 
 async def test_nobodys_name(domains: Domains) -> None:

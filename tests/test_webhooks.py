@@ -11,7 +11,8 @@ from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from heliograph.webhooks import WebhookRequest, Webhooks
 from tests.clocks import TestClock
 
@@ -24,7 +25,7 @@ WANTED = WebhookRequest(url="http://127.0.0.1:9/", events=["*"], secret=SECRET)
 @pytest.fixture
 async def webhooks(settings: Settings, store: Store, clock: TestClock) -> Webhooks:
     teams = [TeamRecord(ref=ref, id=f"team_{ref}", name="T") for ref in (1, 2)]
-    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("team", t.id, t, t.id) for t in teams]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", t.id, t, t.id) for t in teams]))
     return make_webhooks(replace(settings, webhook_allow_private=("127.0.0.0/8",)), store, clock)
 
 
@@ -43,9 +44,9 @@ async def test_a_removed_webhook_leaves_nothing_to_be_told(webhooks: Webhooks, s
     await webhooks.test("team_1", hook.id)
     await webhooks.test("team_1", other.id)
     await webhooks.remove("team_1", hook.id)
-    assert await store.deliveries(hook.id, None, 10) == []
-    assert len(await store.deliveries(other.id, None, 10)) == 1
-    assert store.setup.webhooks == {1: (other,)}
+    assert await store.deliveries.page(hook.id, None, 10) == []
+    assert len(await store.deliveries.page(other.id, None, 10)) == 1
+    assert store.setup.current.webhooks == {1: (other,)}
 
 
 async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) -> None:
@@ -53,7 +54,7 @@ async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) ->
     for attempt in (webhooks.remove, webhooks.rotate, webhooks.test):
         with pytest.raises(WebhookNotFound):
             await attempt("team_2", hook.id)
-    assert store.setup.webhooks == {1: (hook,)}
+    assert store.setup.current.webhooks == {1: (hook,)}
 
 
 async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: Store) -> None:
@@ -61,5 +62,5 @@ async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: S
         await webhooks.create("team_1", WANTED)
     made = await asyncio.gather(*(webhooks.create("team_1", WANTED) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in made].count(InvalidRequest) == 2
-    assert len(store.setup.teams["team_1"].webhooks) == WEBHOOKS_MAX
+    assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX
     await webhooks.create("team_2", WANTED)

@@ -45,7 +45,7 @@ from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.known_secret import KnownSecret
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, make_store
 from heliograph.webhooks import RefusalOf, Webhooks
 
 SQLITE = "sqlite:///"
@@ -130,7 +130,7 @@ def make_database(settings: Settings) -> Database:
 async def open_store(settings: Settings, clock: Clock | None = None, owner: str = "") -> AsyncIterator[Store]:
     """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
     await migrate(settings)
-    store = Store(
+    store = make_store(
         make_database(settings),
         Blobs(settings.data / "blobs"),
         clock or Clock(),
@@ -138,7 +138,7 @@ async def open_store(settings: Settings, clock: Clock | None = None, owner: str 
         cache(lambda: derive(master_secret(settings.data, settings.secret), "erasure")),
     )
     try:
-        await store.refresh_setup()
+        await store.setup.refresh()
         yield store
     finally:
         await store.close()
@@ -185,7 +185,7 @@ def _digest(settings: Settings) -> str:
 async def attest(store: Store, data: Path) -> bool:
     """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
     seen = await asyncio.to_thread(seen_numbers, data)
-    database, number, turned_back = await store.attest(seen)
+    database, number, turned_back = await store.upkeep.attest(seen)
     await asyncio.to_thread(keep_number, data, database, number)
     return turned_back
 
@@ -203,7 +203,7 @@ def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains)
     sealer = Sealer(derive(secret, "sealing"))
     return Tools(
         step_ms=settings.simulator_step_ms,
-        helo=normal_domain(store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
+        helo=normal_domain(store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
             keys_of=signing_keys(store, sealer),
@@ -214,7 +214,7 @@ def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains)
         ),
         sealer=sealer,
         web=Web(),
-        report=partial(store.report, early=True),
+        report=partial(store.reports.by_carrier, early=True),
         base_url=settings.base_url,
     )
 
@@ -281,7 +281,7 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key, ...]]:
     """The keys that sign for a domain now; none when nobody has it, or it has none yet. NotReady: they do not open."""
-    seen, opened = store.setup, dict[str, tuple[dkim.Key, ...]]()
+    seen, opened = store.setup.current, dict[str, tuple[dkim.Key, ...]]()
 
     def open_key(key: records.DkimKey) -> dkim.Key:
         try:
@@ -293,8 +293,8 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key
     def keys_of(name: str) -> tuple[dkim.Key, ...]:
         # Remembered until the setup changes: opening two keys takes 75 µs, for every mail.
         nonlocal seen
-        if seen is not store.setup:
-            seen = store.setup
+        if seen is not store.setup.current:
+            seen = store.setup.current
             opened.clear()
         if name not in opened:
             domain = seen.domain_named(name)

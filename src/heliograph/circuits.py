@@ -11,7 +11,8 @@ from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.outcome import Deferred, Outcome
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.store import SetupChange, Store, StoreUnavailable
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
 HAND_OVER_S = 660.0
@@ -34,13 +35,13 @@ class Circuits:
         now = self._clock.now()
         return {
             id_: max(circuit.until, now)
-            for id_, circuit in self._store.setup.circuits.items()
+            for id_, circuit in self._store.setup.current.circuits.items()
             if circuit.is_open(now) or id_ in self._probing
         }
 
     async def hand_over(self, record: records.CarrierRecord, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""
-        circuit = self._store.setup.circuits.get(record.id)
+        circuit = self._store.setup.current.circuits.get(record.id)
         if circuit:
             self._probing.add(record.id)
         try:
@@ -88,7 +89,7 @@ class Circuits:
 
         self._changing.add(id_)
         try:
-            await self._store.change_setup(decide)
+            await self._store.setup.change(decide)
             log.warning("carrier out of reach" if reason is not None else "carrier is back", carrier=id_)
         except StoreUnavailable:
             pass  # the next miss or answer tries again

@@ -22,7 +22,8 @@ from heliograph.rules.setup.domain_records import (
 from heliograph.rules.setup.records import DkimKey, Domain
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.verp import return_path
-from heliograph.storage.store import DomainEvent, SetupChange, Store
+from heliograph.storage.setup import DomainEvent, SetupChange
+from heliograph.storage.store import Store
 
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
@@ -68,7 +69,7 @@ class Domains:
 
     def find(self, name_or_id: str) -> Domain:
         """By id, or by name the one that has it. The platform's own is made when it is first asked for."""
-        setup = self._store.setup
+        setup = self._store.setup.current
         found = setup.records.get(("domain", name_or_id)) or setup.domain_named(name_or_id)
         if not isinstance(found, Domain):
             raise NoSuchDomain(f"no team has the domain {name_or_id}")
@@ -91,8 +92,8 @@ class Domains:
                 )
             return SetupChange(rows=[to_row("domain", new.id, new, team)])
 
-        await self._store.change_setup(decide)
-        return self._store.setup.teams[team].domains[name]
+        await self._store.setup.change(decide)
+        return self._store.setup.current.teams[team].domains[name]
 
     async def records(self, name_or_id: str) -> list[Record]:
         """What to set in DNS; makes the keys when there are none yet."""
@@ -110,14 +111,14 @@ class Domains:
             return
         if not self._keys(domain):
             made = await asyncio.to_thread(self._new_keys, domain, "active")
-            await self._store.change_setup(
+            await self._store.setup.change(
                 lambda now, _: SetupChange(rows=_rows(made) if _keyless(now, domain) else ())
             )
 
     @property
     def platform_name(self) -> str:
         """The domain of the platform's own sender."""
-        sender = parse_address(self._store.setup.platform.sender)
+        sender = parse_address(self._store.setup.current.platform.sender)
         return sender.domain if sender else ""
 
     async def _ensure_platform_domain(self, name: str) -> None:
@@ -137,8 +138,8 @@ class Domains:
             )
             return SetupChange(rows=[to_row("domain", new.id, new, None)])
 
-        if decide(self._store.setup, 0).rows:  # seldom: the transaction only then
-            await self._store.change_setup(decide)
+        if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
+            await self._store.setup.change(decide)
 
     async def rotate(self, name_or_id: str) -> list[Record]:
         """A second pair of keys, which signs once its records are found; answers the records to set for it."""
@@ -147,7 +148,7 @@ class Domains:
         pending = [key for key in self._keys(domain) if key.state == "pending"]
         if not pending:
             pending = await asyncio.to_thread(self._new_keys, domain, "pending")
-            await self._store.change_setup(lambda _, __: SetupChange(rows=_rows(pending)))
+            await self._store.setup.change(lambda _, __: SetupChange(rows=_rows(pending)))
         return [record for record in self._records(domain, pending) if record.purpose == "dkim"]
 
     async def check(self, name_or_id: str) -> Checked:
@@ -181,14 +182,14 @@ class Domains:
             rows += [to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_over(key, now)]
             return SetupChange(rows=rows, events=_events(current, changed))
 
-        await self._store.change_setup(decide)
+        await self._store.setup.change(decide)
         policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
         aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
         return Checked(domain=self.find(domain.id), records=_taken(answers) if taken else answers, alignment=aligned)
 
     async def check_due(self) -> None:
         """Every domain that DNS decides about and that was not asked for lately."""
-        now, setup = self._clock.now(), self._store.setup
+        now, setup = self._clock.now(), self._store.setup.current
         for domain in [
             *(d for team in setup.teams.values() for d in team.domains.values()),
             *setup.platform_domains.values(),
@@ -198,7 +199,7 @@ class Domains:
                 await self.check(domain.id)
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
-        return self._store.setup.keys_of(domain)
+        return self._store.setup.current.keys_of(domain)
 
     def _records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
         return expected(
@@ -207,7 +208,7 @@ class Domains:
             ownership=ownership_token(self._ownership_key, domain.id),
             dkim=[(key.selector, key.public) for key in keys],
             return_path_host=return_path(domain.name),
-            bounce_host=self._store.setup.platform.mail_host or self._mail_host,
+            bounce_host=self._store.setup.current.platform.mail_host or self._mail_host,
         )
 
     def _new_keys(self, domain: Domain, state: str) -> list[DkimKey]:

@@ -141,11 +141,11 @@ async def serve(settings: Settings, role: str, ready: Ready) -> None:
                 store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
                 await _patiently(stop, partial(check_secret, store, settings))
                 await _patiently(stop, partial(attest, store, settings.data))
-                if store.setup.platform.paused:
-                    why = store.setup.platform.paused_reason or "by an operator"
+                if store.setup.current.platform.paused:
+                    why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
-                await _patiently(stop, store.check_clock)
-                await _patiently(stop, store.take_back)
+                await _patiently(stop, store.upkeep.check_clock)
+                await _patiently(stop, store.outbox.take_back)
                 await _run(Parts(settings, role, store, clock, stop, ready), listener)
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await attest(store, settings.data)
@@ -212,7 +212,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     server = Server(uvicorn_config(Front(Api(desk, rates, budget), pages, settings.trusted_proxies)))
     loops: dict[str, Callable[[], Awaitable[None]]] = {
         "loop watch": watch.run,
-        "setup": store.follow_setup,
+        "setup": store.setup.follow,
         "clock": partial(watch_clock, store, clock),
         "slow clients": partial(close_slow, server.server_state.connections),
         "key uses": partial(keep_key_uses, store.database, desk.state.used),
@@ -256,7 +256,7 @@ async def watch_clock(store: Store, clock: Clock) -> None:
     wrong = False
     while True:
         try:
-            await store.check_clock()
+            await store.upkeep.check_clock()
         except Exception as error:
             log.debug("clock not compared", error=type(error).__name__)  # others say what the database has
         off = clock.off()
@@ -274,7 +274,7 @@ async def take_returns(settings: Settings, store: Store, clock: Clock) -> asynci
     assert settings.bounce_listen
     host, port = settings.bounce_listen
     key = derive(master_secret(settings.data, settings.secret), ENVELOPE)
-    name = store.setup.platform.mail_host or urlsplit(settings.base_url).hostname or host
+    name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or host
     make = protocol(Returns(key, clock.now, partial(take_return, store)), name)
     try:
         return await asyncio.get_running_loop().create_server(make, sock=listening.listen(host, port))

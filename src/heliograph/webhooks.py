@@ -21,7 +21,9 @@ from heliograph.rules.setup.webhook import (
     sealed_secret,
 )
 from heliograph.rules.text import quoted
-from heliograph.storage.store import NoSuchEvents, SetupChange, Store, StoredDelivery
+from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 
 TEST = "webhook.test"
 SHOWN = 5  # ids in a message
@@ -80,7 +82,7 @@ class Webhooks:
         self._refusal_of = refusal_of
 
     def find(self, team: str, id_: str) -> Webhook:
-        return _own(self._store.setup, team, id_)
+        return _own(self._store.setup.current, team, id_)
 
     async def create(self, team: str, wanted: WebhookRequest) -> tuple[Webhook, str]:
         """The webhook and its secret, which is shown this once."""
@@ -105,7 +107,7 @@ class Webhooks:
                 raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
             return SetupChange(rows=[to_row("webhook", id_, new, team)])
 
-        await self._store.change_setup(decide)
+        await self._store.setup.change(decide)
         return new, secret
 
     async def change(self, team: str, id_: str, wanted: WebhookChange) -> Webhook:
@@ -125,8 +127,8 @@ class Webhooks:
         def decide(setup: Setup, _: int) -> SetupChange:
             return SetupChange(rows=[to_row("webhook", _own(setup, team, id_).id, None, team)])
 
-        await self._store.change_setup(decide)
-        await self._store.drop_webhook(id_)
+        await self._store.setup.change(decide)
+        await self._store.deliveries.drop(id_)
 
     async def rotate(self, team: str, id_: str) -> tuple[Webhook, str]:
         """A new secret; the one before signs beside it for a day, one before that no more."""
@@ -137,7 +139,7 @@ class Webhooks:
         """Tell the webhook, and no other, a test event; answers its id."""
         hook = self._listening(team, id_)
         told = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
-        return await self._store.tell_webhook(self._ref(team), id_, TEST, id_, told)
+        return await self._store.deliveries.tell(self._ref(team), id_, TEST, id_, told)
 
     async def replay(
         self,
@@ -152,7 +154,7 @@ class Webhooks:
         """Tell these events, or those of a span, once more; answers how many."""
         hook = self._listening(team, id_)
         try:
-            return await self._store.replay(
+            return await self._store.deliveries.replay(
                 self._ref(team),
                 id_,
                 event_ids=event_ids,
@@ -167,11 +169,11 @@ class Webhooks:
 
     async def deliveries(self, team: str, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
         """Newest first; one more than the limit, when there are more. `before`: an event's id."""
-        found = await self._store.deliveries(self.find(team, id_).id, before, limit)
+        found = await self._store.deliveries.page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in found]
 
     def _ref(self, team: str) -> int:
-        return self._store.setup.teams[team].record.ref
+        return self._store.setup.current.teams[team].record.ref
 
     def _listening(self, team: str, id_: str) -> Webhook:
         hook = self.find(team, id_)
@@ -189,7 +191,7 @@ class Webhooks:
             changed = change(hook)
             return SetupChange(rows=[to_row("webhook", id_, changed, team)] if changed != hook else ())
 
-        await self._store.change_setup(decide)
+        await self._store.setup.change(decide)
         return self.find(team, id_)
 
 

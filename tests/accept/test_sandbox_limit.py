@@ -66,7 +66,7 @@ async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") ->
 
 
 def caller(desk: Desk) -> Caller:
-    return desk.store.setup.callers[KEY.id]
+    return desk.store.setup.current.callers[KEY.id]
 
 
 async def sms(desk: Desk, to: str) -> Any:
@@ -114,7 +114,7 @@ async def test_simulators_and_live_teams_are_not_counted(store: Store, clock: An
 @pytest.mark.anyio
 async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
     desk = await prepare(store, clock, "test")
-    once = msgspec.structs.replace(desk.store.setup.teams[TEAM].record, verify=VerifyLimits(countries=("GB",)))
+    once = msgspec.structs.replace(desk.store.setup.current.teams[TEAM].record, verify=VerifyLimits(countries=("GB",)))
     await set_up(
         store,
         ("platform", PLATFORM_ID, Platform(sandbox_per_day=0), None),

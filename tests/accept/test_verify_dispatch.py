@@ -98,11 +98,11 @@ async def test_what_carriers_say_is_what_the_caller_hears(
         (isinstance(one, Accepted), isinstance(one, Refused), not isinstance(one, Accepted | Refused))
         for one in answers[:asked]
     ]
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (CREDIT - (PRICE if status == "pending" else 0), 0)
-    stored = await store.verification(1, started.id)
+    stored = await store.verifications.get(1, started.id)
     assert stored
-    assert (stored[2], stored[5]) == (status, error)
+    assert (stored.status, stored.error_message) == (status, error)
     checked = await verifying.check(started.id, code_in(lines[0].parcels[0]))
     assert (checked.verified, checked.status) == (status == "pending", "verified" if status == "pending" else "failed")
 
@@ -113,7 +113,7 @@ async def test_a_country_that_no_carrier_serves(store: Store, clock: TestClock) 
     started = await verifying.start(PHONE)
     assert (started.status, started.error_message) == ("failed", NO_CARRIER)
     assert line.parcels == []
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (CREDIT, 0)
 
 
@@ -126,7 +126,7 @@ async def test_an_open_circuit_is_not_waited_for(store: Store, clock: TestClock)
     for _ in range(MISSES_TO_OPEN):
         assert (await verifying.start(PHONE)).error_message == "connection refused"
     assert (await verifying.start(PHONE)).error_message == NO_CARRIER
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (CREDIT - (MISSES_TO_OPEN + 3) * PRICE, 0)
 
 
@@ -168,4 +168,4 @@ async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) 
         await verifying.start(f"+44740098765{last}")
     with pytest.raises(InsufficientCredit):
         await preview("+447400765432")
-    assert (await store.account(1)).available == 0
+    assert (await store.ledger.account(1)).available == 0

@@ -13,7 +13,8 @@ from heliograph.circuits import Circuits
 from heliograph.rules.content import SmsContent
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
 from tests.storage.test_idempotency import make_desk
 
 PRICE = 50_000
@@ -44,7 +45,7 @@ class Verifying:
             to_row("team", record.id, record, record.id),
             to_row("key", KEY.id, KEY, record.id),
         ]
-        await self._store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=[NewTeam(1, credit)]))
+        await self._store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=[NewTeam(1, credit)]))
 
     async def serve_only(self, carrier: str, country: str) -> None:
         row = to_row(
@@ -53,11 +54,11 @@ class Verifying:
             records.CarrierRecord(id=carrier, channel="sms", kind="test", countries=(country,)),
             None,
         )
-        await self._store.change_setup(lambda _, __: SetupChange(rows=[row]))
+        await self._store.setup.change(lambda _, __: SetupChange(rows=[row]))
 
     @property
     def caller(self) -> records.Caller:
-        return self._store.setup.callers[KEY.id]
+        return self._store.setup.current.callers[KEY.id]
 
     async def start(self, phone: str) -> VerificationRecord:
         answer = await start_verification(self.desk, self.caller, VerifyRequest(to=phone), None)

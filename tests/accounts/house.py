@@ -20,7 +20,8 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.server import Front
 from heliograph.storage.people import Link, People
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
 from tests.storage.test_idempotency import make_desk
@@ -78,12 +79,12 @@ class House:
         records = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
         rows = [to_row("team", record.id, record, record.id) for record in records]
         new = [NewTeam(record.ref, 0) for record in records]
-        await self.store.change_setup(lambda _, __: SetupChange(rows=rows, new_teams=new))
+        await self.store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=new))
 
     async def send_mail(self) -> None:
         """From now on there is a carrier that takes mail for real."""
         row = to_row("carrier", "relay", records.CarrierRecord(id="relay", channel="email", kind="smtp"), None)
-        await self.store.change_setup(lambda _, __: SetupChange(rows=[row]))
+        await self.store.setup.change(lambda _, __: SetupChange(rows=[row]))
 
     async def person(self, email: str, *, operator: bool = False, **roles: str) -> "Browser":
         """Somebody who accepted these roles by an operator's link; answers the browser, signed in."""

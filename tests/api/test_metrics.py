@@ -26,7 +26,10 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
         loop_lag=lambda: 0.0123456,
         state=SimpleNamespace(answers={}),
         clock=SimpleNamespace(now=lambda: 0),
-        store=SimpleNamespace(queue=SimpleNamespace(answer=nothing), setup=SimpleNamespace(circuits={}, carriers=[])),
+        store=SimpleNamespace(
+            outbox=SimpleNamespace(queue=SimpleNamespace(answer=nothing)),
+            setup=SimpleNamespace(current=SimpleNamespace(circuits={}, carriers=[])),
+        ),
     )
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     call: Any = SimpleNamespace(desk=desk, request=SimpleNamespace(address=address, headers=given))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from heliograph.api.rate import RateLimits
+from heliograph.storage.requests import Spent
 from tests.api.sends import assert_refused
 from tests.service import Answer, Service, until
 
@@ -139,17 +140,17 @@ def left(rates: RateLimits, now: int) -> int:
     ("hearings", "expected"),
     [
         ([], 20),
-        ([[("other", "key", 7)]], 20),  # from before the first hearing: past
-        ([[], [("other", "key", 7)]], 13),
-        ([[("other", "key", 100)], [("other", "key", 107)]], 13),
-        ([[], [("other", "key", 7)], [("other", "key", 7)]], 13),
-        ([[], [("one", "key", 3), ("two", "key", 4)]], 13),
-        ([[("other", "key", 100)], [("other", "key", 2)]], 18),  # started anew
-        ([[], [("other", "another key", 7), ("other", "", 0)]], 20),
-        ([[], [("other", "key", 500)]], 0),
+        ([[Spent("other", "key", 7)]], 20),  # from before the first hearing: past
+        ([[], [Spent("other", "key", 7)]], 13),
+        ([[Spent("other", "key", 100)], [Spent("other", "key", 107)]], 13),
+        ([[], [Spent("other", "key", 7)], [Spent("other", "key", 7)]], 13),
+        ([[], [Spent("one", "key", 3), Spent("two", "key", 4)]], 13),
+        ([[Spent("other", "key", 100)], [Spent("other", "key", 2)]], 18),  # started anew
+        ([[], [Spent("other", "another key", 7), Spent("other", "", 0)]], 20),
+        ([[], [Spent("other", "key", 500)]], 0),
     ],
 )
-def test_what_others_let_through_counts_here(hearings: list[list[tuple[str, str, int]]], expected: int) -> None:
+def test_what_others_let_through_counts_here(hearings: list[list[Spent]], expected: int) -> None:
     rates = RateLimits()
     for told in hearings:
         rates.hear(told, lambda _: RATE, 0)
@@ -160,7 +161,7 @@ def test_what_others_let_through_counts_here(hearings: list[list[tuple[str, str,
 def test_what_others_took_comes_back_with_time() -> None:
     rates = RateLimits()
     rates.hear([], lambda _: RATE, 0)
-    rates.hear([("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
+    rates.hear([Spent("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
     assert left(rates, 2000) == 0
     assert left(rates, 3000) == 10
 
@@ -168,5 +169,5 @@ def test_what_others_took_comes_back_with_time() -> None:
 def test_a_key_without_a_limit_is_let_alone() -> None:
     rates = RateLimits()
     rates.hear([], lambda _: 0, 0)
-    rates.hear([("other", "key", 10)], lambda _: 0, 0)
+    rates.hear([Spent("other", "key", 10)], lambda _: 0, 0)
     assert left(rates, 0) == 20

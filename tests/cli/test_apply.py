@@ -20,8 +20,8 @@ HOOK = '[[teams.webhooks]]\nurl = "http://127.0.0.1:9/"\n'
 
 async def stored(ref: int = 1) -> tuple[Setup, Account, list[str]]:
     async with open_store(Settings()) as store:
-        suppressed = [row[0] for row in await store.suppressions(ref, None, 100)]
-        return store.setup, await store.account(ref), suppressed
+        suppressed = [row.email for row in await store.suppressions.page(ref, None, 100)]
+        return store.setup.current, await store.ledger.account(ref), suppressed
 
 
 def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) -> None:
@@ -91,13 +91,13 @@ def test_of_a_carrier_only_what_is_written_changes(run: Run, tmp_path: Path) -> 
 
 async def _carrier() -> CarrierRecord:
     async with open_store(Settings()) as store:
-        (carrier,) = store.setup.carriers
+        (carrier,) = store.setup.current.carriers
         return carrier
 
 
 async def _records() -> int:
     async with open_store(Settings()) as store:
-        return len(store.setup.records)
+        return len(store.setup.current.records)
 
 
 def test_the_file_can_come_from_the_standard_input(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,4 +123,4 @@ def test_paused_and_resumed(run: Run) -> None:
 
 async def _paused() -> bool:
     async with open_store(Settings()) as store:
-        return store.setup.platform.paused
+        return store.setup.current.platform.paused

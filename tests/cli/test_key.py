@@ -11,7 +11,7 @@ from .conftest import Run
 
 async def _key(token: str) -> Key:
     async with open_store(Settings()) as store:
-        return store.setup.callers[parse_token(token) or ""].key
+        return store.setup.current.callers[parse_token(token) or ""].key
 
 
 def test_a_minted_token_is_well_formed_and_not_stored(run: Run) -> None:

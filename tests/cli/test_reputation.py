@@ -16,14 +16,14 @@ RATES = "of 1000 emails 10.0 % bounced and 0.20 % were complained about"
 async def _judge(*counts: int) -> None:
     """The counts of this hour, judged."""
     async with open_store(Settings()) as store:
-        row = (store.setup.teams["team_acme"].record.ref, Clock().now(), *counts)
+        row = (store.setup.current.teams["team_acme"].record.ref, Clock().now(), *counts)
         await store.database.write(lambda tx: tx.run("count_reputation", counts=[row]))
-        await store.judge_reputations()
+        await store.reputation.judge()
 
 
 async def _reputation() -> Reputation | None:
     async with open_store(Settings()) as store:
-        return store.setup.teams["team_acme"].reputation
+        return store.setup.current.teams["team_acme"].reputation
 
 
 def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:

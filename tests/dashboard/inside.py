@@ -14,7 +14,8 @@ from heliograph.dashboard.visit import COOKIE, Office
 from heliograph.rules.setup.records import Setting, TeamRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.people import People, SignedIn
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
 
 OPERATOR = "operator"  # who asks; any other word is a role in every team
 
@@ -47,7 +48,7 @@ class Pages:
     def __init__(self, desk: Desk) -> None:
         self._store = desk.store
         people = _Everybody(desk.store.database, desk.clock)
-        people.teams = tuple(desk.store.setup.teams)
+        people.teams = tuple(desk.store.setup.current.teams)
         office = Office(
             desk=desk,
             people=people,
@@ -59,7 +60,7 @@ class Pages:
 
     @property
     def setup(self) -> Setup:
-        return self._store.setup
+        return self._store.setup.current
 
     async def get(self, path: str, who: str = "owner") -> Shown:
         return await self._ask("GET", path, b"", who)
@@ -102,6 +103,6 @@ async def set_up(store: Store, *records: tuple[str, str, Setting, str | None]) -
     """Write records: kind, id, record, team; a new team has credit for ten thousand."""
     rows = [to_row(*record) for record in records]
     teams = [NewTeam(r[2].ref, 10**10) for r in records if isinstance(r[2], TeamRecord)]
-    await store.change_setup(
+    await store.setup.change(
         lambda current, _: SetupChange(rows=rows, new_teams=[t for t in teams if t.ref not in current.teams_by_ref])
     )

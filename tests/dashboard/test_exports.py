@@ -7,7 +7,8 @@ import pytest
 
 from heliograph.dashboard.views import suppressions
 from heliograph.dashboard.visit import Stream
-from heliograph.storage.store import NewSuppression, Store
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +17,7 @@ async def test_suppressions_are_exported_in_portions(store: Store, monkeypatch: 
     monkeypatch.setattr(suppressions, "EXPORT_PORTION", 2)
     wanted = {f"a{number}@example.com" for number in range(5)}
     for address in wanted:
-        await store.suppress(NewSuppression(1, address, address, "manual"))
+        await store.suppressions.add(NewSuppression(1, address, address, "manual"))
     visit: Any = SimpleNamespace(team=SimpleNamespace(record=SimpleNamespace(ref=1)), desk=SimpleNamespace(store=store))
     answer = await suppressions.export(visit)
     assert isinstance(answer, Stream)

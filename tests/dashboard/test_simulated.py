@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from heliograph.rules.setup.records import CarrierRecord, Domain, TeamRecord
-from heliograph.storage.store import Change, Store
+from heliograph.storage.outcomes import Change
+from heliograph.storage.store import Store
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.samples import message
 from tests.storage.test_idempotency import make_desk
@@ -63,11 +64,11 @@ async def test_the_message_has_a_badge(
     pages: Pages, store: Store, clock: Any, detail: dict[str, Any], shown: bool
 ) -> None:
     item = message(clock)
-    await store.accept(
+    await store.messages.accept(
         msgspec.structs.replace(item, content=b'{"from_name":"","from_address":"","to":[],"subject":""}')
     )
-    (claim,) = await store.claim("email", 1)
+    (claim,) = await store.outbox.claim("email", 1)
     change = Change(at=clock.now(), message=claim.message, position=0, claim=(claim.key, claim.epoch), wanted="sent")
-    assert await store.record(msgspec.structs.replace(change, detail=detail))
+    assert await store.outbox.record(msgspec.structs.replace(change, detail=detail))
     page = await pages.get(f"{HERE}/messages/{item.id}")
     assert ('class="badge simulated"' in page.html) is shown

@@ -12,7 +12,8 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found
 from heliograph.rules.lanes import LANE
 from heliograph.rules.setup import records
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store, make_store
 from tests.clocks import TestClock
 
 CREDIT = 1_000_000
@@ -30,14 +31,14 @@ Story = Callable[[str], Awaitable[list[str]]]
 @pytest.fixture
 async def store(store: Store) -> Store:
     """The store of both databases, with two teams."""
-    await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS]))
+    await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS]))
     return store
 
 
 @pytest.fixture
 def other(store: Store, clock: TestClock) -> Store:
     """Another process on the same database."""
-    return Store(store.database, store.blobs, clock, "seat/1")
+    return make_store(store.database, store.blobs, clock, "seat/1")
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def send(store: Store, clock: TestClock) -> Send:
             content=b"{}",
             decide=decide,
         )
-        await store.accept(message)
+        await store.messages.accept(message)
         return message.id
 
     return accept
@@ -81,7 +82,7 @@ def story(store: Store) -> Story:
     """What the timeline of a message says, in order; checks that what is published is numbered from 1."""
 
     async def read(id_: str) -> list[str]:
-        message = await store.message(1, id_)
+        message = await store.messages.get(1, id_)
         assert message
         sequences = [event[6] for event in message.events if event[6] is not None]
         assert sequences == list(range(1, len(sequences) + 1))

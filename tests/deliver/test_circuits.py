@@ -14,7 +14,8 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import carrier_use
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
@@ -53,10 +54,10 @@ class Lines:
             to_row("carrier", id_, records.CarrierRecord(id=id_, channel="sms", kind="test", priority=place), None)
             for place, id_ in enumerate(self.lines)
         ]
-        await self.store.change_setup(lambda _, __: SetupChange(rows=rows))
+        await self.store.setup.change(lambda _, __: SetupChange(rows=rows))
 
     async def deliver(self) -> int:
-        claims = await self.store.claim("phone", 100)
+        claims = await self.store.outbox.claim("phone", 100)
         for claim in claims:
             assert await self.dispatch.deliver(claim)
         return len(claims)
@@ -77,11 +78,11 @@ async def lines(store: Store, clock: Any) -> Callable[..., Awaitable[Lines]]:
 
 def wait(store: Store, clock: TestClock) -> int:
     """Until the next probe, in whole seconds as ms: the clock runs on a little."""
-    return round((store.setup.circuits["a"].until - clock.now()) / 1000) * 1000
+    return round((store.setup.current.circuits["a"].until - clock.now()) / 1000) * 1000
 
 
 async def status(store: Store, id_: str) -> str:
-    message = await store.message(1, id_)
+    message = await store.messages.get(1, id_)
     assert message
     return message.status
 
@@ -92,7 +93,7 @@ async def test_the_next_carrier_is_asked_at_once(store: Store, send: Send, story
     await both.deliver()
     assert await story(id_) == ["sent"]
     assert both.asked() == {"a": 1, "b": 1}
-    assert "connection refused" in repr(await store.message(1, id_))
+    assert "connection refused" in repr(await store.messages.get(1, id_))
     uses = await store.database.read(lambda tx: carrier_use.recent(tx, both.clock.now()))
     assert {id_: one.hour[:3] for id_, one in uses.items()} == {"a": (0, 0, 1), "b": (1, 0, 0)}
 
@@ -117,7 +118,7 @@ async def test_twice_silent_is_failed_and_not_charged(store: Store, clock: Any, 
         clock.forward(60_000)
     assert await status(store, id_) == "failed"
     assert both.asked() == {"a": 2, "b": 0}
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (1_000_000, 0)
 
 
@@ -137,8 +138,8 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
     await both.deliver()
     assert both.asked() == {"a": MISSES_TO_OPEN, "b": MISSES_TO_OPEN + 3}
     assert list(both.circuits.closed_to()) == ["a"]
-    await other.refresh_setup()  # every process learns of it
-    assert list(other.setup.circuits) == ["a"]
+    await other.setup.refresh()  # every process learns of it
+    assert list(other.setup.current.circuits) == ["a"]
 
     clock.forward(FIRST_MS)  # half open: one probe, which fails
     for _ in range(3):
@@ -153,7 +154,7 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
         await send("sms", PHONE)
     await both.deliver()
     assert both.asked()["a"] == MISSES_TO_OPEN + 4
-    assert not store.setup.circuits
+    assert not store.setup.current.circuits
     assert not both.circuits.closed_to()
 
 
@@ -164,7 +165,7 @@ async def test_the_wait_between_probes_is_bounded(store: Store, clock: Any, send
     await one.deliver()
     waits = []
     for _ in range(6):
-        clock.forward(store.setup.circuits["a"].until - clock.now())
+        clock.forward(store.setup.current.circuits["a"].until - clock.now())
         await send("sms", PHONE)
         await one.deliver()
         waits.append(wait(store, clock))
@@ -196,7 +197,7 @@ async def test_an_exception_is_a_miss_too(store: Store, send: Send, lines: Any) 
     ids = [await send("sms", PHONE) for _ in range(MISSES_TO_OPEN)]
     await one.deliver()
     assert list(one.circuits.closed_to()) == ["a"]
-    assert "secret words" not in repr([await store.message(1, id_) for id_ in ids])
+    assert "secret words" not in repr([await store.messages.get(1, id_) for id_ in ids])
 
 
 async def test_a_hand_over_that_nobody_can_wait_for_is_a_miss_too(store: Store, lines: Any) -> None:
@@ -212,8 +213,8 @@ async def test_a_hand_over_that_nobody_can_wait_for_is_a_miss_too(store: Store, 
     for _ in range(MISSES_TO_OPEN):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await one.circuits.hand_over(store.setup.carriers[0], parcel)
+                await one.circuits.hand_over(store.setup.current.carriers[0], parcel)
     async with asyncio.timeout(60):
-        while not store.setup.circuits:
+        while not store.setup.current.circuits:
             await asyncio.sleep(0.01)
     assert list(one.circuits.closed_to()) == ["a"]

@@ -16,7 +16,9 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.store import Change, SetupChange, Store, StoreUnavailable
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -47,21 +49,21 @@ def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:
 
 async def set_carriers(store: Store, *carriers: CarrierRecord) -> None:
     rows = [to_row("carrier", carrier.id, carrier, None) for carrier in carriers]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
 
 
 async def status(store: Store, id_: str) -> str:
-    message = await store.message(1, id_)
+    message = await store.messages.get(1, id_)
     assert message
     return message.status
 
 
 async def deliver_all(store: Store, worker: Dispatch, clock: Any) -> None:
     """Hand over, wait, and hand over again until the outbox is empty."""
-    while depth := await store.depth():
+    while depth := await store.outbox.depth():
         clock.forward(min(due_at for _, _, due_at in depth) - clock.now())
         for lane in SLOTS:
-            for claim in await store.claim(lane, 100):
+            for claim in await store.outbox.claim(lane, 100):
                 assert await worker.deliver(claim)
 
 
@@ -100,7 +102,7 @@ async def test_magic_recipients(
     await deliver_all(store, working(store, carriers, clock), clock)
     assert await story(id_) == states
     assert await status(store, id_) == states[-1]
-    assert await store.suppressions(1, None, 10) == []
+    assert await store.suppressions.page(1, None, 10) == []
 
 
 async def test_recipients_of_one_message_go_their_own_ways(
@@ -108,7 +110,7 @@ async def test_recipients_of_one_message_go_their_own_ways(
 ) -> None:
     id_ = await send("email", "delivered@simulator.test", "bounced@simulator.test", price=PRICE)
     await deliver_all(store, working(store, carriers, clock), clock)
-    message = await store.message(1, id_)
+    message = await store.messages.get(1, id_)
     assert message
     assert [recipient[2] for recipient in message.recipients] == ["delivered", "bounced"]
     assert message.status == "delivered"
@@ -122,18 +124,18 @@ async def test_a_bounce_or_complaint_suppresses_the_address(
 ) -> None:
     id_ = await send("email", address, "anyone@example.com")
     await deliver_all(store, working(store, carriers, clock), clock)
-    ((email, why, source, *_),) = await store.suppressions(1, None, 10)
-    assert (email, why, source) == (address, reason, id_)
+    (found,) = await store.suppressions.page(1, None, 10)
+    assert (found.email, found.reason, found.source_message_id) == (address, reason, id_)
 
 
 @pytest.mark.parametrize(("address", "spent"), [("+447700900123", PRICE), ("+15005550001", 0)])
 async def test_money_is_captured_when_accepted_and_released_when_refused(
     store: Store, clock: Any, carriers: Carriers, send: Send, address: str, spent: int
 ) -> None:
-    before = (await store.account(1)).available
+    before = (await store.ledger.account(1)).available
     await send("sms", address, price=PRICE)
     await deliver_all(store, working(store, carriers, clock), clock)
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (before - spent, 0)
 
 
@@ -150,8 +152,8 @@ async def test_magic_recipients_never_reach_a_real_carrier(
     await set_carriers(store, CarrierRecord(id="mx", channel="email", kind="mx"))
     await send("email", "delivered+x@simulator.test")
     await send("email", "anyone@example.com")
-    magic, plain = await store.claim("email", 2)
-    chosen = choose_carrier(magic, store.setup), choose_carrier(plain, store.setup)
+    magic, plain = await store.outbox.claim("email", 2)
+    chosen = choose_carrier(magic, store.setup.current), choose_carrier(plain, store.setup.current)
     assert [carrier.kind for carrier in chosen if carrier] == ["simulator", "mx"]
 
 
@@ -200,7 +202,7 @@ async def test_a_failure_that_may_pass_is_tried_again(
     await deliver_all(store, working(store, Carriers(lambda _: carrier), clock), clock)
     assert await story(id_) == ["deferred", "sent"]
     assert [parcel.attempt for parcel in carrier.parcels] == [0, 1]
-    assert "203.0.113.9" not in repr(await store.message(1, id_))
+    assert "203.0.113.9" not in repr(await store.messages.get(1, id_))
 
 
 async def test_a_carrier_is_told_when_the_domain_was_first_said_not_to_exist(
@@ -221,7 +223,7 @@ async def test_a_destination_without_carrier_waits_for_one(
     await set_carriers(store, simulator)
     id_ = await send("sms", "+447700900123")
     worker = working(store, carriers, clock)
-    (claim,) = await store.claim("phone", 1)
+    (claim,) = await store.outbox.claim("phone", 1)
     assert await worker.deliver(claim)
     await set_carriers(store, CarrierRecord(id="sim", channel="sms", kind="simulator"))
     await deliver_all(store, worker, clock)
@@ -229,11 +231,11 @@ async def test_a_destination_without_carrier_waits_for_one(
 
 
 async def test_what_is_deferred_for_too_long_fails_and_is_not_paid(store: Store, clock: Any, send: Send) -> None:
-    before = (await store.account(1)).available
+    before = (await store.ledger.account(1)).available
     id_ = await send("sms", "+447700900123", price=PRICE)
     await deliver_all(store, working(store, Carriers(lambda _: Scripted(Deferred())), clock), clock)
     assert await status(store, id_) == "failed"
-    assert (await store.account(1)).available == before
+    assert (await store.ledger.account(1)).available == before
 
 
 async def test_a_long_pause_does_not_use_up_the_time_to_try(store: Store, clock: Any, send: Send, story: Told) -> None:
@@ -248,12 +250,12 @@ async def test_a_late_completion_changes_nothing(
     store: Store, other: Store, clock: Any, carriers: Carriers, send: Send, story: Told
 ) -> None:
     id_ = await send("email", "bounced@simulator.test")
-    (lost,) = await store.claim("email", 1)
+    (lost,) = await store.outbox.claim("email", 1)
     clock.forward(LEASE_MS)
-    await other.reclaim()
+    await other.outbox.reclaim()
     late = working(store, carriers, clock)
     assert not await late.deliver(lost)
-    (taken,) = await other.claim("email", 1)
+    (taken,) = await other.outbox.claim("email", 1)
     assert not await late.deliver(lost)
     assert await story(id_) == []
     assert await working(other, carriers, clock).deliver(taken)
@@ -263,7 +265,7 @@ async def test_a_late_completion_changes_nothing(
 async def test_an_outcome_waits_for_the_store(
     store: Store, clock: Any, carriers: Carriers, send: Send, story: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, worker, waiting = store.record, working(store, carriers, clock), []
+    record, worker, waiting = store.outbox.record, working(store, carriers, clock), []
 
     async def record_at_last(change: Change) -> bool:
         waiting.append(len(worker.unrecorded))
@@ -271,10 +273,10 @@ async def test_an_outcome_waits_for_the_store(
             raise StoreUnavailable
         return await record(change)
 
-    monkeypatch.setattr(store, "record", record_at_last)
+    monkeypatch.setattr(store.outbox, "record", record_at_last)
     monkeypatch.setattr("heliograph.deliver.dispatch.RECORD_AGAIN_S", 0)
     id_ = await send("email", "bounced@simulator.test")
-    (claim,) = await store.claim("email", 1)
+    (claim,) = await store.outbox.claim("email", 1)
     assert await worker.deliver(claim)
     assert waiting == [0, 1, 1]
     assert not worker.unrecorded
@@ -287,11 +289,11 @@ async def test_an_outcome_that_cannot_be_written_leaves_the_claim(
     async def record(change: Change) -> bool:
         raise ValueError("broken")
 
-    monkeypatch.setattr(store, "record", record)
+    monkeypatch.setattr(store.outbox, "record", record)
     await send("email", "bounced@simulator.test")
-    (claim,) = await store.claim("email", 1)
+    (claim,) = await store.outbox.claim("email", 1)
     assert not await working(store, carriers, clock).deliver(claim)
-    assert await store.claim("email", 1) == []
+    assert await store.outbox.claim("email", 1) == []
     clock.forward(LEASE_MS)
-    await store.reclaim()
-    assert len(await store.claim("email", 1)) == 1
+    await store.outbox.reclaim()
+    assert len(await store.outbox.claim("email", 1)) == 1

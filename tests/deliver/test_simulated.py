@@ -9,7 +9,7 @@ from heliograph.deliver.dispatch import keep_promise, to_change
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord
-from heliograph.storage.store import Claim
+from heliograph.storage.outbox import Claim
 
 SAID = {"text": "250 OK"}
 CLAIM = Claim(

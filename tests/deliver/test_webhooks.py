@@ -22,7 +22,9 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.store import Due, Lease, SetupChange, Store, StoredDelivery, StoreUnavailable, Try
+from heliograph.storage.deliveries import Due, Lease, StoredDelivery, Try
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.deliver.test_worker import until
@@ -98,7 +100,7 @@ async def running(store: Store, poster: Any, clock: TestClock) -> AsyncIterator[
 async def save(store: Store, *hooks: Webhook) -> None:
     team = TeamRecord(ref=1, id="team_1", name="One")
     rows = [to_row("team", "team_1", team, "team_1"), *(to_row("webhook", hook.id, hook, "team_1") for hook in hooks)]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
 
 
 def webhook(id_: str = HOOK, **more: Any) -> Webhook:
@@ -109,18 +111,18 @@ def webhook(id_: str = HOOK, **more: Any) -> Webhook:
 async def tell(store: Store, count: int = 1, id_: str = HOOK, subject: str | None = None) -> list[str]:
     """Events of one subject, or each of its own."""
     return [
-        await store.tell_webhook(1, id_, "domain.verified", subject or f"s{n}", {"number": n}) for n in range(count)
+        await store.deliveries.tell(1, id_, "domain.verified", subject or f"s{n}", {"number": n}) for n in range(count)
     ]
 
 
 async def only(store: Store, id_: str = HOOK) -> StoredDelivery:
-    (stored,) = await store.deliveries(id_, None, 10)
+    (stored,) = await store.deliveries.page(id_, None, 10)
     return stored
 
 
 def all_are(store: Store, state: str, id_: str = HOOK) -> Callable[[], Any]:
     async def check() -> bool:
-        return {stored.state for stored in await store.deliveries(id_, None, 1000)} == {state}
+        return {stored.state for stored in await store.deliveries.page(id_, None, 1000)} == {state}
 
     return check
 
@@ -227,7 +229,7 @@ async def test_at_most_ten_over_all_processes(
 ) -> None:
     monkeypatch.setattr(serving, "IDLE_S", 0.01)  # the endpoint goes from hand to hand
     await save(store, webhook())
-    await other.refresh_setup()
+    await other.setup.refresh()
     async with running(store, gate, clock), running(other, gate, clock):
         for _ in range(20):
             await tell(store, 15)
@@ -266,9 +268,9 @@ async def test_neither_retries_nor_replays_hold_up_what_is_new(
     async with running(store, gate, clock):
         await until(all_are(store, "delivered"))
     gate.came.clear()
-    await store.replay(1, HOOK, event_ids=old, heard=lambda _: True)
+    await store.deliveries.replay(1, HOOK, event_ids=old, heard=lambda _: True)
     clock.forward(100)
-    new = [await store.tell_webhook(1, HOOK, "domain.failed", f"n{n}", {}) for n in range(5)]
+    new = [await store.deliveries.tell(1, HOOK, "domain.failed", f"n{n}", {}) for n in range(5)]
     async with running(store, gate, clock):
         await until(all_are(store, "delivered"))
     assert set(new) <= set(gate.told()[:11])
@@ -313,7 +315,7 @@ async def test_an_event_is_given_up_after_the_last_step(store: Store, clock: Tes
             clock.forward(((await only(store)).due_at or 0) - clock.now())
         await until(all_are(store, "exhausted"))
     assert ((await only(store)).attempt, (await only(store)).due_at) == (10, None)
-    await store.replay(1, HOOK, event_ids=gate.told()[:1], heard=lambda _: True)
+    await store.deliveries.replay(1, HOOK, event_ids=gate.told()[:1], heard=lambda _: True)
     gate.answers = [answer(500), answer(200)]
     async with running(store, gate, clock):
         await until(tried(store, 11))
@@ -360,7 +362,7 @@ async def test_what_cannot_be_told_holds_nobody_up(store: Store, clock: TestCloc
 
 
 def current(store: Store, id_: str = HOOK) -> Webhook:
-    hook = store.setup.records["webhook", id_]
+    hook = store.setup.current.records["webhook", id_]
     assert isinstance(hook, Webhook)
     return hook
 
@@ -388,14 +390,14 @@ async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: Te
     async with running(store, gate, clock):
         await tell(store)
         await until(all_are(store, "delivered"))
-        await store.tell_webhook(1, HOOK, "domain.failed", "b", {})
+        await store.deliveries.tell(1, HOOK, "domain.failed", "b", {})
         await until(lambda: len(gate.came) == 2)
         clock.forward(5 * DAY_MS - HOUR_MS)
         await until(lambda: len(gate.came) == 3)
         await asyncio.sleep(0.05)
         assert current(store).enabled
         clock.forward(HOUR_MS)
-        await store.tell_webhook(1, HOOK, "domain.failed", "c", {})  # its first failure is not what decides
+        await store.deliveries.tell(1, HOOK, "domain.failed", "c", {})  # its first failure is not what decides
         await until(lambda: len(gate.came) > 3)
         clock.forward(MINUTE_MS)
         await until(lambda: not current(store).enabled)
@@ -450,7 +452,7 @@ async def test_a_disabled_webhook_is_not_told_and_a_deleted_one_is_forgotten(
         await until(all_are(store, "waiting"))
 
         async def dropped() -> bool:
-            return not await store.deliveries("whk_deleted", None, 10)
+            return not await store.deliveries.page("whk_deleted", None, 10)
 
         await until(dropped)
     assert gate.told() == []
@@ -472,7 +474,7 @@ async def test_what_a_killed_process_left_is_told_by_another(store: Store, other
     dead, gate = Gate(), Gate()
     gate.open.set()
     await save(store, webhook())
-    await other.refresh_setup()
+    await other.setup.refresh()
     events = await tell(store, 12)
     killed = asyncio.create_task(
         Teller(store, dead, clock, lambda hook, now: webhook_secrets(SEALER, hook, now)).run()  # type: ignore[arg-type]
@@ -498,8 +500,8 @@ async def test_a_lost_endpoint_is_left_alone(store: Store, other: Store, clock: 
         if how == "its lease ended":
             clock.forward(LEASE_MS)
         else:
-            await store.take_back()
-        assert await other.claim_endpoints([HOOK])
+            await store.outbox.take_back()
+        assert await other.deliveries.claim([HOOK])
         gate.open.set()
         await asyncio.sleep(0.3)
         assert len(gate.came) == 10
@@ -514,12 +516,12 @@ async def test_an_idle_endpoint_is_given_back(
     async with running(store, gate, clock):
         await tell(store)
         await until(all_are(store, "delivered"))
-        await until(lambda: other.claim_endpoints([HOOK]))
+        await until(lambda: other.deliveries.claim([HOOK]))
 
 
 async def test_leases_are_kept(store: Store, other: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "HEARTBEAT_MS", 10)
-    gate, keep, kept = Gate(), store.keep_endpoints, 0
+    gate, keep, kept = Gate(), store.deliveries.keep, 0
 
     async def count_kept(leases: Any) -> Any:
         nonlocal kept
@@ -527,7 +529,7 @@ async def test_leases_are_kept(store: Store, other: Store, clock: TestClock, mon
         kept += 1
         return done
 
-    monkeypatch.setattr(store, "keep_endpoints", count_kept)
+    monkeypatch.setattr(store.deliveries, "keep", count_kept)
     await save(store, webhook())
     await tell(store)
     async with running(store, gate, clock):
@@ -536,7 +538,7 @@ async def test_leases_are_kept(store: Store, other: Store, clock: TestClock, mon
             clock.forward(LEASE_MS - 10_000)
             seen = kept
             await until(lambda seen=seen: kept > seen + 1)  # one of them began after the clock went forward
-            assert await other.claim_endpoints([HOOK]) == []
+            assert await other.deliveries.claim([HOOK]) == []
 
 
 async def test_a_stop_waits_for_tries_records_them_and_gives_back(store: Store, other: Store, clock: TestClock) -> None:
@@ -552,9 +554,9 @@ async def test_a_stop_waits_for_tries_records_them_and_gives_back(store: Store, 
     gate.open.set()
     await stopped
     await task
-    states = sorted(stored.state for stored in await store.deliveries(HOOK, None, 100))
+    states = sorted(stored.state for stored in await store.deliveries.page(HOOK, None, 100))
     assert states == ["delivered"] * 10 + ["waiting"] * 2
-    assert await other.claim_endpoints([HOOK])
+    assert await other.deliveries.claim([HOOK])
 
 
 async def test_a_stop_does_not_wait_for_ever(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -575,7 +577,7 @@ async def test_while_a_try_cannot_be_recorded_nothing_is_sent(
     store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "AWAY_S", 0.02)
-    record, back, asked = store.record_try, asyncio.Event(), 0
+    record, back, asked = store.deliveries.record, asyncio.Event(), 0
 
     async def record_when_back(made: Try) -> int | None:
         nonlocal asked
@@ -584,7 +586,7 @@ async def test_while_a_try_cannot_be_recorded_nothing_is_sent(
             raise StoreUnavailable
         return await record(made)
 
-    monkeypatch.setattr(store, "record_try", record_when_back)
+    monkeypatch.setattr(store.deliveries, "record", record_when_back)
     await save(store, webhook(), webhook("whk_2"))
     first = await tell(store)
     async with running(store, gate, clock):
@@ -599,20 +601,20 @@ async def test_while_a_try_cannot_be_recorded_nothing_is_sent(
     assert len(gate.came) == 11
 
 
-@pytest.mark.parametrize("method", ["due_webhooks", "claim_endpoints", "due_deliveries", "told_events"])
+@pytest.mark.parametrize("method", ["due_webhooks", "claim", "due", "events_of"])
 async def test_an_outage_is_survived(
     store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setattr(serving, "AWAY_S", 0.01)
     monkeypatch.setattr(telling, "AWAY_S", 0.01)
-    real, failures = getattr(store, method), iter(range(4))
+    real, failures = getattr(store.deliveries, method), iter(range(4))
 
     async def at_last(*arguments: Any) -> Any:
         if next(failures, None) is not None:
             raise StoreUnavailable
         return await real(*arguments)
 
-    monkeypatch.setattr(store, method, at_last)
+    monkeypatch.setattr(store.deliveries, method, at_last)
     await save(store, webhook())
     await tell(store, 3)
     async with running(store, gate, clock):

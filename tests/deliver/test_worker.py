@@ -21,7 +21,10 @@ from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.settings import Settings
-from heliograph.storage.store import Change, Claim, SetupChange, Store, StoreUnavailable
+from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -69,14 +72,14 @@ async def until(true: Callable[..., Any]) -> None:
 
 def is_empty(store: Store) -> Callable[[], Awaitable[bool]]:
     async def empty() -> bool:
-        return not await store.depth()
+        return not await store.outbox.depth()
 
     return empty
 
 
 async def pause(store: Store, paused: bool) -> None:
     row = to_row("platform", PLATFORM_ID, Platform(paused=paused), None)
-    await store.change_setup(lambda _, __: SetupChange(rows=[row]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[row]))
 
 
 async def has_status(store: Store, id_: str, wanted: str) -> bool:
@@ -84,7 +87,7 @@ async def has_status(store: Store, id_: str, wanted: str) -> bool:
 
 
 async def status(store: Store, id_: str) -> str:
-    message = await store.message(1, id_)
+    message = await store.messages.get(1, id_)
     assert message
     return message.status
 
@@ -93,9 +96,9 @@ async def die(store: Store, clock: Any, times: int) -> None:
     """Claim all that is due and end without an outcome, as a killed process does."""
     for _ in range(times):
         for lane in ("email", "phone"):
-            await store.claim(lane, 100)
+            await store.outbox.claim(lane, 100)
         clock.forward(LEASE_MS)
-        await store.reclaim()
+        await store.outbox.reclaim()
 
 
 async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carriers, send: Send) -> None:
@@ -137,7 +140,7 @@ async def test_a_small_team_is_not_behind_a_large_one(store: Store, send: Send) 
     for _ in range(300):
         await send("email", "anyone@example.com", team=1)
     await send("email", "someone@example.com", team=2)
-    claims = await store.claim("email", 100)
+    claims = await store.outbox.claim("email", 100)
     assert [claim.team for claim in claims].count(2) == 1
     assert len(claims) == 100  # the large team takes what the small one leaves
 
@@ -179,7 +182,7 @@ async def test_stopping_waits_for_hand_overs_and_records_them(store: Store, cloc
 async def test_a_claim_that_comes_while_stopping_is_given_back(
     store: Store, other: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, claim = Gate(), store.claim
+    gate, claim = Gate(), store.outbox.claim
     worker = Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)
     stopping: list[asyncio.Task[None]] = []
 
@@ -189,20 +192,20 @@ async def test_a_claim_that_comes_while_stopping_is_given_back(
         await asyncio.sleep(0)
         return claims
 
-    monkeypatch.setattr(store, "claim", claim_and_stop)
+    monkeypatch.setattr(store.outbox, "claim", claim_and_stop)
     await send("email", "anyone@example.com")
     await worker.run()
     await asyncio.gather(*stopping)
     assert gate.begun == []
-    assert len(await other.claim("email", 10)) == 1
+    assert len(await other.outbox.claim("email", 10)) == 1
 
 
 async def test_a_released_claim_does_not_count(store: Store, send: Send) -> None:
     await send("email", "anyone@example.com")
     for _ in range(CLAIMS_MAX + 1):
-        claims = await store.claim("email", 1)
+        claims = await store.outbox.claim("email", 1)
         assert len(claims) == 1
-        await store.release(claims)
+        await store.outbox.release(claims)
 
 
 async def test_stopping_does_not_wait_for_ever(
@@ -213,23 +216,23 @@ async def test_stopping_does_not_wait_for_ever(
     await send("email", "anyone@example.com")
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(lambda: gate.begun)
-    assert await other.claim("email", 10) == []  # it may have been sent: not free before the lease ends
-    await store.take_back()
-    assert len(await other.claim("email", 10)) == 1
+    assert await other.outbox.claim("email", 10) == []  # it may have been sent: not free before the lease ends
+    await store.outbox.take_back()
+    assert len(await other.outbox.claim("email", 10)) == 1
 
 
 async def test_an_outage_is_survived(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "AWAY_S", 0.01)
-    claim, failures = store.claim, iter(range(4))
+    claim, failures = store.outbox.claim, iter(range(4))
 
     async def claim_at_last(lane: str, most: int) -> list[Claim]:
         if next(failures, None) is not None:
             raise StoreUnavailable
         return await claim(lane, most)
 
-    monkeypatch.setattr(store, "claim", claim_at_last)
+    monkeypatch.setattr(store.outbox, "claim", claim_at_last)
     await send("email", "anyone@example.com")
     async with running(Worker(store, Circuits(store, carriers, clock), clock)):
         await until(is_empty(store))
@@ -239,7 +242,7 @@ async def test_an_outage_is_survived(
 async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
     store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, away = store.record, asyncio.Event()
+    record, away = store.outbox.record, asyncio.Event()
     tried = 0
 
     async def record_when_back(change: Change) -> bool:
@@ -249,7 +252,7 @@ async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
             raise StoreUnavailable
         return await record(change)
 
-    monkeypatch.setattr(store, "record", record_when_back)
+    monkeypatch.setattr(store.outbox, "record", record_when_back)
     gate = Gate()
     gate.opened.set()
     await send("email", "first@example.com")
@@ -270,27 +273,27 @@ async def test_the_heartbeat_keeps_what_is_in_work_and_nothing_else(
 ) -> None:
     await send("email", "working@example.com")
     await send("email", "lost@example.com")
-    working, _ = sorted(await store.claim("email", 2), key=lambda claim: claim.address, reverse=True)
+    working, _ = sorted(await store.outbox.claim("email", 2), key=lambda claim: claim.address, reverse=True)
     clock.forward(LEASE_MS - HEARTBEAT_MS)
-    await store.heartbeat([working])
+    await store.outbox.heartbeat([working])
     clock.forward(HEARTBEAT_MS)
-    await other.reclaim()
-    assert [claim.address for claim in await other.claim("email", 2)] == ["lost@example.com"]
+    await other.outbox.reclaim()
+    assert [claim.address for claim in await other.outbox.claim("email", 2)] == ["lost@example.com"]
 
 
 async def test_poison_is_quarantined_and_its_hold_released(store: Store, clock: Any, send: Send, story: Told) -> None:
-    before = (await store.account(1)).available
+    before = (await store.ledger.account(1)).available
     id_ = await send("sms", "+447700900123", price=PRICE)
     await die(store, clock, CLAIMS_MAX)
-    assert await store.claim("phone", 10) == []
+    assert await store.outbox.claim("phone", 10) == []
     for deaths in range(1, DEATHS_MAX + 1):
-        assert await store.suspects() == 1
-        assert len(await store.claim_suspect()) == 1
+        assert await store.outbox.suspects() == 1
+        assert len(await store.outbox.claim_suspect()) == 1
         clock.forward(LEASE_MS)
-        assert await store.reclaim() == (deaths == DEATHS_MAX)
-    assert await store.depth() == []
+        assert await store.outbox.reclaim() == (deaths == DEATHS_MAX)
+    assert await store.outbox.depth() == []
     assert await story(id_) == ["failed"]
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (before, 0)
 
 
@@ -326,7 +329,7 @@ async def test_a_process_that_just_began_tries_no_suspect(
     id_ = await send("email", "innocent@example.com")
     async with running(Worker(store, Circuits(store, carriers, clock), clock)):
         await until(lambda: has_status(store, id_, "delivered"))
-    assert await store.suspects() == len(suspects)
+    assert await store.outbox.suspects() == len(suspects)
 
 
 @pytest.mark.parametrize("how", ["the lanes do not run dry", "the suspect takes long", "a stop"])
@@ -345,7 +348,7 @@ async def test_who_is_not_alone_is_not_blamed(
             if how != "a stop":
                 await until(lambda: not worker._suspects_first)
         clock.forward(LEASE_MS)
-        assert await store.reclaim() == 0
+        assert await store.outbox.reclaim() == 0
     gate.opened.set()
     async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
@@ -355,9 +358,9 @@ async def test_housekeeping_goes_on_after_a_failure(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     await send("email", "anyone@example.com")
-    await store.claim("email", 1)
+    await store.outbox.claim("email", 1)
     clock.forward(LEASE_MS)
-    reclaim, calls = store.reclaim, 0
+    reclaim, calls = store.outbox.reclaim, 0
 
     async def reclaim_at_last() -> int:
         nonlocal calls
@@ -366,11 +369,11 @@ async def test_housekeeping_goes_on_after_a_failure(
             raise StoreUnavailable
         return await reclaim()
 
-    monkeypatch.setattr(store, "reclaim", reclaim_at_last)
+    monkeypatch.setattr(store.outbox, "reclaim", reclaim_at_last)
     monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
     domains = make_domains(settings, store, clock)
     housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
     task = asyncio.create_task(housekeeping.run())
 
-    await until(lambda: store.claim("email", 1))
+    await until(lambda: store.outbox.claim("email", 1))
     task.cancel()

@@ -23,8 +23,11 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import ledger
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.store import Claim, NewTeam, SetupChange, Start, Store
-from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_store
+from heliograph.storage.outbox import Claim
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
+from heliograph.storage.verifications import Start
+from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_turning_store
 from tests.storage.samples import RIGHT, WRONG, check, finish, message, start
 
 CREDIT = 150
@@ -143,13 +146,13 @@ class World:
     # -- processes ------------------------------------------------------------------------------------------
 
     def born(self, name: str) -> Process:
-        process = Process(name, make_store(self.database, self.clock, name, self._folder))
+        process = Process(name, make_turning_store(self.database, self.clock, name, self._folder))
         self.act(process, self._begin(process))
         return process
 
     async def _begin(self, process: Process) -> None:
-        await process.store.refresh_setup()
-        await process.store.take_back()
+        await process.store.setup.refresh()
+        await process.store.outbox.take_back()
         process.ready = True
 
     def act(self, process: Process, acting: Acting) -> None:
@@ -208,7 +211,7 @@ class World:
             self.clock, *wish.to, team=wish.team, channel=wish.channel, price=self.price, once=wish.once, country="US"
         )
         wish.tried.append(item.id)
-        self._answered(wish, await process.store.accept(item))
+        self._answered(wish, await process.store.messages.accept(item))
 
     async def _verify(self, process: Process, wish: Wish) -> None:
         item = start(
@@ -220,14 +223,14 @@ class World:
             once=wish.once,
         )
         wish.tried.append(item.id)
-        replay = await process.store.start_verification(item)
+        replay = await process.store.verifications.start(item)
         if replay is not None:
             self._answered(wish, replay)
             return
         await Turn()
         status = self.rng.choice(("pending", "pending", "pending", "failed"))
         response = f'{{"id":"{item.id}"}}'.encode()
-        await process.store.finish_verification(finish(item, self.clock, status, response))
+        await process.store.verifications.finish(finish(item, self.clock, status, response))
         # One that was frozen for longer than its lease has lost its key: its client has hung up long ago.
         if self.clock.now() < item.created_at + IDEMPOTENCY_LEASE_MS:
             wish.answers.append(response)
@@ -245,7 +248,7 @@ class World:
             return
         known, at = self.rng.choice(self.known[-2:]), self.clock.now()
         right = self.rng.random() > self.mix["wrong"]
-        result = await process.store.check_verification(check(known.start, RIGHT if right else WRONG, at))
+        result = await process.store.verifications.check(check(known.start, RIGHT if right else WRONG, at))
         known.results.append((result, at, right))
         self.seen[f"code {result.status}"] += 1
 
@@ -257,9 +260,9 @@ class World:
     async def claim(self, process: Process, suspects: bool, most: int) -> None:
         until = self.clock.now() + LEASE_MS
         lane = self.rng.choice(("email", "phone"))
-        claims = await (process.store.claim_suspect() if suspects else process.store.claim(lane, most))
+        claims = await (process.store.outbox.claim_suspect() if suspects else process.store.outbox.claim(lane, most))
         if self.rng.random() < 0.1:
-            await process.store.release(claims)
+            await process.store.outbox.release(claims)
             return
         self.seen["suspect"] += suspects and len(claims)
         for claim in claims:
@@ -316,7 +319,9 @@ class World:
         channel, carrier, id_ = self.rng.choice(self.receipts[-8:])
         status = self.rng.choice(RECEIPTS[channel])
         suppress = "complaint" if status == "complained" else None
-        told = await process.store.report(carrier, [(id_, Report(status=status, suppress=suppress))], early=True)
+        told = await process.store.reports.by_carrier(
+            carrier, [(id_, Report(status=status, suppress=suppress))], early=True
+        )
         self.seen["receipt" if all(told) else "early receipt"] += 1
 
     # -- housekeeping and operators -------------------------------------------------------------------------
@@ -326,20 +331,20 @@ class World:
         if lot < 0.4:
             await self.reclaim(process)
         elif lot < 0.6:
-            await process.store.apply_early_reports()
+            await process.store.reports.apply_early()
         elif lot < 0.7:
-            await process.store.purge()
+            await process.store.upkeep.purge()
         elif not process.beating:
             process.beating = True
             await self._beat(process)
             process.beating = False
 
     async def reclaim(self, process: Process) -> None:
-        self.seen["quarantined"] += await process.store.reclaim()
+        self.seen["quarantined"] += await process.store.outbox.reclaim()
 
     async def _beat(self, process: Process) -> None:
         until, claims = self.clock.now() + LEASE_MS, list(process.working)
-        await process.store.heartbeat(claims)
+        await process.store.outbox.heartbeat(claims)
         for claim in claims:
             place = (claim.key, claim.epoch)
             if process.lease.get(place, 0) > self.clock.now():  # else it may have been lost before the beat
@@ -361,7 +366,7 @@ class World:
         if dead:
             audit = AuditEntry(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
             place = self.rng.choice(dead)
-            await process.store.retry_dead_letters([place], audit)
+            await process.store.dead_letters.retry([place], audit)
             self.retried.add(place[0])
             self.seen["dead letter retried"] += 1
 
@@ -370,7 +375,7 @@ def make_template(folder: Path) -> apsw.Connection:
     """A database with two teams that have some credit, and two carriers a channel."""
     template = empty_database()
     database = Memory(template, Random(0), lambda: None)
-    store = make_store(database, SimClock(Random(0)), "setup", folder)
+    store = make_turning_store(database, SimClock(Random(0)), "setup", folder)
     carriers = [
         CarrierRecord(id=f"{channel}-{n}", channel=channel, kind="simulator", priority=n)
         for channel in CHANNELS
@@ -380,7 +385,7 @@ def make_template(folder: Path) -> apsw.Connection:
         rows=[to_row("carrier", carrier.id, carrier, None) for carrier in carriers],
         new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)],
     )
-    acting = store.change_setup(lambda _, __: change)
+    acting = store.setup.change(lambda _, __: change)
     while True:
         try:
             acting.send(None)

@@ -29,10 +29,13 @@ async def test_parallel_codes(
 ) -> None:
     for _ in rounds("P6", ROUNDS):
         begun = start(clock)
-        await store.start_verification(begun)
-        await store.finish_verification(finish(begun, clock))
+        await store.verifications.start(begun)
+        await store.verifications.finish(finish(begun, clock))
         results = await asyncio.gather(
-            *((store, other)[i % 2].check_verification(check(begun, code, clock.now())) for i, code in enumerate(codes))
+            *(
+                (store, other)[i % 2].verifications.check(check(begun, code, clock.now()))
+                for i, code in enumerate(codes)
+            )
         )
         assert Counter((r.verified, r.status) for r in results) == expected
     name = type(store.database).__name__.removesuffix("Database")

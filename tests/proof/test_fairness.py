@@ -30,7 +30,7 @@ WAIT_P95_MS = 1000
 
 async def fill(store: Store, team: int, count: int, clock: TestClock) -> None:
     for _ in range(0, count, PORTION):
-        await asyncio.gather(*(store.accept(message(clock, team=team)) for _ in range(PORTION)))
+        await asyncio.gather(*(store.messages.accept(message(clock, team=team)) for _ in range(PORTION)))
 
 
 @pytest.mark.anyio
@@ -38,8 +38,8 @@ async def test_a_single_message_is_in_the_next_claim(store: Store, clock: TestCl
     await fill(store, 1, WAITING, clock)
     for _ in range(20):
         single = message(clock, team=2)
-        await store.accept(single)
-        claims = await store.claim("email", CLAIM)
+        await store.messages.accept(single)
+        claims = await store.outbox.claim("email", CLAIM)
         assert len(claims) == CLAIM
         assert [claim.message_id for claim in claims if claim.team == 2] == [single.id]
 

@@ -14,7 +14,8 @@ from heliograph.storage.engine import sqlite
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import BUSY_MS, SqliteDatabase
-from heliograph.storage.store import NewTeam, SetupChange, Store, StoreUnavailable
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import StoreUnavailable, make_store
 from tests.clocks import TestClock
 from tests.journeys.load import Load, check_all_arrived
 from tests.proof.size import report, size
@@ -81,24 +82,24 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Disk, for_good: bool) -> None:
     path, clock = tmp_path / "breaking.db", TestClock()
     migrate_sqlite(path)
-    store = Store(SqliteDatabase(path), Blobs(tmp_path / "blobs"), clock, "seat/0")
-    await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT)]))
+    store = make_store(SqliteDatabase(path), Blobs(tmp_path / "blobs"), clock, "seat/0")
+    await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT)]))
     sent = refused = 0
     for n in range(1, BREAKS + 1):
         disk.left, disk.for_good = n, for_good
         while disk.left > 0:
             items = [message(clock, price=PRICE, once=once(f"{sent}/{i}")) for i in range(2)]
-            results = await asyncio.gather(*(store.accept(item) for item in items), return_exceptions=True)
+            results = await asyncio.gather(*(store.messages.accept(item) for item in items), return_exceptions=True)
             sent += len(items)
         disk.left = -1
         for item, result in zip(items, results, strict=True):
-            assert isinstance(result, StoreUnavailable) or await store.message(1, item.id)
+            assert isinstance(result, StoreUnavailable) or await store.messages.get(1, item.id)
             refused += isinstance(result, StoreUnavailable)
         # Mended, the same keys work. A refusal may come after the commit (a checkpoint failed): then it replays too.
         for item, result in zip(items, results, strict=True):
-            again = await store.accept(message(clock, price=PRICE, once=item.once))
+            again = await store.messages.accept(message(clock, price=PRICE, once=item.once))
             assert again.replayed or isinstance(result, StoreUnavailable)
-    account = await store.account(1)
+    account = await store.ledger.account(1)
     await store.close()
     assert disk.failed >= BREAKS
     assert refused

@@ -17,7 +17,7 @@ class BookedMoney(Money):
     def book(self, team: int, amount: int) -> None:
         """A top-up or a correction; one that would take more than there is changes nothing."""
         team = min(team, self.teams)
-        before = self.run(self.store.account(team)).available
+        before = self.run(self.store.ledger.account(team)).available
         audit = AuditEntry(at=self.clock.now(), action="credit.book", subject="")
         try:
             self.run(self.store.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit)))
@@ -25,7 +25,7 @@ class BookedMoney(Money):
             assert amount == 0 or before + amount < 0
             amount = 0
         self.topped_up += max(0, amount)
-        assert self.run(self.store.account(team)).available == before + amount
+        assert self.run(self.store.ledger.account(team)).available == before + amount
 
     @invariant()
     def what_was_held_is_what_is_settled(self) -> None:

@@ -171,7 +171,7 @@ async def simulate(folder: Path, shape: str, limits: VerifyLimits, pumped: int, 
         people = [make_user(chance) for _ in range(users)]
         attack = [f"{chance.choice(SHAPES[shape])}{chance.randrange(10**6):06d}" for _ in range(pumped)]
         await world.live(people, attack)
-        account = await store.account(1)
+        account = await store.ledger.account(1)
     assert (credit - account.available, account.held) == (network.taken * PRICE, 0)
     return world.pumped / pumped, sum(user.blocked for user in people) / users
 

@@ -19,7 +19,7 @@ from heliograph.storage.engine.database import Story, T
 from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import SqliteTx, drive
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, make_store
 
 BEGIN_MS = 1_750_000_000_000
 ANSWER_WAITS = 0.3  # how often others act between a commit and its answer
@@ -141,11 +141,12 @@ class Group:
             slot.append(result)
 
 
-def make_store(database: Memory, clock: Clock, owner: str, folder: Path) -> Store:
-    store = Store(database, Blobs(folder), clock, owner)
-    for name, batch in vars(store).items():
-        if isinstance(batch, Batch):
-            setattr(store, name, Group(database, batch._story))
+def make_turning_store(database: Memory, clock: Clock, owner: str, folder: Path) -> Store:
+    store = make_store(database, Blobs(folder), clock, owner)
+    for part in (store.messages, store.verifications, store.outbox, store.deliveries):
+        for name, batch in vars(part).items():
+            if isinstance(batch, Batch):
+                setattr(part, name, Group(database, batch._story))
     return store
 
 

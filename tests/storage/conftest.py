@@ -10,7 +10,8 @@ import pytest
 
 from heliograph.app import open_store, sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.store import NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
 CREDIT = 1_000_000
@@ -21,7 +22,7 @@ Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
     """Runs on both databases; teams 1 and 2 have credit."""
     async with open_store(settings, clock, "seat/0") as store:
-        await store.change_setup(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)]))
+        await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)]))
         yield store
 
 

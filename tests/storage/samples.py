@@ -9,7 +9,7 @@ from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.store import Check, Finish, Recent, Start
+from heliograph.storage.verifications import Check, Finish, Recent, Start
 
 KEY = "key"  # the API key behind everything here
 RIGHT, WRONG = "right", "wrong"

@@ -11,7 +11,8 @@ from heliograph.rules.acceptance import Acceptance, Accepted, Found
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import RecipientSuppressed
 from heliograph.storage.engine.database import Story, T, Tx
-from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import message, refusals
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def accept_all(store: Store, items: list[Acceptance]) -> list[Any]:
-    return await asyncio.gather(*(store.accept(item) for item in items), return_exceptions=True)
+    return await asyncio.gather(*(store.messages.accept(item) for item in items), return_exceptions=True)
 
 
 class Counted:
@@ -61,16 +62,16 @@ async def test_many_messages_are_one_transaction_of_as_many_statements_as_one(
 
 async def test_what_is_written_is_what_was_decided(store: Store, clock: TestClock) -> None:
     item = message(clock, "a@example.com", "b@example.com", price=7)
-    answer = await store.accept(item)
+    answer = await store.messages.accept(item)
     assert (answer.status, answer.body, answer.replayed) == (202, f'{{"id":"{item.id}"}}'.encode(), False)
-    stored = await store.message(1, item.id)
+    stored = await store.messages.get(1, item.id)
     assert stored
     assert (stored.status, stored.record.encode()) == ("sending", answer.body)
     assert [tuple(r)[:3] for r in stored.recipients] == [
         ("a@example.com", "to", "sending"),
         ("b@example.com", "to", "sending"),
     ]
-    claims = await store.claim("email", 10)
+    claims = await store.outbox.claim("email", 10)
     assert [(c.address, c.content) for c in claims] == [(a, item.content) for a in ("a@example.com", "b@example.com")]
 
 
@@ -82,8 +83,8 @@ async def test_a_refusal_leaves_its_neighbours_and_their_money_alone(store: Stor
     items = [message(clock, price=1), message(clock, decide=refuse), message(clock, price=1)]
     results = await accept_all(store, items)
     assert refusals(results) == ["recipient_suppressed"]
-    assert [await store.message(1, item.id) is not None for item in items] == [True, False, True]
-    account = await store.account(1)
+    assert [await store.messages.get(1, item.id) is not None for item in items] == [True, False, True]
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (CREDIT - 2, 2)
 
 
@@ -100,7 +101,7 @@ async def test_poison_fails_alone(store: Store, clock: TestClock, trouble: str) 
     results = await accept_all(store, [message(clock, price=1), poison, message(clock, price=1)])
     assert [isinstance(r, Exception) for r in results] == [False, True, False]
     assert not isinstance(results[1], StoreUnavailable)
-    assert (await store.account(1)).held == 2
+    assert (await store.ledger.account(1)).held == 2
 
 
 @pytest.mark.parametrize("teams", [(1,), (1, 2)])
@@ -114,10 +115,10 @@ async def test_sixty_four_race_for_credit_for_ten(
         for process in (store, other)
         for _ in range(32)
     ]
-    results = await asyncio.gather(*(process.accept(item) for process, item in racers), return_exceptions=True)
+    results = await asyncio.gather(*(process.messages.accept(item) for process, item in racers), return_exceptions=True)
     assert Counter(refusals(results)) == {"insufficient_credit": 54 * len(teams)}
     for team in teams:
-        account = await store.account(team)
+        account = await store.ledger.account(team)
         assert (account.available, account.held) == (0, CREDIT)
     assert await sql("SELECT team, count(*), sum(price) FROM message GROUP BY team ORDER BY team") == [
         (team, 10, CREDIT) for team in teams
@@ -134,14 +135,14 @@ async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock
         return Accepted(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")], price=price)
 
     items = [message(clock, decide=decide) for _ in range(64)]
-    await asyncio.gather(*((store, other)[i % 2].accept(item) for i, item in enumerate(items)))
-    account = await store.account(1)
+    await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
+    account = await store.ledger.account(1)
     assert (account.used, account.held) == (64, 54 * 5)
 
 
 async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, clock: TestClock) -> None:
-    await store.suppress(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"))
-    await store.suppress(NewSuppression(2, "else@example.com", "else@example.com", "manual"))
+    await store.suppressions.add(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"))
+    await store.suppressions.add(NewSuppression(2, "else@example.com", "else@example.com", "manual"))
     seen: dict[str, set[str]] = {}
 
     def note(name: str) -> Any:
@@ -168,14 +169,14 @@ async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other
         return message(clock, channel="whatsapp", decide=decide, marketing_to="+14155550100")
 
     await accept_all(store, [offer(), offer()])  # in one batch
-    await other.accept(offer())
+    await other.messages.accept(offer())
     clock.forward(DAY_MS)
-    await store.accept(offer())
+    await store.messages.accept(offer())
     assert seen == [0, 1, 2, 0]
 
 
 async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
-    accepted = await store.rehearse(message(clock, price=7))
+    accepted = await store.messages.rehearse(message(clock, price=7))
     assert accepted.price == 7
     assert await sql("SELECT count(*) FROM message") == [(0,)]
-    assert (await store.account(1)).available == CREDIT
+    assert (await store.ledger.account(1)).available == CREDIT

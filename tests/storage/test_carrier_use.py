@@ -37,11 +37,11 @@ def _made(*results: str, carrier: str = "a", took_ms: int = 30) -> list[HandOver
 
 
 async def _hand_over(store: Store, clock: TestClock, *made: HandOver) -> None:
-    await store.accept(message(clock))
-    (claim,) = await store.claim("email", 1)
+    await store.messages.accept(message(clock))
+    (claim,) = await store.outbox.claim("email", 1)
     change = replace(outcome(claim, clock.now(), "sent"), made=made)
     # Only the first time is it ours to record, and to count.
-    assert [await store.record(change) for _ in (1, 2)] == [True, False]
+    assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
 
 async def _recent(store: Store, clock: TestClock) -> dict[str, Recent]:
@@ -63,8 +63,8 @@ async def test_hand_overs_are_counted_as_they_are_recorded(store: Store, other: 
 
 async def test_a_verifications_hand_overs_count_too(store: Store, clock: TestClock) -> None:
     begun = start(clock)
-    await store.start_verification(begun)
-    await store.finish_verification(replace(finish(begun, clock), made=_made("put_off", "accepted")))
+    await store.verifications.start(begun)
+    await store.verifications.finish(replace(finish(begun, clock), made=_made("put_off", "accepted")))
     assert (await _recent(store, clock))["a"].hour == Use(accepted=1, put_off=1, took_ms=60)
 
 
@@ -81,22 +81,22 @@ async def test_minutes_hour_and_day(store: Store, clock: TestClock, sql: Sql) ->
     recent = (await _recent(store, clock))["a"]
     assert (recent.hour.accepted, recent.day.accepted, recent.rate) == (3, 4, 2 / carrier_use.NOW)
     clock.forward(7 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT count(*) FROM carrier_use") == [(4,)]  # each minute for eight days
     clock.forward(DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT count(*) FROM carrier_use") == [(0,)]
 
 
 async def test_many_at_once(store: Store, other: Store, clock: TestClock) -> None:
     """Two processes, each with several transactions, on the same carriers and minute."""
     for _ in range(40):
-        await store.accept(message(clock))
+        await store.messages.accept(message(clock))
     made = _made("accepted"), _made("refused", carrier="b")
-    claims = [(process, claim) for process in (store, other) for claim in await process.claim("email", 20)]
+    claims = [(process, claim) for process in (store, other) for claim in await process.outbox.claim("email", 20)]
     await asyncio.gather(
         *(
-            process.record(replace(outcome(claim, clock.now(), "sent"), made=[*made[i % 2], *made[1 - i % 2]]))
+            process.outbox.record(replace(outcome(claim, clock.now(), "sent"), made=[*made[i % 2], *made[1 - i % 2]]))
             for i, (process, claim) in enumerate(claims)
         )
     )

@@ -13,8 +13,11 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
+from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Try
 from heliograph.storage.engine.query import for_dialect, load_queries
-from heliograph.storage.store import Change, Due, Lease, NewSuppression, NoSuchEvents, NotOurs, Store, Try
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import message
@@ -26,16 +29,16 @@ HOOK = "whk_1"
 
 
 async def tell(store: Store, subject: str = "s", webhook: str = HOOK, type_: str = "domain.verified") -> str:
-    return await store.tell_webhook(1, webhook, type_, subject, {})
+    return await store.deliveries.tell(1, webhook, type_, subject, {})
 
 
 async def own(store: Store, webhook: str = HOOK) -> Lease:
-    (lease,) = await store.claim_endpoints([webhook])
+    (lease,) = await store.deliveries.claim([webhook])
     return lease
 
 
 async def due(store: Store, webhook: str = HOOK) -> list[Due]:
-    new, again = await store.due_deliveries(webhook, 1000)
+    new, again = await store.deliveries.due(webhook, 1000)
     return new + again
 
 
@@ -46,7 +49,7 @@ def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wa
 
 
 async def states(store: Store, webhook: str = HOOK) -> dict[str, tuple[str, int]]:
-    return {stored.event: (stored.state, stored.attempt) for stored in await store.deliveries(webhook, None, 1000)}
+    return {stored.event: (stored.state, stored.attempt) for stored in await store.deliveries.page(webhook, None, 1000)}
 
 
 # -- owning an endpoint ------------------------------------------------------------------------------------------
@@ -54,7 +57,7 @@ async def states(store: Store, webhook: str = HOOK) -> dict[str, tuple[str, int]
 
 async def test_one_of_many_gets_an_endpoint(store: Store, other: Store, clock: TestClock) -> None:
     names = [f"whk_{n}" for n in range(20)]
-    got = await asyncio.gather(*(process.claim_endpoints(names) for process in (store, other)))
+    got = await asyncio.gather(*(process.deliveries.claim(names) for process in (store, other)))
     assert sorted(lease.webhook for leases in got for lease in leases) == sorted(names)
 
 
@@ -62,13 +65,13 @@ async def test_webhooks_with_work_are_known_and_who_serves_them(store: Store, ot
     await tell(store, webhook="whk_a")
     await tell(store, webhook="whk_b")
     later = await own(store, "whk_b")
-    await store.record_try(tried(later, (await due(store, "whk_b"))[0], clock, "waiting", MINUTE_MS))
-    assert await store.due_webhooks() == {"whk_a": False}
+    await store.deliveries.record(tried(later, (await due(store, "whk_b"))[0], clock, "waiting", MINUTE_MS))
+    assert await store.deliveries.due_webhooks() == {"whk_a": False}
     await own(store, "whk_a")
-    assert await store.due_webhooks() == {"whk_a": False}
-    assert await other.due_webhooks() == {"whk_a": True}
+    assert await store.deliveries.due_webhooks() == {"whk_a": False}
+    assert await other.deliveries.due_webhooks() == {"whk_a": True}
     clock.forward(MINUTE_MS)
-    assert await other.due_webhooks() == {"whk_a": True, "whk_b": True}
+    assert await other.deliveries.due_webhooks() == {"whk_a": True, "whk_b": True}
 
 
 @pytest.mark.parametrize("how", ["lease", "restart", "release"])
@@ -78,35 +81,35 @@ async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
     event = await tell(store)
     lost, (work,) = await own(store), await due(store)
     clock.forward(LEASE_MS - 1000)
-    assert await other.claim_endpoints([HOOK]) == []
+    assert await other.deliveries.claim([HOOK]) == []
     match how:
         case "lease":
             clock.forward(1000)
         case "restart":
-            await other.take_back()  # another seat's restart frees nothing of ours
-            assert await other.claim_endpoints([HOOK]) == []
-            await store.take_back()
+            await other.outbox.take_back()  # another seat's restart frees nothing of ours
+            assert await other.deliveries.claim([HOOK]) == []
+            await store.outbox.take_back()
         case "release":
-            await other.release_endpoint(lost)  # not theirs
-            assert await other.claim_endpoints([HOOK]) == []
-            await store.release_endpoint(lost)
+            await other.deliveries.release(lost)  # not theirs
+            assert await other.deliveries.claim([HOOK]) == []
+            await store.deliveries.release(lost)
     taken = await own(other)
     assert taken.epoch == lost.epoch + 1
     with pytest.raises(NotOurs):
-        await store.record_try(tried(lost, work, clock))
-    assert await store.keep_endpoints([lost]) == set()
-    await store.release_endpoint(lost)  # too late: changes nothing
+        await store.deliveries.record(tried(lost, work, clock))
+    assert await store.deliveries.keep([lost]) == set()
+    await store.deliveries.release(lost)  # too late: changes nothing
     assert await states(store) == {event: ("waiting", 0)}
-    await other.record_try(tried(taken, work, clock))
+    await other.deliveries.record(tried(taken, work, clock))
     assert await states(store) == {event: ("delivered", 1)}
 
 
 async def test_a_heartbeat_keeps_it(store: Store, other: Store, clock: TestClock) -> None:
     lease = await own(store)
     clock.forward(LEASE_MS - 1000)
-    assert await store.keep_endpoints([lease, Lease("whk_other", 1)]) == {HOOK}
+    assert await store.deliveries.keep([lease, Lease("whk_other", 1)]) == {HOOK}
     clock.forward(LEASE_MS - 1000)
-    assert await other.claim_endpoints([HOOK]) == []
+    assert await other.deliveries.claim([HOOK]) == []
 
 
 async def test_who_did_not_hear_the_answer_claims_again(store: Store) -> None:
@@ -120,12 +123,12 @@ async def test_who_did_not_hear_the_answer_claims_again(store: Store) -> None:
 async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: Store, clock: TestClock) -> None:
     await subscribe(store, "*")
     item = message(clock, "a@b.test", "c@b.test")
-    await store.accept(item)
-    one, two = await store.claim("email", 10)
+    await store.messages.accept(item)
+    one, two = await store.outbox.claim("email", 10)
     for at, claim in ((clock.now() + MINUTE_MS, one), (clock.now() - MINUTE_MS, two)):
         place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
-        await store.record(Change(at=at, wanted="delivered", **place))  # type: ignore[arg-type]
-    told = await store.told_events(await due(store))
+        await store.outbox.record(Change(at=at, wanted="delivered", **place))  # type: ignore[arg-type]
+    told = await store.deliveries.events_of(await due(store))
     sequences = [told[work.event].sequence for work in await due(store)]
     assert sequences == sorted(sequences)
     assert len(sequences) == 4
@@ -133,25 +136,25 @@ async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: S
 
 async def test_what_is_told_is_what_the_feed_tells(store: Store, clock: TestClock) -> None:
     await subscribe(store, "*")
-    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
-    await store.report("c", [("unknown", Report(status="delivered"))])
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    await store.reports.by_carrier("c", [("unknown", Report(status="delivered"))])
     clock.forward(1000)
-    feed = {told.id: told for told in await store.feed(1, "", 100)}
-    assert await store.told_events(await due(store)) == feed
+    feed = {told.id: told for told in await store.events.feed(1, "", 100)}
+    assert await store.deliveries.events_of(await due(store)) == feed
     assert len(feed) == 1
 
 
 async def test_tries_are_recorded_with_their_answers(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
-    begun = await store.record_try(tried(lease, (await due(store))[0], clock, "waiting", MINUTE_MS))
+    begun = await store.deliveries.record(tried(lease, (await due(store))[0], clock, "waiting", MINUTE_MS))
     assert await due(store) == []
     clock.forward(MINUTE_MS)
     (again,) = await due(store)
     assert begun
     assert (again.attempt, again.first_at) == (1, begun)
-    assert await store.record_try(tried(lease, again, clock)) is None  # no longer failing
-    (stored,) = await store.deliveries(HOOK, None, 10)
+    assert await store.deliveries.record(tried(lease, again, clock)) is None  # no longer failing
+    (stored,) = await store.deliveries.page(HOOK, None, 10)
     assert (stored.event, stored.type, stored.state, stored.due_at) == (event, "domain.verified", "delivered", None)
     assert [(a.number, a.status, a.answer) for a in stored.attempts] == [(1, 500, "answer 500"), (2, 200, "answer 200")]
 
@@ -162,7 +165,7 @@ async def test_an_endpoint_fails_since_its_first_failure_after_a_success(store: 
     lease, start = await own(store), clock.now()
     since = []
     for work, state in zip(await due(store), ("waiting", "waiting", "delivered", "exhausted"), strict=True):
-        since.append(await store.record_try(tried(lease, work, clock, state)))
+        since.append(await store.deliveries.record(tried(lease, work, clock, state)))
         clock.forward(1000)
     assert since[0] == since[1]
     assert since[2] is None
@@ -173,22 +176,22 @@ async def test_many_tries_at_once(store: Store, other: Store, clock: TestClock) 
     """One transaction for all; one endpoint's lost lease is nobody else's loss."""
     for n in range(60):
         await tell(store, f"s{n}", f"whk_{n % 3}")
-    leases = {lease.webhook: lease for lease in await store.claim_endpoints(["whk_0", "whk_1", "whk_2"])}
+    leases = {lease.webhook: lease for lease in await store.deliveries.claim(["whk_0", "whk_1", "whk_2"])}
     work = {webhook: await due(store, webhook) for webhook in leases}
-    await store.release_endpoint(leases["whk_2"])
+    await store.deliveries.release(leases["whk_2"])
     tries = [tried(leases[webhook], one, clock) for webhook in work for one in work[webhook]]
-    results = await asyncio.gather(*map(store.record_try, tries), return_exceptions=True)
+    results = await asyncio.gather(*map(store.deliveries.record, tries), return_exceptions=True)
     assert [type(result) for result in results] == [type(None)] * 40 + [NotOurs] * 20
-    assert await store.due_webhooks() == {"whk_2": False}
+    assert await store.deliveries.due_webhooks() == {"whk_2": False}
 
 
 async def test_a_try_is_recorded_once(store: Store, clock: TestClock) -> None:
     """As when the answer of the first record was lost on its way."""
     await tell(store)
     made = tried(await own(store), (await due(store))[0], clock, "waiting")
-    await store.record_try(made)
-    await store.record_try(made)
-    (stored,) = await store.deliveries(HOOK, None, 10)
+    await store.deliveries.record(made)
+    await store.deliveries.record(made)
+    (stored,) = await store.deliveries.page(HOOK, None, 10)
     assert (stored.attempt, len(stored.attempts)) == (1, 1)
 
 
@@ -198,16 +201,16 @@ async def test_a_try_is_recorded_once(store: Store, clock: TestClock) -> None:
 async def test_a_disabled_webhook_says_why_and_forgets_its_failures(store: Store, clock: TestClock, sql: Sql) -> None:
     await subscribe(store, "*")
     await tell(store)
-    await store.record_try(tried(await own(store), (await due(store))[0], clock, "waiting"))
-    hook: Any = store.setup.records["webhook", HOOK]
-    assert not await store.disable_webhook(replace(hook, url="https://old.test"), "the old one is gone")
+    await store.deliveries.record(tried(await own(store), (await due(store))[0], clock, "waiting"))
+    hook: Any = store.setup.current.records["webhook", HOOK]
+    assert not await store.deliveries.disable(replace(hook, url="https://old.test"), "the old one is gone")
     assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(0,)]
-    assert await store.disable_webhook(hook, "gone")
-    found = store.setup.records["webhook", HOOK]
+    assert await store.deliveries.disable(hook, "gone")
+    found = store.setup.current.records["webhook", HOOK]
     assert isinstance(found, Webhook)
     assert (found.enabled, found.disabled_reason) == (False, "gone")
     assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(1,)]
-    assert not await store.disable_webhook(hook, "gone again")
+    assert not await store.deliveries.disable(hook, "gone again")
 
 
 # -- telling again -----------------------------------------------------------------------------------------------
@@ -218,7 +221,7 @@ def heard(type_: str) -> bool:
 
 
 async def replay(store: Store, clock: TestClock, **which: Any) -> int:
-    done = await store.replay(1, HOOK, heard=heard, **which)
+    done = await store.deliveries.replay(1, HOOK, heard=heard, **which)
     clock.forward(100)  # they are due a millisecond after each other
     return done
 
@@ -226,23 +229,23 @@ async def replay(store: Store, clock: TestClock, **which: Any) -> int:
 async def test_an_event_is_told_again_with_a_fresh_schedule(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
-    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     clock.forward(DAY_MS)
     assert await replay(store, clock, event_ids=[event, event]) == 1
     (again,) = await due(store)
     assert (again.event, again.attempt, again.earlier, again.first_at) == (event, 1, 1, None)
-    await store.record_try(tried(lease, again, clock))
-    (stored,) = await store.deliveries(HOOK, None, 10)
+    await store.deliveries.record(tried(lease, again, clock))
+    (stored,) = await store.deliveries.page(HOOK, None, 10)
     assert [(a.number, a.status) for a in stored.attempts] == [(1, 500), (2, 200)]  # with its history
 
 
 async def test_a_replay_during_a_try_is_not_lost(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
-    await store.record_try(tried(lease, (await due(store))[0], clock, "waiting"))
+    await store.deliveries.record(tried(lease, (await due(store))[0], clock, "waiting"))
     (in_flight,) = await due(store)
     assert await replay(store, clock, event_ids=[event]) == 1
-    await store.record_try(tried(lease, in_flight, clock, "exhausted"))
+    await store.deliveries.record(tried(lease, in_flight, clock, "exhausted"))
     assert await states(store) == {event: ("waiting", 1)}
 
 
@@ -256,8 +259,8 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     delivered, waiting, exhausted, fresh = [await tell(store, f"s{n}") for n in range(4)]
     lease = await own(store)
     for work, state in zip(await due(store), ("delivered", "waiting", "exhausted"), strict=False):
-        await store.record_try(tried(lease, work, clock, state, MINUTE_MS))
-    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))  # heard, never told
+        await store.deliveries.record(tried(lease, work, clock, state, MINUTE_MS))
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))  # heard, never told
     unheard = await tell(store, webhook="whk_other")
     test = await tell(store, webhook="whk_other", type_="webhook.test")  # heard, but made for another
     assert await replay(store, clock, event_ids=[unheard, test]) == 0
@@ -265,7 +268,7 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     assert {work.event for work in await due(store)} == {waiting, exhausted, fresh}
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
-    assert await store.replay(2, HOOK, heard=lambda _: True) == 0  # another team's events are not its
+    assert await store.deliveries.replay(2, HOOK, heard=lambda _: True) == 0  # another team's events are not its
 
 
 async def test_what_failed_is_listed_and_replayed_alone(
@@ -275,15 +278,15 @@ async def test_what_failed_is_listed_and_replayed_alone(
     events = [await tell(store, f"s{n}") for n in range(5)]
     lease, last = await own(store), ["delivered", "waiting", "exhausted", "waiting"]
     for work, state in zip(await due(store), last, strict=False):  # the fifth is not tried
-        await store.record_try(tried(lease, work, clock, state, wait_ms=MINUTE_MS))
+        await store.deliveries.record(tried(lease, work, clock, state, wait_ms=MINUTE_MS))
     failed = [events[3], events[2], events[1]]
 
     async def listed(before: str | None = None, limit: int = 10) -> list[str]:
-        return [one.event for one in await store.deliveries(HOOK, before, limit, failed_only=True)]
+        return [one.event for one in await store.deliveries.page(HOOK, before, limit, failed_only=True)]
 
     assert await listed() == failed
     assert await listed(before=failed[0], limit=1) == failed[1:]
-    assert await store.replay(2, HOOK, failed_only=True, heard=heard) == 0  # another team's
+    assert await store.deliveries.replay(2, HOOK, failed_only=True, heard=heard) == 0  # another team's
     assert await replay(store, clock, failed_only=True, created_before=1) == 0
     assert await replay(store, clock, failed_only=True) == 3
     assert await listed() == []
@@ -307,12 +310,12 @@ def test_what_failed_is_found_without_the_rest(query: str, tmp_path: Path) -> No
 
 async def test_unknown_events_are_named_and_none_is_told(store: Store, clock: TestClock) -> None:
     event = await tell(store)
-    await store.record_try(tried(await own(store), (await due(store))[0], clock))
+    await store.deliveries.record(tried(await own(store), (await due(store))[0], clock))
     with pytest.raises(NoSuchEvents) as error:
         await replay(store, clock, event_ids=["evt_2", event, "evt_1"])
     assert error.value.ids == ["evt_2", "evt_1"]
     with pytest.raises(NoSuchEvents):
-        await store.replay(2, HOOK, event_ids=[event], heard=heard)
+        await store.deliveries.replay(2, HOOK, event_ids=[event], heard=heard)
     assert await due(store) == []
 
 
@@ -321,10 +324,10 @@ async def test_a_span_leaves_out_its_ends(store: Store, clock: TestClock) -> Non
     for n in range(5):
         events.append(await tell(store, f"s{n}"))
         clock.forward(MINUTE_MS)
-    times = [stored.created_at for stored in reversed(await store.deliveries(HOOK, None, 10))]
+    times = [stored.created_at for stored in reversed(await store.deliveries.page(HOOK, None, 10))]
     lease = await own(store)
     for work in await due(store):
-        await store.record_try(tried(lease, work, clock))
+        await store.deliveries.record(tried(lease, work, clock))
     assert await replay(store, clock, created_after=times[1], created_before=times[4]) == 2
     assert [work.event for work in await due(store)] == events[2:4]
 
@@ -336,7 +339,7 @@ async def test_a_large_replay_goes_in_portions_and_in_order(
     events = [await tell(store, f"s{n}", HOOK if n % 2 else "whk_other", "suppression.deleted") for n in range(10)]
     lease = await own(store)
     for work in await due(store):
-        await store.record_try(tried(lease, work, clock))
+        await store.deliveries.record(tried(lease, work, clock))
     assert await replay(store, clock) == 10
     assert [work.event for work in await due(store)] == events  # also those that are told for the first time
     monkeypatch.setattr(deliveries, "REPLAY_MAX", 5)
@@ -349,9 +352,9 @@ async def test_a_large_replay_goes_in_portions_and_in_order(
 async def test_deliveries_are_listed_newest_first(store: Store) -> None:
     events = [await tell(store, f"s{n}") for n in range(5)]
     await tell(store, webhook="whk_other")
-    first = await store.deliveries(HOOK, None, 2)
+    first = await store.deliveries.page(HOOK, None, 2)
     assert [stored.event for stored in first] == [events[4], events[3], events[2]]  # one more: there is more
-    rest = await store.deliveries(HOOK, first[1].event, 10)
+    rest = await store.deliveries.page(HOOK, first[1].event, 10)
     assert [stored.event for stored in rest] == [events[2], events[1], events[0]]
     assert {stored.due_at == stored.created_at for stored in rest} == {True}
 
@@ -359,15 +362,15 @@ async def test_deliveries_are_listed_newest_first(store: Store) -> None:
 async def test_deliveries_are_kept_for_thirty_days(store: Store, clock: TestClock, sql: Sql) -> None:
     old = await tell(store)
     lease = await own(store)
-    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     replayed = await tell(store)
-    await store.record_try(tried(lease, (await due(store))[0], clock, "exhausted"))
+    await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     clock.forward(30 * DAY_MS - 1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert set(await states(store)) == {old, replayed}
     await replay(store, clock, event_ids=[replayed])
     clock.forward(1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert set(await states(store)) == {replayed}
     assert await sql("SELECT count(*) FROM attempt") == [(1,)]
     assert await replay(store, clock, event_ids=[old]) == 0  # it was made for this webhook, and that is forgotten
@@ -381,11 +384,11 @@ async def test_a_webhook_is_forgotten(
         await tell(store, f"s{n}")
     kept = await tell(store, webhook="whk_other")
     lease, work = await own(store), await due(store)
-    await store.record_try(tried(lease, work[0], clock))
-    await store.drop_webhook(HOOK)
+    await store.deliveries.record(tried(lease, work[0], clock))
+    await store.deliveries.drop(HOOK)
     assert await states(store) == {}
     assert await states(store, "whk_other") == {kept: ("waiting", 0)}
     assert await sql("SELECT count(*) FROM attempt") == [(0,)]
     assert await sql("SELECT count(*) FROM endpoint") == [(0,)]
     with pytest.raises(NotOurs):
-        await store.record_try(tried(lease, work[1], clock))
+        await store.deliveries.record(tried(lease, work[1], clock))

@@ -18,9 +18,12 @@ from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
 from heliograph.storage import imports, suppressions
 from heliograph.storage.audit import AuditEntry
+from heliograph.storage.deliveries import Due, Lease, Try
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
-from heliograph.storage.store import Change, Due, Lease, NewSuppression, SetupChange, Store, Try
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import NewSuppression, SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import KEY, check, finish, message, once, start
@@ -50,7 +53,7 @@ async def team(store: Store) -> None:
     ]
     for address in (CANARY, PHONE, OTHER):
         rows.append(to_row("recipient", f"team_a/{address}", Recipient(team="team_a", address=address), "team_a"))
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
 
 
 def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:
@@ -60,7 +63,7 @@ def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:
 
 
 async def erase(store: Store, clock: TestClock, given: str) -> int:
-    return await erasing.erase(store, store.setup.teams["team_a"], given, entry(clock))
+    return await erasing.erase(store, store.setup.current.teams["team_a"], given, entry(clock))
 
 
 def mail(clock: TestClock, *to: str, **more: Any) -> Any:
@@ -80,7 +83,7 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
 async def deliver(store: Store, clock: TestClock, status: str = "delivered", **more: Any) -> None:
     """Hand over whatever is due; the carrier's words name the recipient."""
     for lane in ("email", "phone"):
-        for claim in await store.claim(lane, 100):
+        for claim in await store.outbox.claim(lane, 100):
             detail = {"text": f"250 <{claim.given}> {claim.address} ok"}
             change = Change(
                 message=claim.message,
@@ -93,16 +96,16 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
                 detail=detail,
                 **more,
             )
-            await store.record(change)
+            await store.outbox.record(change)
 
 
 async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
     """The receiver answers with what it was told."""
-    for lease in await store.claim_endpoints([HOOK]):
-        new, _ = await store.due_deliveries(HOOK, 100)
-        told = await store.told_events(new)
+    for lease in await store.deliveries.claim([HOOK]):
+        new, _ = await store.deliveries.due(HOOK, 100)
+        told = await store.deliveries.events_of(new)
         for due in new:
-            await store.record_try(answered(lease, due, clock, state, str(told[due.event])))
+            await store.deliveries.record(answered(lease, due, clock, state, str(told[due.event])))
 
 
 def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) -> Try:
@@ -121,31 +124,31 @@ def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) 
 
 async def plant(store: Store, clock: TestClock, canary: str, written: str) -> None:
     """By every way that an address comes into the database."""
-    await store.accept(mail(clock, written, once=once("k1"), marketing_to=canary))
-    await store.accept(mail(clock, OTHER, written, once=once("k2")))
-    await store.accept(mail(clock, OTHER, content=naming(written)))
+    await store.messages.accept(mail(clock, written, once=once("k1"), marketing_to=canary))
+    await store.messages.accept(mail(clock, OTHER, written, once=once("k2")))
+    await store.messages.accept(mail(clock, OTHER, content=naming(written)))
     await deliver(store, clock)
-    await store.accept(mail(clock, written))
+    await store.messages.accept(mail(clock, written))
     await deliver(store, clock, "bounced", suppress="bounce")
-    await store.unsuppress(1, canary)
-    await store.suppress(NewSuppression(1, canary, written, "complaint"))
+    await store.suppressions.remove(1, canary)
+    await store.suppressions.add(NewSuppression(1, canary, written, "complaint"))
     words = msgspec.json.encode({"text": f"{OTHER}, {written}: unknown"}).decode()
     row = (1, OTHER, OTHER, "bounce", None, words, clock.now())
     await store.database.write(lambda tx: tx.run("insert_suppressions", suppressions=[row]))
     begun = start(clock, phone=canary, prefix=canary[:-4], once=once("k3"))
-    await store.start_verification(begun)
+    await store.verifications.start(begun)
     answer = msgspec.json.encode({"to": canary})
-    await store.finish_verification(finish(begun, clock, response=answer))
-    await store.check_verification(check(begun, "right", clock.now()))
+    await store.verifications.finish(finish(begun, clock, response=answer))
+    await store.verifications.check(check(begun, "right", clock.now()))
     report = Report(status="delivered", detail={"text": f"to {canary.removeprefix('+')}"})
-    await store.report("c", [("unknown", report)], early=True)
+    await store.reports.by_carrier("c", [("unknown", report)], early=True)
     lines = read_lines(f"{OTHER}\n{written}\nnot {written}\n".encode(), ("manual",))
     note = entry(clock)("suppression.import", "imp_1", "3 lines")
     id_ = clock.new_id("imp_")
     await imports.begin(store.database, id_, 1, lines, note)
     with pytest.raises(StillMoving, match="import"):
         await erase(store, clock, canary)
-    assert await store.import_portion(id_)
+    assert await store.imports.do_portion(id_)
     notes = [entry(clock)("suppression.add", written, f"for {written}"), entry(clock)("recipient.ask", OTHER, "")]
     await store.database.write(lambda tx: tx.run("insert_audit", entries=notes))
     refused = [(clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0)]
@@ -188,9 +191,9 @@ async def test_it_stands_nowhere_any_more(
     after = {table: await sql(f"SELECT count(*) FROM {table}") for table in before}
     assert after == before  # what happened stays, without the name
     assert await found(sql, settings, OTHER)
-    assert canary not in store.setup.teams["team_a"].recipients
-    await store.apply_early_reports()
-    await store.purge()
+    assert canary not in store.setup.current.teams["team_a"].recipients
+    await store.reports.apply_early()
+    await store.upkeep.purge()
     assert await erase(store, clock, written) == 0  # again is no harm
 
 
@@ -209,11 +212,11 @@ async def test_each_place_is_planted(team: None, store: Store, clock: TestClock,
 
 async def test_others_keep_what_is_theirs(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
     longer = f"x{CANARY}"  # contains it
-    await store.accept(mail(clock, OTHER))
-    await store.accept(mail(clock, longer))
-    await store.accept(mail(clock, OTHER, WRITTEN))
+    await store.messages.accept(mail(clock, OTHER))
+    await store.messages.accept(mail(clock, longer))
+    await store.messages.accept(mail(clock, OTHER, WRITTEN))
     await deliver(store, clock)
-    await store.accept(mail(clock, CANARY, team=2))
+    await store.messages.accept(mail(clock, CANARY, team=2))
     await deliver(store, clock)
     assert await erase(store, clock, CANARY) == 1
     given = [row[0] for row in await sql("SELECT given FROM recipient ORDER BY message, position")]
@@ -232,24 +235,24 @@ async def test_what_is_told_of_it_afterwards_is_not_kept(
     team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings
 ) -> None:
     """A receipt, and a webhook's answer that was on its way."""
-    await store.accept(mail(clock, CANARY))
-    await store.accept(mail(clock, OTHER, CANARY))
+    await store.messages.accept(mail(clock, CANARY))
+    await store.messages.accept(mail(clock, OTHER, CANARY))
     await deliver(store, clock, "sent", carrier_id="id-1")
-    (lease,) = await store.claim_endpoints([HOOK])
-    new, _ = await store.due_deliveries(HOOK, 100)
+    (lease,) = await store.deliveries.claim([HOOK])
+    new, _ = await store.deliveries.due(HOOK, 100)
     await erase(store, clock, CANARY)
     for due in new:
-        await store.record_try(answered(lease, due, clock, "delivered", CANARY))
+        await store.deliveries.record(answered(lease, due, clock, "delivered", CANARY))
     detail = {"text": f"550 {CANARY} unknown"}
     for place in await sql("SELECT message, position FROM recipient"):
         change = Change(at=clock.now(), message=place[0], position=place[1], wanted="bounced", suppress="bounce")
-        await store.record(msgspec.structs.replace(change, detail=detail if place[1] or place[0] == 1 else {}))
+        await store.outbox.record(msgspec.structs.replace(change, detail=detail if place[1] or place[0] == 1 else {}))
     assert await found(sql, settings, CANARY) == []
     assert [row[0] for row in await sql("SELECT status FROM recipient ORDER BY message, position")] == [
         *("sent", "bounced", "sent"),
     ]
     assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # so that retention takes it
-    again, _ = await store.due_deliveries(HOOK, 100)
+    again, _ = await store.deliveries.due(HOOK, 100)
     assert {due.key for due in new} <= {due.key for due in again}  # told again, without it
 
 
@@ -263,8 +266,8 @@ async def suppressed(store: Store, clock: TestClock, address: str, team: int = 1
         seen.append(address in found.suppressed)
         return Accepted(response=b"{}", recipients=[], price=0)
 
-    await store.rehearse(message(clock, team=team, watch=[address], decide=decide))
-    await store.accept(message(clock, team=team, watch=[address], decide=decide))
+    await store.messages.rehearse(message(clock, team=team, watch=[address], decide=decide))
+    await store.messages.accept(message(clock, team=team, watch=[address], decide=decide))
     assert seen[0] == seen[1]
     return seen[0]
 
@@ -272,7 +275,7 @@ async def suppressed(store: Store, clock: TestClock, address: str, team: int = 1
 async def test_later_sends_are_still_suppressed(
     team: None, store: Store, other: Store, clock: TestClock, sql: Sql
 ) -> None:
-    await store.suppress(NewSuppression(1, CANARY, WRITTEN, "complaint"))
+    await store.suppressions.add(NewSuppression(1, CANARY, WRITTEN, "complaint"))
     ((since,),) = await sql("SELECT created_at FROM suppression")
     clock.forward(5000)
     await erase(store, clock, WRITTEN)
@@ -283,9 +286,9 @@ async def test_later_sends_are_still_suppressed(
     (line,), _ = await store.database.read(partial(suppressions.search, team=1, text=""))
     assert (is_erased(line.address), line.reason, line.created_at) == (True, "complaint", since)
     assert CANARY not in (line.address, line.email)
-    email = await store.suppression(1, CANARY)
-    assert email and email[0] == line.email
-    assert await store.unsuppress(1, CANARY)  # whoever knows the address can give it free
+    email = await store.suppressions.get(1, CANARY)
+    assert email and email.email == line.email
+    assert await store.suppressions.remove(1, CANARY)  # whoever knows the address can give it free
     assert not await suppressed(store, clock, CANARY)
 
 
@@ -297,8 +300,8 @@ async def test_an_address_that_was_not_suppressed_is_now(team: None, store: Stor
 async def test_teams_that_never_erased_make_no_hash(team: None, store: Store, clock: TestClock) -> None:
     await erase(store, clock, CANARY)
     asked: list[tuple[int, str]] = []
-    name_of = store.name_of
-    store.name_of = lambda team, address: asked.append((team, address)) or name_of(team, address)  # type: ignore
+    name_of = store.messages._name_of
+    store.messages._name_of = lambda team, address: asked.append((team, address)) or name_of(team, address)  # type: ignore
     await suppressed(store, clock, OTHER, team=2)
     assert asked == []
     await suppressed(store, clock, OTHER)
@@ -307,7 +310,7 @@ async def test_teams_that_never_erased_make_no_hash(team: None, store: Store, cl
 
 async def test_the_audit_log_has_a_part_of_the_hash(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
     await erase(store, clock, CANARY)
-    name = store.name_of(1, CANARY)
+    name = store.suppressions.name_of(1, CANARY)
     wanted = [("address.erase", name[7:19], "begun"), ("address.erase", name[7:19], "done, messages: 0")]
     assert await sql("SELECT action, subject, detail FROM audit ORDER BY key") == wanted
 
@@ -316,8 +319,8 @@ async def test_the_audit_log_has_a_part_of_the_hash(team: None, store: Store, cl
 
 
 async def test_what_has_not_ended_is_refused(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.accept(mail(clock, OTHER, CANARY))
-    await store.accept(mail(clock, PHONE, channel="sms"))
+    await store.messages.accept(mail(clock, OTHER, CANARY))
+    await store.messages.accept(mail(clock, PHONE, channel="sms"))
     for address in (CANARY, PHONE):
         with pytest.raises(StillMoving, match="messages: 1, verifications: 0"):
             await erase(store, clock, address)
@@ -325,8 +328,8 @@ async def test_what_has_not_ended_is_refused(team: None, store: Store, clock: Te
     assert await sql("SELECT count(*) FROM suppression") == [(0,)]
     await deliver(store, clock)
     begun = start(clock, phone=PHONE)
-    await store.start_verification(begun)
-    await store.finish_verification(finish(begun, clock))
+    await store.verifications.start(begun)
+    await store.verifications.finish(finish(begun, clock))
     with pytest.raises(StillMoving, match="messages: 0, verifications: 1"):
         await erase(store, clock, PHONE)
     clock.forward(11 * 60_000)
@@ -337,7 +340,7 @@ async def test_what_has_not_ended_is_refused(team: None, store: Store, clock: Te
 async def test_an_unsent_message_to_somebody_else_keeps_its_text(
     team: None, store: Store, clock: TestClock, sql: Sql
 ) -> None:
-    await store.accept(mail(clock, OTHER, content=naming(CANARY)))
+    await store.messages.accept(mail(clock, OTHER, content=naming(CANARY)))
     with pytest.raises(StillMoving, match="messages to others"):
         await erase(store, clock, CANARY)
     assert len(await sql("SELECT body FROM content")) == 1

@@ -8,7 +8,8 @@ import pytest
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.store import NewSuppression, SetupChange, Store
+from heliograph.storage.setup import NewSuppression, SetupChange
+from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, check, finish, message, start
 
@@ -19,25 +20,25 @@ async def subscribe(store: Store, *events: str, id_: str = "whk_1", enabled: boo
     team = TeamRecord(ref=1, id="team_1", name="One")
     hook = Webhook(id=id_, team="team_1", url="https://a.test", secret="", events=events, enabled=enabled)
     rows = [to_row("team", "team_1", team, "team_1"), to_row("webhook", id_, hook, "team_1")]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
 
 
 async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> list[str]:
     clock.forward(1000)
-    return [told.type for told in await store.feed(1, after, limit)]
+    return [told.type for told in await store.events.feed(1, after, limit)]
 
 
 async def happen(store: Store, clock: Any) -> None:
     """A suppression made and taken back, a verification that failed, one that was exhausted."""
-    await store.suppress(NewSuppression(1, "a@b.test", "A@b.test", "manual"))
-    await store.unsuppress(1, "a@b.test")
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "A@b.test", "manual"))
+    await store.suppressions.remove(1, "a@b.test")
     refused, guessed = start(clock), start(clock, phone="+14155550101")
     for begun in (refused, guessed):
-        await store.start_verification(begun)
-    await store.finish_verification(finish(refused, clock, "failed"))
-    await store.finish_verification(finish(guessed, clock))
+        await store.verifications.start(begun)
+    await store.verifications.finish(finish(refused, clock, "failed"))
+    await store.verifications.finish(finish(guessed, clock))
     for _ in range(5):
-        await store.check_verification(check(guessed, "wrong", clock.now()))
+        await store.verifications.check(check(guessed, "wrong", clock.now()))
 
 
 HAPPENED = ["suppression.created", "suppression.deleted", "verification.failed", "verification.exhausted"]
@@ -46,30 +47,30 @@ HAPPENED = ["suppression.created", "suppression.deleted", "verification.failed",
 async def test_the_feed_tells_everything_once_and_in_order(store: Store, clock: Any) -> None:
     await happen(store, clock)
     assert await feed(store, clock) == HAPPENED
-    first, second, *_ = await store.feed(1, "", 1)
-    assert [told.type for told in await store.feed(1, first.id, 100)] == HAPPENED[1:]
+    first, second, *_ = await store.events.feed(1, "", 1)
+    assert [told.type for told in await store.events.feed(1, first.id, 100)] == HAPPENED[1:]
     assert second.type == HAPPENED[1]  # one more than asked for: there is more
-    assert await store.feed(2, "", 100) == []
+    assert await store.events.feed(2, "", 100) == []
 
 
 async def test_the_feed_leaves_out_the_last_moment(store: Store, clock: Any) -> None:
-    await store.suppress(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
-    assert await store.feed(1, "", 100) == []
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    assert await store.events.feed(1, "", 100) == []
     assert await feed(store, clock) == ["suppression.created"]
 
 
 async def test_what_was_only_noted_is_not_told(store: Store, clock: Any) -> None:
     await subscribe(store, "*")
     item = message(clock, PHONE, channel="sms")
-    await store.accept(item)
-    await store.report("c", [("unknown", Report(status="delivered"))])
+    await store.messages.accept(item)
+    await store.reports.by_carrier("c", [("unknown", Report(status="delivered"))])
     assert await feed(store, clock) == []
 
 
 async def test_the_data_of_events_without_a_message(store: Store, clock: Any) -> None:
     await happen(store, clock)
     clock.forward(1000)
-    created, deleted, failed, exhausted = [json.loads(told.detail or "") for told in await store.feed(1, "", 9)]
+    created, deleted, failed, exhausted = [json.loads(told.detail or "") for told in await store.events.feed(1, "", 9)]
     assert (created["email"], created["reason"]) == ("A@b.test", "manual")
     assert deleted["email"] == "A@b.test"
     assert (failed["to"], failed["status"], failed["error_message"]) == (PHONE, "failed", "refused")
@@ -93,18 +94,18 @@ async def test_deliveries_are_written_with_the_event(
 
 async def test_credit_that_runs_low_is_told_when_it_falls_below(store: Store, clock: Any) -> None:
     for _ in range(4):  # 1,000,000 at first
-        await store.accept(message(clock, price=200_000, credit_low=500_000))
-    await store.start_verification(start(clock, price=100_000, credit_low=500_000))
+        await store.messages.accept(message(clock, price=200_000, credit_low=500_000))
+    await store.verifications.start(start(clock, price=100_000, credit_low=500_000))
     assert await feed(store, clock) == ["credit.low"]
-    (told,) = await store.feed(1, "", 9)
+    (told,) = await store.events.feed(1, "", 9)
     assert json.loads(told.detail or "") == {"credit": "0.4000", "held": "0.6000", "threshold": "0.5000"}
 
 
 async def test_a_verification_can_be_what_runs_credit_low(store: Store, clock: Any) -> None:
-    await store.start_verification(start(clock, price=600_000, credit_low=500_000))
+    await store.verifications.start(start(clock, price=600_000, credit_low=500_000))
     assert await feed(store, clock) == ["credit.low"]
 
 
 async def test_no_mark_no_warning(store: Store, clock: Any) -> None:
-    await store.accept(message(clock, price=1_000_000))
+    await store.messages.accept(message(clock, price=1_000_000))
     assert await feed(store, clock) == []

@@ -43,7 +43,7 @@ def test_what_a_way_counts_as(before: str, path: tuple[str, ...], expected: Figu
 
 async def test_each_outcome_is_counted_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
-    await store.accept(item)
+    await store.messages.accept(item)
     await deliver(store, clock, None)  # put off
     assert await sql(COUNTS) == []
     await deliver(store, clock, "sent")
@@ -52,11 +52,11 @@ async def test_each_outcome_is_counted_once(store: Store, clock: TestClock, sql:
 
 
 async def test_a_batch_is_one_row_a_team_channel_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
+    await store.messages.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
     await deliver(store, clock, *["bounced", "delivered"] * 10)
-    await store.accept(message(clock, "delivered@simulator.test", team=2))  # magic recipients count too
+    await store.messages.accept(message(clock, "delivered@simulator.test", team=2))  # magic recipients count too
     await deliver(store, clock, "failed")
-    await store.accept(message(clock, PHONE, channel="sms"))
+    await store.messages.accept(message(clock, PHONE, channel="sms"))
     await deliver(store, clock, "delivered", lane="phone")
     assert await sql(COUNTS) == [
         (1, "email", 20, 10, 10, 0, 0, 0),
@@ -86,20 +86,20 @@ async def test_sums_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
 
 async def test_the_queue_of_a_team(store: Store, clock: TestClock) -> None:
     at = clock.now()
-    await store.accept(message(clock, "ada@example.com", created_at=at))
-    await store.accept(message(clock, PHONE, channel="sms"))
-    await store.accept(message(clock, "eve@example.com", team=2, created_at=at - DAY_MS))
+    await store.messages.accept(message(clock, "ada@example.com", created_at=at))
+    await store.messages.accept(message(clock, PHONE, channel="sms"))
+    await store.messages.accept(message(clock, "eve@example.com", team=2, created_at=at - DAY_MS))
     clock.forward(5000)
     seen = await look(store, clock)
     assert (seen.waiting, seen.oldest_due) == (2, at)
-    await store.claim("email", 10)
-    await store.claim("phone", 10)
+    await store.outbox.claim("email", 10)
+    await store.outbox.claim("phone", 10)
     seen = await look(store, clock)
     assert (seen.waiting, seen.oldest_due) == (0, None)
 
 
 async def test_endpoints_that_fail(store: Store, clock: TestClock) -> None:
-    await store.claim_endpoints(["wh_1", "wh_2", "wh_3"])
+    await store.deliveries.claim(["wh_1", "wh_2", "wh_3"])
     failing = [("wh_2", 5), ("wh_3", 6)]
     await store.database.write(lambda tx: tx.run("update_endpoints", endpoints=failing))
     assert (await look(store, clock)).failing == {"wh_2": 5}
@@ -108,5 +108,5 @@ async def test_endpoints_that_fail(store: Store, clock: TestClock) -> None:
 async def test_figures_are_kept_for_400_days(store: Store, clock: TestClock, sql: Sql) -> None:
     old = clock.now() - 400 * DAY_MS
     await counted(store, (1, old, "email", 1, 0), (1, old + HOUR_MS, "email", 2, 0))
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT sent FROM figure") == [(2,)]

@@ -15,28 +15,30 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Store, clock: TestClock) -> None:
     item = message(clock, price=10)
-    await store.accept(item)
-    (old,) = await store.claim("email", 1)
+    await store.messages.accept(item)
+    (old,) = await store.outbox.claim("email", 1)
     clock.forward(LEASE_MS)
-    await store.reclaim()
-    (new,) = await store.claim("email", 1)
+    await store.outbox.reclaim()
+    (new,) = await store.outbox.claim("email", 1)
     assert new.key == old.key
-    late, fresh = await asyncio.gather(store.record(sent(old, clock, "failed")), store.record(sent(new, clock)))
+    late, fresh = await asyncio.gather(
+        store.outbox.record(sent(old, clock, "failed")), store.outbox.record(sent(new, clock))
+    )
     assert (late, fresh) == (False, True)
-    stored = await store.message(1, item.id)
+    stored = await store.messages.get(1, item.id)
     assert stored
     assert stored.status == "sent"
-    assert (await store.account(1)).held == 0
+    assert (await store.ledger.account(1)).held == 0
 
 
 async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, clock: TestClock) -> None:
     frozen = start(clock, once=once("key"))
-    await store.start_verification(frozen)
+    await store.verifications.start(frozen)
     clock.forward(IDEMPOTENCY_LEASE_MS)
     winner = start(clock, once=once("key"))
-    await store.start_verification(winner)
-    await store.finish_verification(finish(frozen, clock, response=b'"frozen"'))
-    await store.finish_verification(finish(winner, clock, response=b'"winner"'))
-    again = await store.start_verification(start(clock, once=once("key")))
+    await store.verifications.start(winner)
+    await store.verifications.finish(finish(frozen, clock, response=b'"frozen"'))
+    await store.verifications.finish(finish(winner, clock, response=b'"winner"'))
+    again = await store.verifications.start(start(clock, once=once("key")))
     assert again
     assert (again.body, again.replayed) == (b'"winner"', True)

@@ -41,14 +41,14 @@ def make_desk(store: Store, clock: TestClock) -> Desk:
 
 
 async def send(store: Store, clock: TestClock, key: Once) -> Answer:
-    return await store.accept(message(clock, once=key))
+    return await store.messages.accept(message(clock, once=key))
 
 
 async def send_until_answered(desk: Desk, key: Once) -> Answer:
     """As a client does: told that the first request still runs, it asks again."""
     while True:
         try:
-            return await run_once(desk, KEY, key, lambda: desk.store.accept(message(desk.clock, once=key)))
+            return await run_once(desk, KEY, key, lambda: desk.store.messages.accept(message(desk.clock, once=key)))
         except IdempotencyRequestInProgress:
             await asyncio.sleep(0.001)
 
@@ -108,8 +108,8 @@ async def test_another_body_is_told_before_in_progress(store: Store, clock: Test
 
 async def test_a_refused_request_leaves_its_key_free(store: Store, clock: TestClock) -> None:
     with pytest.raises(Exception, match="costs"):
-        await store.accept(message(clock, price=10**12, once=once("k")))
-    assert await store.find_remembered(KEY, "k") is None
+        await store.messages.accept(message(clock, price=10**12, once=once("k")))
+    assert await store.messages.remembered(KEY, "k") is None
     assert not (await send(store, clock, once("k"))).replayed
 
 
@@ -124,7 +124,7 @@ async def test_a_key_is_remembered_for_a_day(store: Store, clock: TestClock, lat
 
 async def test_keys_of_two_api_keys_are_two(store: Store, clock: TestClock, sql: Sql) -> None:
     for key_id in ("one", "two"):
-        await store.accept(message(clock, key_id=key_id, once=once("k")))
+        await store.messages.accept(message(clock, key_id=key_id, once=once("k")))
     assert await sql("SELECT count(*) FROM message") == [(2,)]
 
 
@@ -133,39 +133,39 @@ async def test_keys_of_two_api_keys_are_two(store: Store, clock: TestClock, sql:
 
 async def test_a_running_start_keeps_its_key(store: Store, other: Store, clock: TestClock) -> None:
     begun = start(clock, once=once("k"))
-    assert await store.start_verification(begun) is None
+    assert await store.verifications.start(begun) is None
     with pytest.raises(IdempotencyRequestInProgress):
-        await other.start_verification(start(clock, once=once("k"), owner="seat/1"))
-    await store.finish_verification(finish(begun, clock, response=b'{"first":1}'))
-    replay = await other.start_verification(start(clock, once=once("k"), owner="seat/1"))
+        await other.verifications.start(start(clock, once=once("k"), owner="seat/1"))
+    await store.verifications.finish(finish(begun, clock, response=b'{"first":1}'))
+    replay = await other.verifications.start(start(clock, once=once("k"), owner="seat/1"))
     assert replay
     assert (replay.status, replay.body, replay.replayed) == (202, b'{"first":1}', True)
 
 
 async def test_a_crash_frees_the_key_after_its_lease(store: Store, other: Store, clock: TestClock) -> None:
-    await store.start_verification(start(clock, once=once("k")))
+    await store.verifications.start(start(clock, once=once("k")))
     clock.forward(IDEMPOTENCY_LEASE_MS)
-    assert await other.start_verification(start(clock, once=once("k"), owner="seat/1")) is None
+    assert await other.verifications.start(start(clock, once=once("k"), owner="seat/1")) is None
 
 
 async def test_a_restart_frees_the_key_at_once(store: Store, other: Store, clock: TestClock) -> None:
-    await store.start_verification(start(clock, once=once("k")))
-    await other.start_verification(start(clock, once=once("theirs"), owner="seat/1"))
-    await store.take_back()
-    assert await store.start_verification(start(clock, once=once("k"))) is None
+    await store.verifications.start(start(clock, once=once("k")))
+    await other.verifications.start(start(clock, once=once("theirs"), owner="seat/1"))
+    await store.outbox.take_back()
+    assert await store.verifications.start(start(clock, once=once("k"))) is None
     with pytest.raises(IdempotencyRequestInProgress):  # another process's key stays
-        await store.start_verification(start(clock, once=once("theirs")))
+        await store.verifications.start(start(clock, once=once("theirs")))
 
 
 async def test_a_late_finish_does_not_answer_for_another(store: Store, other: Store, clock: TestClock) -> None:
     """The lease ran out and another process took the key: what the slow one says is not remembered."""
     slow = start(clock, once=once("k"))
-    await store.start_verification(slow)
+    await store.verifications.start(slow)
     clock.forward(IDEMPOTENCY_LEASE_MS)
     quick = start(clock, once=once("k"), owner="seat/1")
-    await other.start_verification(quick)
-    await store.finish_verification(finish(slow, clock, response=b'"slow"'))
-    await other.finish_verification(finish(quick, clock, response=b'"quick"'))
-    found = await store.find_remembered(KEY, "k")
+    await other.verifications.start(quick)
+    await store.verifications.finish(finish(slow, clock, response=b'"slow"'))
+    await other.verifications.finish(finish(quick, clock, response=b'"quick"'))
+    found = await store.messages.remembered(KEY, "k")
     assert found
     assert found.response == b'"quick"'

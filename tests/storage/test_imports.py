@@ -15,7 +15,8 @@ from heliograph.rules.suppression_file import read_lines
 from heliograph.storage import imports, setup
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.imports import ADDED, KNOWN, Import
-from heliograph.storage.store import NewSuppression, Store, StoreUnavailable
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 
@@ -68,14 +69,14 @@ async def working(*stores: Store) -> AsyncIterator[None]:
 
 
 async def test_every_line_and_what_became_of_it(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.suppress(NewSuppression(1, "known@example.net", "known@example.net", "bounce"))
+    await store.suppressions.add(NewSuppression(1, "known@example.net", "known@example.net", "bounce"))
     id_ = await begin(
         store,
         clock,
         'email,reason\nB@Example.net,bounce\n"no\0body"\nknown@example.net\na@example.net\nb@example.net\nc@x.test,why',
     )
     assert (await found(store, id_)).state == "importing"
-    while await store.import_portion(id_):
+    while await store.imports.do_portion(id_):
         pass
     begun = await found(store, id_)
     assert (begun.state, begun.lines, begun.lines_done) == ("done", 6, 6)
@@ -113,7 +114,7 @@ async def test_a_portion_that_is_undone_is_undone_whole(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await begin(store, clock, people(4))
-    assert await store.import_portion(id_)
+    assert await store.imports.do_portion(id_)
     real = setup.suppress
 
     async def dies_after(*arguments: Any) -> None:
@@ -123,17 +124,17 @@ async def test_a_portion_that_is_undone_is_undone_whole(
     with monkeypatch.context() as broken:
         broken.setattr(setup, "suppress", dies_after)
         with pytest.raises(StoreUnavailable):
-            await store.import_portion(id_)
+            await store.imports.do_portion(id_)
     assert await sql("SELECT count(*) FROM suppression") == [(2,)]
     assert len(await report(store, id_)) == (await found(store, id_)).lines_done == 2
-    assert await store.import_portion(id_)
-    assert not await store.import_portion(id_)
+    assert await store.imports.do_portion(id_)
+    assert not await store.imports.do_portion(id_)
     assert {outcome for _, _, outcome in await report(store, id_)} == {ADDED}
 
 
 async def test_a_small_file_does_not_wait_for_a_large_one(store: Store, clock: TestClock) -> None:
     large, small = await begin(store, clock, people(40)), await begin(store, clock, "a@example.net\nb@example.net")
-    await store.import_portion(large)
+    await store.imports.do_portion(large)
     assert await store.database.read(imports.open_imports) == [small, large]
 
 
@@ -165,10 +166,10 @@ async def test_imports_go_after_thirty_days_also_files_whose_import_never_came(
     await sql("DELETE FROM suppression_import WHERE id = (SELECT min(id) FROM suppression_import) RETURNING id")
     clock.forward(30 * DAY_MS - 10_000)
     kept = await begin(store, clock, people(1))
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT count(*) FROM import_portion") == [(9,)]
     clock.forward(11_000)
-    await store.purge()
+    await store.upkeep.purge()
     assert (
         await sql("SELECT import_id FROM import_portion") == await sql("SELECT id FROM suppression_import") == [(kept,)]
     )

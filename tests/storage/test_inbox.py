@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from heliograph.storage import inbox, suppressions
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.inbox import Span
-from heliograph.storage.store import Change, NewSuppression, Store
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, start
@@ -20,8 +22,8 @@ MAIL = Span(team=1, low="eml_", high="eml_~", limit=2)
 
 async def send(store: Store, clock: TestClock, *to: str, carrier: str = SIMULATOR, status: str = "sent") -> str:
     item = message(clock, *to, content=f'{{"body":"Hello {to[0]}"}}'.encode())
-    await store.accept(item)
-    for claim in await store.claim("email", 10):
+    await store.messages.accept(item)
+    for claim in await store.outbox.claim("email", 10):
         change = Change(
             at=clock.now(),
             message=claim.message,
@@ -31,7 +33,7 @@ async def send(store: Store, clock: TestClock, *to: str, carrier: str = SIMULATO
             accepted=status == "sent",
             carrier=carrier,
         )
-        assert await store.record(change)
+        assert await store.outbox.record(change)
     clock.forward(1000)
     return item.id
 
@@ -85,9 +87,9 @@ async def test_codes_of_simulators_and_of_magic_numbers_until_cleared(store: Sto
     inboxed, magic, real, failed = (start(clock, magic=n in (1, 3), sandbox=True) for n in range(4))
     live = start(clock, sandbox=False)
     for item in (inboxed, magic, real, failed, live):
-        await store.start_verification(item)
+        await store.verifications.start(item)
         done = finish(item, clock, "failed" if item is failed else "pending")
-        await store.finish_verification(replace(done, simulated=item is not real))
+        await store.verifications.finish(replace(done, simulated=item is not real))
     codes = span(low="vrf_", high="vrf_~")
     lines, _ = await store.database.read(partial(inbox.codes, span=codes, now=clock.now()))
     assert {(line.id, line.magic) for line in lines} == {(inboxed.id, 0), (magic.id, 1)}
@@ -103,7 +105,9 @@ async def test_suppressions_are_searched_newest_first(
 ) -> None:
     for names in ("ab", "cd"):
         given = [NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual") for name in names]
-        assert len(await store.suppress_all([*given, NewSuppression(2, "z@example.com", "z@example.com", "bounce")]))
+        assert len(
+            await store.suppressions.add_all([*given, NewSuppression(2, "z@example.com", "z@example.com", "bounce")])
+        )
         clock.forward(1000)
 
     async def listed(text: str = "", before: suppressions.Place = suppressions.START, limit: int = 50) -> object:

@@ -23,13 +23,13 @@ WRONG = (10 * MINUTE_MS, -10 * MINUTE_MS)
 @pytest.fixture
 async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
     """Another process on the same database, with a clock of its own."""
-    await store.check_clock()
+    await store.upkeep.check_clock()
     async with open_store(settings, TestClock(), "seat/1") as other:
         yield other
 
 
 def clock_of(store: Store) -> TestClock:
-    clock = store._clock
+    clock = store.clock
     assert isinstance(clock, TestClock)
     return clock
 
@@ -40,27 +40,27 @@ async def test_a_wrong_clock_claims_nothing_and_frees_nothing(
     store: Store, other: Store, clock: TestClock, by: int, compared: bool
 ) -> None:
     """Also before the first look at the shared clock: every claim is a look."""
-    await store.accept(message(clock))
-    (held,) = await store.claim("email", 1)
-    await store.accept(message(clock))
+    await store.messages.accept(message(clock))
+    (held,) = await store.outbox.claim("email", 1)
+    await store.messages.accept(message(clock))
     clock_of(other).wrong = by
     if compared:
-        await other.check_clock()
-    assert await other.claim("email", 10) == []
-    assert await other.claim_endpoints(["wh_1"]) == []
-    await other.reclaim()
-    assert await store.record(sent(held, clock))
+        await other.upkeep.check_clock()
+    assert await other.outbox.claim("email", 10) == []
+    assert await other.deliveries.claim(["wh_1"]) == []
+    await other.outbox.reclaim()
+    assert await store.outbox.record(sent(held, clock))
     clock_of(other).wrong = 0
-    await other.check_clock()
+    await other.upkeep.check_clock()
     assert not clock_of(other).off()
-    assert len(await other.claim("email", 10)) == 1
+    assert len(await other.outbox.claim("email", 10)) == 1
 
 
 async def test_who_begins_with_a_wrong_clock_goes_by_the_shared_one(other: Store, settings: Settings) -> None:
     wrong = TestClock()
     wrong.wrong = HOUR_MS
     async with open_store(settings, wrong, "seat/2") as late:
-        await late.check_clock()
+        await late.upkeep.check_clock()
     assert wrong.off() == pytest.approx(HOUR_MS, abs=OFF_MS)
     assert wrong.now() == pytest.approx(clock_of(other).now(), abs=OFF_MS)
 
@@ -70,51 +70,51 @@ async def test_a_jump_moves_nothing_and_what_is_in_flight_is_recorded(
     store: Store, other: Store, clock: TestClock, by: int
 ) -> None:
     item = message(clock)
-    await store.accept(item)
-    (held,) = await other.claim("email", 1)
+    await store.messages.accept(item)
+    (held,) = await other.outbox.claim("email", 1)
     jumping = clock_of(other)
     jumping.wrong = by
     assert jumping.off() == pytest.approx(by, abs=OFF_MS)  # before anybody was asked
-    await other.check_clock()
+    await other.upkeep.check_clock()
     assert jumping.now() == pytest.approx(clock.now(), abs=OFF_MS)
-    await other.heartbeat([held])
-    await store.reclaim()
-    assert await other.record(sent(held, jumping))
+    await other.outbox.heartbeat([held])
+    await store.outbox.reclaim()
+    assert await other.outbox.record(sent(held, jumping))
 
 
 async def test_nobody_is_robbed_when_the_shared_clock_is_set(
     store: Store, clock: TestClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on one machine: the wall clocks of all processes go with it."""
-    await store.check_clock()
+    await store.upkeep.check_clock()
     async with open_store(settings, clock, "seat/1") as other:
         for _ in range(2):
-            await store.accept(message(clock))
-        working, lost = await store.claim("email", 2)
-        await other.reclaim()
+            await store.messages.accept(message(clock))
+        working, lost = await store.outbox.claim("email", 2)
+        await other.outbox.reclaim()
         told = Leases._told
         monkeypatch.setattr(leases.Leases, "_told", lambda self, row: told(self, row) + HOUR_MS)
         clock.wrong = HOUR_MS
-        await other.reclaim()
-        assert await other.claim("email", 2) == []
-        await store.heartbeat([working])
+        await other.outbox.reclaim()
+        assert await other.outbox.claim("email", 2) == []
+        await store.outbox.heartbeat([working])
         clock.forward(LEASE_MS - 1)
-        await store.heartbeat([working])
+        await store.outbox.heartbeat([working])
         clock.forward(1)
-        await other.reclaim()
-        assert [claim.key for claim in await other.claim("email", 2)] == [lost.key]
+        await other.outbox.reclaim()
+        assert [claim.key for claim in await other.outbox.claim("email", 2)] == [lost.key]
 
 
 async def test_a_key_under_way_is_not_taken_over_by_a_wrong_clock(store: Store, other: Store, clock: TestClock) -> None:
     running = start(clock, once=once("key"))
-    await store.start_verification(running)
+    await store.verifications.start(running)
     clock_of(other).wrong = HOUR_MS
-    found = await other.find_remembered(running.key_id, once("key").hash)
+    found = await other.messages.remembered(running.key_id, once("key").hash)
     assert found
     assert not found.abandoned
-    await other.reclaim()  # gives up nobody's verification
-    await store.finish_verification(finish(running, clock))
-    assert await store.start_verification(start(clock, once=once("key")))
+    await other.outbox.reclaim()  # gives up nobody's verification
+    await store.verifications.finish(finish(running, clock))
+    assert await store.verifications.start(start(clock, once=once("key")))
 
 
 # -- the row that stands for a clock on SQLite ------------------------------------------------------------------
@@ -132,13 +132,13 @@ class Booted(TestClock):
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 class TestMachine:
     async def test_a_clock_that_was_set_is_believed_after_a_minute(self, store: Store, clock: TestClock) -> None:
-        await store.check_clock()
+        await store.upkeep.check_clock()
         clock.wrong = HOUR_MS
-        await store.check_clock()
+        await store.upkeep.check_clock()
         assert clock.off()
         before = clock.now()
         clock.forward(FORGOTTEN_MS + 1)
-        await store.check_clock()
+        await store.upkeep.check_clock()
         assert not clock.off()
         assert clock.now() - before == pytest.approx(HOUR_MS + FORGOTTEN_MS, abs=OFF_MS)
 
@@ -150,24 +150,24 @@ class TestMachine:
         for _ in range(10):
             for one in (clock, wrong):
                 one.forward(FORGOTTEN_MS // 2)
-            await store.check_clock()
-            await other.check_clock()
+            await store.upkeep.check_clock()
+            await other.upkeep.check_clock()
         assert wrong.off()
         assert not clock.off()
 
     async def test_after_a_boot_the_leases_of_the_dead_end(
         self, store: Store, settings: Settings, clock: TestClock
     ) -> None:
-        await store.accept(message(clock))
-        await store.check_clock()
-        await store.claim("email", 1)
+        await store.messages.accept(message(clock))
+        await store.upkeep.check_clock()
+        await store.outbox.claim("email", 1)
         async with open_store(settings, Booted(), "seat/1") as other:
-            await other.check_clock()
-            await other.reclaim()
-            assert await other.claim("email", 1) == []
+            await other.upkeep.check_clock()
+            await other.outbox.reclaim()
+            assert await other.outbox.claim("email", 1) == []
             clock_of(other).forward(LEASE_MS)
-            await other.reclaim()
-            assert len(await other.claim("email", 1)) == 1
+            await other.outbox.reclaim()
+            assert len(await other.outbox.claim("email", 1)) == 1
 
     @pytest.mark.parametrize(("ahead", "seen"), [(0, HOUR_MS), (-HOUR_MS, 0), (0, 0)])
     async def test_a_row_that_cannot_be_of_this_boot_is_not_believed(
@@ -176,7 +176,7 @@ class TestMachine:
         """Where a boot has no name, or a process lied about its count: delivery stood still for ever."""
         row = {"boot": clock.boot, "ahead": ahead, "seen": clock.wall() + seen}
         await store.database.write(lambda tx: tx.run("set_machine_clock", **row))
-        await store.accept(message(clock))
-        await store.check_clock()
+        await store.messages.accept(message(clock))
+        await store.upkeep.check_clock()
         assert not clock.off()
-        assert len(await store.claim("email", 1)) == 1
+        assert len(await store.outbox.claim("email", 1)) == 1

@@ -37,10 +37,10 @@ async def _all(store: Store, limit: int) -> list[Entry]:
 
 
 async def test_the_credit_after_every_entry(store: Store, clock: TestClock) -> None:
-    await asyncio.gather(*(store.accept(message(clock, channel="sms", price=1000 + i)) for i in range(3)))
-    claims = await store.claim("phone", 2)
+    await asyncio.gather(*(store.messages.accept(message(clock, channel="sms", price=1000 + i)) for i in range(3)))
+    claims = await store.outbox.claim("phone", 2)
     for claim, wanted in zip(claims, ("sent", "failed"), strict=True):
-        await store.record(outcome(claim, clock.now(), wanted))
+        await store.outbox.record(outcome(claim, clock.now(), wanted))
     await _book(store, clock, 500)
     await _book(store, clock, -300)
     await _book(store, clock, 9_999, team=2)
@@ -50,7 +50,7 @@ async def test_the_credit_after_every_entry(store: Store, clock: TestClock) -> N
     assert sorted(e.kind for e in entries) == sorted(
         ["topup", "hold", "hold", "hold", "capture", "release", "topup", "adjustment"]
     )
-    assert entries[0].balance == (await store.account(1)).available
+    assert entries[0].balance == (await store.ledger.account(1)).available
     for newer, older in itertools.pairwise(entries):
         assert newer.balance - newer.moved == older.balance
     assert entries[-1].balance == entries[-1].amount == CREDIT
@@ -83,9 +83,9 @@ async def test_what_cannot_be_booked_changes_nothing(
 
 
 async def test_bookings_beside_sends_lose_nothing(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
-    sends = [(store, other)[i % 2].accept(message(clock, channel="sms", price=10)) for i in range(20)]
+    sends = [(store, other)[i % 2].messages.accept(message(clock, channel="sms", price=10)) for i in range(20)]
     await asyncio.gather(*sends, *(_book((store, other)[i % 2], clock, 7) for i in range(20)))
-    assert (await store.account(1)).available == CREDIT - 200 + 140
+    assert (await store.ledger.account(1)).available == CREDIT - 200 + 140
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     entries = await _all(store, 7)
     assert (len(entries), entries[-1].balance) == (41, CREDIT)

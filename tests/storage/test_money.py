@@ -15,12 +15,16 @@ from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
-from heliograph.storage import queues
+from heliograph.storage import dead_letters
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import SqliteDatabase
-from heliograph.storage.store import Change, Claim, Later, NewTeam, SetupChange, Start, Store
+from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store, make_store
+from heliograph.storage.verifications import Start
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, start
@@ -65,14 +69,14 @@ def outcome(claim: Claim, at: int, wanted: str | None) -> Change:
 @pytest.mark.anyio
 async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
     items = [message(clock, team=1 + i % 2, channel="sms", price=1000 + i) for i in range(60)]
-    await asyncio.gather(*((store, other)[i % 2].accept(item) for i, item in enumerate(items)))
-    claims = [(process, claim) for process in (store, other) for claim in await process.claim("phone", 30)]
+    await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
+    claims = [(process, claim) for process in (store, other) for claim in await process.outbox.claim("phone", 30)]
     wishes: list[str | None] = ["sent", "failed", None]
     changes = [(process, outcome(claim, clock.now(), wishes[i % 3])) for i, (process, claim) in enumerate(claims)]
     for new in (True, False):  # the second time, no claim is ours any more
-        assert set(await asyncio.gather(*(process.record(change) for process, change in changes))) == {new}
+        assert set(await asyncio.gather(*(process.outbox.record(change) for process, change in changes))) == {new}
     receipts = [(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")]
-    await asyncio.gather(store.report("sim", receipts), other.report("sim", receipts))
+    await asyncio.gather(store.reports.by_carrier("sim", receipts), other.reports.by_carrier("sim", receipts))
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     settled = await sql("SELECT charge, count(*) FROM message GROUP BY charge ORDER BY charge")
     assert settled == [("captured", 20), ("held", 20), ("released", 20)]
@@ -107,7 +111,7 @@ class Money(RuleBasedStateMachine):
         path = Path(self.folder.name) / "money.db"
         migrate_sqlite(path)
         self.clock = TestClock()
-        self.store = Store(SqliteDatabase(path), Blobs(path.parent / "blobs"), self.clock, "seat/0")
+        self.store = make_store(SqliteDatabase(path), Blobs(path.parent / "blobs"), self.clock, "seat/0")
         self.runner = asyncio.Runner()
         self.books = apsw.Connection(str(path))
         self.teams = 0
@@ -128,19 +132,19 @@ class Money(RuleBasedStateMachine):
 
     @rule(credit=st.integers(0, 500))
     def open_team(self, credit: int) -> None:
-        self.run(self.store.change_setup(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, credit)])))
+        self.run(self.store.setup.change(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, credit)])))
         self.teams += 1
         self.topped_up += credit
 
     @rule(team=st.integers(1, 3), price=st.integers(0, 100), count=st.integers(1, 4), recipients=st.integers(1, 3))
     def send(self, team: int, price: int, count: int, recipients: int) -> None:
         team = min(team, self.teams)
-        before = self.run(self.store.account(team)).available
+        before = self.run(self.store.ledger.account(team)).available
         to = [f"+1415555010{number}" for number in range(recipients)]
         items = [message(self.clock, *to, team=team, channel="sms", price=price) for _ in range(count)]
 
         async def all_at_once() -> list[Any]:
-            return await asyncio.gather(*(self.store.accept(item) for item in items), return_exceptions=True)
+            return await asyncio.gather(*(self.store.messages.accept(item) for item in items), return_exceptions=True)
 
         results = self.run(all_at_once())
         refused = [r for r in results if isinstance(r, InsufficientCredit)]
@@ -149,14 +153,14 @@ class Money(RuleBasedStateMachine):
     @rule(most=st.integers(1, 4))
     def claim(self, most: int) -> None:
         self.clock.forward(1)
-        self.claims += self.run(self.store.claim("phone", most))
+        self.claims += self.run(self.store.outbox.claim("phone", most))
 
     @precondition(lambda self: self.claims)
     @rule(which=WHICH, wanted=OUTCOMES)
     def record(self, which: int, wanted: str | None) -> None:
         """The same claim may come again, also after it was taken back: only the first counts."""
         claim = self.claims[which % len(self.claims)]
-        if self.run(self.store.record(outcome(claim, self.clock.now(), wanted))) and wanted == "sent":
+        if self.run(self.store.outbox.record(outcome(claim, self.clock.now(), wanted))) and wanted == "sent":
             self.at_carrier.append(f"{claim.message_id}/{claim.position}")
 
     @rule(wishes=st.lists(OUTCOMES, min_size=1, max_size=4))
@@ -170,35 +174,35 @@ class Money(RuleBasedStateMachine):
     @rule(which=WHICH, status=st.sampled_from(["delivered", "failed", "sent", "read"]), twice=st.booleans())
     def report(self, which: int, status: str, twice: bool) -> None:
         reports = [(self.at_carrier[which % len(self.at_carrier)], Report(status=status))] * (1 + twice)
-        assert self.run(self.store.report("sim", reports)) == [True] * len(reports)
+        assert self.run(self.store.reports.by_carrier("sim", reports)) == [True] * len(reports)
 
     @rule()
     def die_and_start_again(self) -> None:
-        self.run(self.store.take_back())
-        self.run(self.store.reclaim())
+        self.run(self.store.outbox.take_back())
+        self.run(self.store.outbox.reclaim())
 
     @rule(most=st.integers(1, 4))
     def poison(self, most: int) -> None:
         """Workers die with the same messages, at last with one after the other alone."""
         for _ in range(CLAIMS_MAX + DEATHS_MAX):
             self.claim(most)
-            while claims := self.run(self.store.claim_suspect()):
+            while claims := self.run(self.store.outbox.claim_suspect()):
                 self.claims += claims
-            self.run(self.store.take_back())
+            self.run(self.store.outbox.take_back())
             self.clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
-        self.run(self.store.reclaim())
+        self.run(self.store.outbox.reclaim())
 
     @rule()
     def try_the_dead_again(self) -> None:
-        letters = self.run(self.store.database.read(queues.dead_letters))
+        letters = self.run(self.store.database.read(dead_letters.dead_letters))
         audit = AuditEntry(at=self.clock.now(), action="retry", subject="")
-        self.run(self.store.retry_dead_letters([(one.message, one.position) for one in letters], audit))
+        self.run(self.store.dead_letters.retry([(one.message, one.position) for one in letters], audit))
 
     @rule(price=st.integers(0, 200))
     def start_verification(self, price: int) -> None:
         begun = start(self.clock, price=price)
         try:
-            self.run(self.store.start_verification(begun))
+            self.run(self.store.verifications.start(begun))
             self.starts.append(begun)
         except InsufficientCredit:
             pass
@@ -207,7 +211,7 @@ class Money(RuleBasedStateMachine):
     @rule(which=WHICH, status=st.sampled_from(["pending", "failed"]))
     def finish_verification(self, which: int, status: str) -> None:
         begun = self.starts[which % len(self.starts)]
-        self.run(self.store.finish_verification(finish(begun, self.clock, status)))
+        self.run(self.store.verifications.finish(finish(begun, self.clock, status)))
 
     @invariant()
     def books_balance(self) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import Report
-from heliograph.storage.store import Change, Claim, Later, Store
+from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import message
@@ -23,9 +25,9 @@ def sent(claim: Claim, clock: TestClock, wanted: str | None = "sent", **more: ob
 
 
 async def test_two_processes_never_claim_the_same(store: Store, other: Store, clock: TestClock) -> None:
-    await asyncio.gather(*(store.accept(message(clock)) for _ in range(200)))
+    await asyncio.gather(*(store.messages.accept(message(clock)) for _ in range(200)))
     claims: list[Claim] = []
-    while got := await asyncio.gather(*(process.claim("email", 10) for process in (store, other) * 4)):
+    while got := await asyncio.gather(*(process.outbox.claim("email", 10) for process in (store, other) * 4)):
         claims += [claim for batch in got for claim in batch]
         if not any(got):
             break
@@ -33,159 +35,164 @@ async def test_two_processes_never_claim_the_same(store: Store, other: Store, cl
 
 
 async def test_every_team_gets_its_share_and_the_rest_goes_round(store: Store, clock: TestClock) -> None:
-    await asyncio.gather(*(store.accept(message(clock, team=1)) for _ in range(50)))
-    await asyncio.gather(*(store.accept(message(clock, team=2)) for _ in range(3)))
-    assert Counter(claim.team for claim in await store.claim("email", 20)) == {1: 17, 2: 3}
+    await asyncio.gather(*(store.messages.accept(message(clock, team=1)) for _ in range(50)))
+    await asyncio.gather(*(store.messages.accept(message(clock, team=2)) for _ in range(3)))
+    assert Counter(claim.team for claim in await store.outbox.claim("email", 20)) == {1: 17, 2: 3}
 
 
 async def test_lanes_are_apart_and_work_waits_for_its_time(store: Store, clock: TestClock) -> None:
-    await store.accept(message(clock, channel="sms"))
-    assert await store.claim("email", 10) == []
-    (claim,) = await store.claim("phone", 10)
+    await store.messages.accept(message(clock, channel="sms"))
+    assert await store.outbox.claim("email", 10) == []
+    (claim,) = await store.outbox.claim("phone", 10)
     later = clock.now() + 60_000
-    assert await store.record(sent(claim, clock, None, again=Later(due_at=later, attempt=1, deferrals={"sim": 1})))
-    assert await store.claim("phone", 10) == []
+    assert await store.outbox.record(
+        sent(claim, clock, None, again=Later(due_at=later, attempt=1, deferrals={"sim": 1}))
+    )
+    assert await store.outbox.claim("phone", 10) == []
     clock.forward(60_000)
-    (again,) = await store.claim("phone", 10)
+    (again,) = await store.outbox.claim("phone", 10)
     assert (again.attempt, again.deferrals) == (1, {"sim": 1})
 
 
 @pytest.mark.parametrize("how", ["lease", "restart"])
 async def test_the_work_of_the_dead_is_taken_over(store: Store, other: Store, clock: TestClock, how: str) -> None:
-    await store.accept(message(clock, price=10))
-    (lost,) = await store.claim("email", 10)
+    await store.messages.accept(message(clock, price=10))
+    (lost,) = await store.outbox.claim("email", 10)
     if how == "lease":
         clock.forward(LEASE_MS - 1000)
-        await other.reclaim()
-        assert await other.claim("email", 10) == []
+        await other.outbox.reclaim()
+        assert await other.outbox.claim("email", 10) == []
         clock.forward(1000)
-        await other.reclaim()
+        await other.outbox.reclaim()
     else:
-        await other.take_back()  # another seat's restart frees nothing of ours
-        assert await other.claim("email", 10) == []
-        await store.take_back()
-    (taken,) = await other.claim("email", 10)
+        await other.outbox.take_back()  # another seat's restart frees nothing of ours
+        assert await other.outbox.claim("email", 10) == []
+        await store.outbox.take_back()
+    (taken,) = await other.outbox.claim("email", 10)
     assert (taken.key, taken.epoch) == (lost.key, lost.epoch + 1)
-    assert not await store.record(sent(lost, clock))  # too late: fenced
-    assert (await store.account(1)).held == 10
-    assert await other.record(sent(taken, clock))
-    assert not await other.record(sent(taken, clock))  # once
-    assert (await store.account(1)).held == 0
+    assert not await store.outbox.record(sent(lost, clock))  # too late: fenced
+    assert (await store.ledger.account(1)).held == 10
+    assert await other.outbox.record(sent(taken, clock))
+    assert not await other.outbox.record(sent(taken, clock))  # once
+    assert (await store.ledger.account(1)).held == 0
 
 
 async def test_a_heartbeat_keeps_only_what_is_in_work(store: Store, other: Store, clock: TestClock) -> None:
-    await asyncio.gather(*(store.accept(message(clock)) for _ in range(2)))
-    kept, left = await store.claim("email", 10)
+    await asyncio.gather(*(store.messages.accept(message(clock)) for _ in range(2)))
+    kept, left = await store.outbox.claim("email", 10)
     clock.forward(LEASE_MS - 1)
-    await store.heartbeat([kept])
-    await other.heartbeat([left])  # not theirs
+    await store.outbox.heartbeat([kept])
+    await other.outbox.heartbeat([left])  # not theirs
     clock.forward(1)
-    await other.reclaim()
-    assert [claim.key for claim in await other.claim("email", 10)] == [left.key]
+    await other.outbox.reclaim()
+    assert [claim.key for claim in await other.outbox.claim("email", 10)] == [left.key]
 
 
 async def test_what_is_given_back_is_not_counted(store: Store, clock: TestClock) -> None:
-    await store.accept(message(clock))
+    await store.messages.accept(message(clock))
     for _ in range(CLAIMS_MAX + 1):
-        claims = await store.claim("email", 10)
+        claims = await store.outbox.claim("email", 10)
         assert len(claims) == 1
-        await store.release(claims)
-    await store.reclaim()
-    assert len(await store.claim("email", 10)) == 1
+        await store.outbox.release(claims)
+    await store.outbox.reclaim()
+    assert len(await store.outbox.claim("email", 10)) == 1
 
 
 async def suspect(store: Store, clock: TestClock, **more: Any) -> str:
     """A message whose workers died with it, among others."""
     item = message(clock, **more)
-    await store.accept(item)
+    await store.messages.accept(item)
     for _ in range(CLAIMS_MAX):
-        assert len(await store.claim("email", 10)) == 1
-        await store.take_back()
+        assert len(await store.outbox.claim("email", 10)) == 1
+        await store.outbox.take_back()
     return item.id
 
 
 async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClock, sql: Sql) -> None:
     poison = await suspect(store, clock, price=10)
-    assert await store.claim("email", 10) == []  # no longer among others
+    assert await store.outbox.claim("email", 10) == []  # no longer among others
     for deaths in range(DEATHS_MAX):
-        assert await store.reclaim() == 0
-        assert await store.suspects() == 1
-        assert len(await store.claim_suspect()) == 1
-        assert await store.reclaim() == 0  # it is in work
-        await store.take_back()
-        assert await store.claim_suspect() == []  # others first
+        assert await store.outbox.reclaim() == 0
+        assert await store.outbox.suspects() == 1
+        assert len(await store.outbox.claim_suspect()) == 1
+        assert await store.outbox.reclaim() == 0  # it is in work
+        await store.outbox.take_back()
+        assert await store.outbox.claim_suspect() == []  # others first
         clock.forward((deaths + 1) * ALONE_AGAIN_MS)
-    assert await store.claim_suspect() == []
-    assert await store.reclaim() == 1
-    stored = await store.message(1, poison)
+    assert await store.outbox.claim_suspect() == []
+    assert await store.outbox.reclaim() == 1
+    stored = await store.messages.get(1, poison)
     assert stored
     assert stored.status == "failed"
-    assert (await store.account(1)).available == CREDIT
+    assert (await store.ledger.account(1)).available == CREDIT
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
 
 
-@pytest.mark.parametrize("how", ["release", "join_others"])
+@pytest.mark.parametrize("how", ["release", "join"])
 async def test_deaths_beside_others_do_not_count(store: Store, clock: TestClock, how: str) -> None:
     await suspect(store, clock)
     for _ in range(DEATHS_MAX + 1):
-        claims = await store.claim_suspect()
+        claims = await store.outbox.claim_suspect()
         assert len(claims) == 1
-        await getattr(store, how)(claims)
-        await store.take_back()
+        await getattr(store.outbox, how)(claims)
+        await store.outbox.take_back()
         clock.forward(ALONE_AGAIN_MS)
-    assert await store.reclaim() == 0
-    assert await store.suspects() == 1
+    assert await store.outbox.reclaim() == 0
+    assert await store.outbox.suspects() == 1
 
 
 async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestClock) -> None:
     await suspect(store, clock)
     for _ in range(DEATHS_MAX - 1):
-        await store.claim_suspect()
-        await store.take_back()
+        await store.outbox.claim_suspect()
+        await store.outbox.take_back()
         clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
-    (claim,) = await store.claim_suspect()
-    assert await store.record(sent(claim, clock, None, again=Later(due_at=clock.now(), attempt=1)))
-    assert await store.suspects() == 0
+    (claim,) = await store.outbox.claim_suspect()
+    assert await store.outbox.record(sent(claim, clock, None, again=Later(due_at=clock.now(), attempt=1)))
+    assert await store.outbox.suspects() == 0
     for _ in range(CLAIMS_MAX):
-        assert len(await store.claim("email", 10)) == 1
-        await store.take_back()
-    assert len(await store.claim_suspect()) == 1
-    await store.take_back()
-    assert await store.reclaim() == 0  # counted anew
+        assert len(await store.outbox.claim("email", 10)) == 1
+        await store.outbox.take_back()
+    assert len(await store.outbox.claim_suspect()) == 1
+    await store.outbox.take_back()
+    assert await store.outbox.reclaim() == 0  # counted anew
 
 
 async def test_a_promise_becomes_work(store: Store, clock: TestClock) -> None:
     item = message(clock)
-    await store.accept(item)
-    (claim,) = await store.claim("email", 10)
+    await store.messages.accept(item)
+    (claim,) = await store.outbox.claim("email", 10)
     promises = [(60_000, Report(status="delivered")), (9, Report(status="complained", suppress="complaint"))]
-    await store.record(sent(claim, clock, promises=promises, lane="email"))
-    assert await store.claim("email", 10) == []
+    await store.outbox.record(sent(claim, clock, promises=promises, lane="email"))
+    assert await store.outbox.claim("email", 10) == []
     clock.forward(60_000)
-    (promised,) = await store.claim("email", 10)
+    (promised,) = await store.outbox.claim("email", 10)
     assert [report.status for _, report in promised.promises] == ["delivered", "complained"]
 
 
 async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestClock) -> None:
     item = message(clock, "a@example.com", "b@example.com")
-    await store.accept(item)
-    for claim in await store.claim("email", 10):
-        await store.record(sent(claim, clock, carrier="mx", carrier_id=claim.address))
+    await store.messages.accept(item)
+    for claim in await store.outbox.claim("email", 10):
+        await store.outbox.record(sent(claim, clock, carrier="mx", carrier_id=claim.address))
     bounced = Report(status="bounced", detail={"text": "no such user"}, suppress="bounce")
-    assert await store.report("mx", [("a@example.com", bounced), ("never@example.com", bounced)]) == [True, False]
-    assert await store.report("another", [("b@example.com", bounced)]) == [False]
-    stored = await store.message(1, item.id)
+    assert await store.reports.by_carrier("mx", [("a@example.com", bounced), ("never@example.com", bounced)]) == [
+        True,
+        False,
+    ]
+    assert await store.reports.by_carrier("another", [("b@example.com", bounced)]) == [False]
+    stored = await store.messages.get(1, item.id)
     assert stored
     assert [tuple(r)[2] for r in stored.recipients] == ["bounced", "sent"]
-    found = await store.suppression(1, "a@example.com")
+    found = await store.suppressions.get(1, "a@example.com")
     assert found
-    assert (found[1], found[2]) == ("bounce", item.id)
-    assert await store.suppression(1, "b@example.com") is None
+    assert (found.reason, found.source_message_id) == ("bounce", item.id)
+    assert await store.suppressions.get(1, "b@example.com") is None
 
 
 async def test_depth(store: Store, clock: TestClock) -> None:
     items = [message(clock), message(clock, channel="sms"), message(clock, channel="whatsapp")]
     for item in items:
-        await store.accept(item)
-    depth = sorted(tuple(row) for row in await store.depth())
+        await store.messages.accept(item)
+    depth = sorted(tuple(row) for row in await store.outbox.depth())
     assert depth == [("email", 1, items[0].created_at), ("phone", 2, items[1].created_at)]

@@ -40,5 +40,5 @@ async def test_no_answer_in_time_is_an_outage(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_ready_means_that_something_was_committed(store: Store) -> None:
-    await store.can_commit.answer()
+    await store.upkeep.can_commit.answer()
     assert await store.database.write(lambda tx: tx.run("probe")) == []

@@ -115,7 +115,7 @@ async def test_the_queues(store: Store, clock: TestClock, sql: Sql) -> None:
     words = [await word()]
     await send(store, clock, "eml_", "ada@example.com")
     words.append(await word())
-    assert len(await store.claim("email", 1)) == 1
+    assert len(await store.outbox.claim("email", 1)) == 1
     words.append(await word())
     await sql("""UPDATE recipient SET detail = '{"reason":"quarantined"}'""")
     words.append(await word())

@@ -7,9 +7,11 @@ import pytest
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage import housekeeping
-from heliograph.storage.housekeeping import WHOLE, _purge_ended
-from heliograph.storage.store import Change, SetupChange, Store
+from heliograph.storage import retention
+from heliograph.storage.outcomes import Change
+from heliograph.storage.retention import WHOLE, _purge_ended
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, once, start
@@ -22,7 +24,7 @@ TABLES = ("message", "recipient", "event", "content", "blob", "ledger", "idempot
 async def end(store: Store, clock: TestClock, status: str = "delivered") -> None:
     """Hand over whatever is due."""
     for lane in ("email", "phone"):
-        for claim in await store.claim(lane, 100):
+        for claim in await store.outbox.claim(lane, 100):
             change = Change(
                 at=clock.now(),
                 message=claim.message,
@@ -31,12 +33,12 @@ async def end(store: Store, clock: TestClock, status: str = "delivered") -> None
                 wanted=status,
                 accepted=True,
             )
-            await store.record(change)
+            await store.outbox.record(change)
 
 
 async def put_away(store: Store) -> None:
-    await store.purge()
-    await store.sweep_blobs()
+    await store.upkeep.purge()
+    await store.upkeep.sweep_blobs()
 
 
 async def counts(sql: Sql) -> dict[str, int]:
@@ -45,14 +47,14 @@ async def counts(sql: Sql) -> dict[str, int]:
 
 async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store, clock: TestClock, sql: Sql) -> None:
     file = store.blobs.put(b"attachment")
-    await store.accept(message(clock, price=5, blobs=[file], once=once("k"), marketing_to="a@example.com"))
+    await store.messages.accept(message(clock, price=5, blobs=[file], once=once("k"), marketing_to="a@example.com"))
     await end(store, clock)
     whole = await counts(sql)
     assert whole["event"] == 2
     clock.forward(7 * DAY_MS - 1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0}
-    await store.sweep_blobs()
+    await store.upkeep.sweep_blobs()
     assert store.blobs.get(file) == b"attachment"
     clock.forward(1000)
     await put_away(store)
@@ -60,16 +62,16 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
     with pytest.raises(FileNotFoundError):
         store.blobs.get(file)
     clock.forward(83 * DAY_MS - 1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert (await counts(sql))["message"] == 1
     clock.forward(1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": whole["ledger"]}  # the ledger stays
 
 
 async def set_days(store: Store, team: int, content: int, messages: int) -> None:
     record = TeamRecord(ref=team, id="team_a", name="A", keep_content_days=content, keep_messages_days=messages)
-    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("team", "team_a", record, "team_a")]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", record, "team_a")]))
 
 
 @pytest.mark.parametrize(
@@ -82,10 +84,10 @@ async def test_each_team_keeps_things_as_long_as_it_says(
     own, default = dict(zip(("content", "messages"), days, strict=True)), {"content": 7, "messages": 90}
     await set_days(store, 2, *days)
     for team in (1, 2):
-        await store.accept(message(clock, team=team))
+        await store.messages.accept(message(clock, team=team))
         begun = start(clock, team=team)
-        await store.start_verification(begun)
-        await store.finish_verification(finish(begun, clock))
+        await store.verifications.start(begun)
+        await store.verifications.finish(finish(begun, clock))
     await end(store, clock)
     began = clock.now()
 
@@ -96,11 +98,11 @@ async def test_each_team_keeps_things_as_long_as_it_says(
     for table, kind in ((contents, "content"), ("message", "messages"), ("verification", "messages")):
         for moment in sorted({(own[kind], 2), (default[kind], 1)}):
             clock.forward(began + moment[0] * DAY_MS - 1 - clock.now())
-            await store.purge()
+            await store.upkeep.purge()
             if clock.now() < began + moment[0] * DAY_MS:
                 assert moment[1] in await left(table), "not a moment too soon"
             clock.forward(1)
-            await store.purge()
+            await store.upkeep.purge()
             assert moment[1] not in await left(table)
 
 
@@ -109,18 +111,18 @@ async def test_a_team_that_keeps_long_does_not_hide_what_others_no_longer_keep(
 ) -> None:
     await set_days(store, 1, 90, 3650)
     for _ in range(3):
-        await store.accept(message(clock))
+        await store.messages.accept(message(clock))
     await end(store, clock)
-    await store.accept(message(clock, team=2))
+    await store.messages.accept(message(clock, team=2))
     await end(store, clock)
     clock.forward(90 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT DISTINCT team FROM message") == [(1,)]
 
 
 async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: TestClock, sql: Sql) -> None:
     """Found by a reader as over, reopened before the writer came."""
-    await store.accept(message(clock))
+    await store.messages.accept(message(clock))
     await end(store, clock)
     (key,) = (await sql("SELECT key FROM message"))[0]
     reopened = [(key, "none", 1)]
@@ -132,32 +134,34 @@ async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: 
 async def test_everything_goes_however_much_it_is(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "PORTION", 2)
+    monkeypatch.setattr(retention, "PORTION", 2)
     for number in range(5):
-        await store.accept(message(clock, once=once(f"{number}"), marketing_to="a@example.com"))
+        await store.messages.accept(message(clock, once=once(f"{number}"), marketing_to="a@example.com"))
     await end(store, clock)
     clock.forward(90 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": 2}
 
 
 async def test_nothing_unfinished_is_ever_purged(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.accept(message(clock))
-    await store.accept(message(clock, "a@example.com", "b@example.com"))
-    one, *_ = await store.claim("email", 1)
-    await store.record(Change(at=clock.now(), message=one.message, position=0, wanted="sent", claim=(one.key, 1)))
+    await store.messages.accept(message(clock))
+    await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
+    one, *_ = await store.outbox.claim("email", 1)
+    await store.outbox.record(
+        Change(at=clock.now(), message=one.message, position=0, wanted="sent", claim=(one.key, 1))
+    )
     whole = await counts(sql)
     clock.forward(1000 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counts(sql) == whole
 
 
 async def test_a_file_stays_while_another_message_needs_it(store: Store, clock: TestClock, sql: Sql) -> None:
     file = store.blobs.put(b"attachment")
-    await store.accept(message(clock, blobs=[file]))
+    await store.messages.accept(message(clock, blobs=[file]))
     await end(store, clock)
     clock.forward(6 * DAY_MS)
-    await store.accept(message(clock, blobs=[file]))
+    await store.messages.accept(message(clock, blobs=[file]))
     await end(store, clock)
     clock.forward(DAY_MS)
     await put_away(store)
@@ -180,6 +184,6 @@ async def test_a_file_that_was_just_put_again_stays(store: Store, clock: TestClo
 async def test_a_file_whose_message_never_came_goes(store: Store, clock: TestClock) -> None:
     file = store.blobs.put(b"attachment")
     clock.forward(DAY_MS)
-    await store.sweep_blobs()
+    await store.upkeep.sweep_blobs()
     with pytest.raises(FileNotFoundError):
         store.blobs.get(file)

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.store import Filter, NewSuppression, Store
+from heliograph.storage.messages import Filter, ListedMessage
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import check, finish, message, start
@@ -19,8 +21,8 @@ def wanted(prefix: str = "eml_", limit: int = 100, **more: Any) -> Filter:
     return Filter(**given | more)
 
 
-def records(rows: list[tuple[str, str]]) -> list[str]:
-    return [record for _, record in rows]
+def records(rows: list[ListedMessage]) -> list[str]:
+    return [row.record for row in rows]
 
 
 @pytest.fixture
@@ -34,14 +36,14 @@ async def sent(store: Store, clock: TestClock) -> list[str]:
         (2, "a@example.com", "tpl_x"),
     ]:
         item = message(clock, address, team=team, template_id=template)
-        made.append((await store.accept(item)).body.decode())
+        made.append((await store.messages.accept(item)).body.decode())
         clock.forward(1000)
     return made
 
 
 async def test_a_list_is_the_teams_own_newest_first(store: Store, sent: list[str]) -> None:
-    assert records(await store.messages(1, wanted())) == sent[2::-1]
-    assert records(await store.messages(2, wanted())) == [sent[3]]
+    assert records(await store.messages.page(1, wanted())) == sent[2::-1]
+    assert records(await store.messages.page(2, wanted())) == [sent[3]]
 
 
 @pytest.mark.parametrize(
@@ -57,46 +59,46 @@ async def test_a_list_is_the_teams_own_newest_first(store: Store, sent: list[str
     ],
 )
 async def test_filters(store: Store, sent: list[str], more: dict[str, Any], expected: list[int]) -> None:
-    assert records(await store.messages(1, wanted(**more))) == [sent[i] for i in expected]
+    assert records(await store.messages.page(1, wanted(**more))) == [sent[i] for i in expected]
 
 
 async def test_times_and_pages_exclude_their_ends(store: Store, sent: list[str], sql: Sql) -> None:
     rows = await sql("SELECT id, created_at FROM message WHERE team = 1 ORDER BY id")
     (first, first_at), (second, _), (third, third_at) = rows
     between = wanted(created_after=first_at, created_before=third_at)
-    assert records(await store.messages(1, between)) == [sent[1]]
-    assert records(await store.messages(1, wanted(low=first, high=third))) == [sent[1]]
-    assert records(await store.messages(1, wanted(high=second))) == [sent[0]]
+    assert records(await store.messages.page(1, between)) == [sent[1]]
+    assert records(await store.messages.page(1, wanted(low=first, high=third))) == [sent[1]]
+    assert records(await store.messages.page(1, wanted(high=second))) == [sent[0]]
 
 
 async def test_a_page_shows_that_there_are_more(store: Store, sent: list[str]) -> None:
-    assert len(await store.messages(1, wanted(limit=2))) == 3
-    assert len(await store.messages(1, wanted(limit=3))) == 3
+    assert len(await store.messages.page(1, wanted(limit=2))) == 3
+    assert len(await store.messages.page(1, wanted(limit=3))) == 3
 
 
 async def test_a_message_of_another_team_is_not_there(store: Store, clock: TestClock) -> None:
     item = message(clock)
-    await store.accept(item)
-    assert await store.message(2, item.id) is None
-    assert await store.message(1, "eml_never") is None
+    await store.messages.accept(item)
+    assert await store.messages.get(2, item.id) is None
+    assert await store.messages.get(1, "eml_never") is None
 
 
 async def test_verifications(store: Store, clock: TestClock) -> None:
     begun = [start(clock), start(clock, phone=PHONE_2), start(clock), start(clock, team=2)]
     for item in begun:
-        await store.start_verification(item)
-        await store.finish_verification(finish(item, clock))
-    await store.check_verification(check(begun[0], "right", clock.now()))
+        await store.verifications.start(item)
+        await store.verifications.finish(finish(item, clock))
+    await store.verifications.check(check(begun[0], "right", clock.now()))
 
     async def ids(**more: Any) -> list[int]:
-        rows = await store.verifications(1, wanted("vrf_", **more))
-        return [[item.id for item in begun].index(row[0]) for row in rows]
+        rows = await store.verifications.page(1, wanted("vrf_", **more))
+        return [[item.id for item in begun].index(row.id) for row in rows]
 
     assert await ids() == [2, 1, 0]
     assert await ids(address=PHONE_2) == [1]
     assert await ids(status="verified") == [0]
     assert await ids(status="pending") == [2, 1]
-    assert await store.verification(2, begun[0].id) is None
+    assert await store.verifications.get(2, begun[0].id) is None
     clock.forward(10 * 60_000)  # nobody has written it down yet
     assert await ids(status="expired") == [2, 1]
     assert await ids(status="pending") == []
@@ -104,17 +106,19 @@ async def test_verifications(store: Store, clock: TestClock) -> None:
 
 async def test_suppressions(store: Store, clock: TestClock, sql: Sql) -> None:
     for name in ("a", "b", "c"):
-        assert await store.suppress(NewSuppression(1, f"{name}@example.com", f"{name.upper()}@example.com", "manual"))
+        assert await store.suppressions.add(
+            NewSuppression(1, f"{name}@example.com", f"{name.upper()}@example.com", "manual")
+        )
         clock.forward(1000)
-    assert not await store.suppress(NewSuppression(1, "a@example.com", "again@example.com", "bounce"))
-    rows = await store.suppressions(1, None, 2)
-    assert [row[0] for row in rows] == ["C@example.com", "B@example.com", "A@example.com"]  # one more than asked
-    assert [row[0] for row in await store.suppressions(1, "b@example.com", 2)] == ["A@example.com"]
-    assert await store.suppressions(2, None, 2) == []
-    assert not await store.unsuppress(2, "a@example.com")
-    assert await store.unsuppress(1, "a@example.com")
-    assert not await store.unsuppress(1, "a@example.com")
-    assert await store.suppression(1, "a@example.com") is None
+    assert not await store.suppressions.add(NewSuppression(1, "a@example.com", "again@example.com", "bounce"))
+    rows = await store.suppressions.page(1, None, 2)
+    assert [row.email for row in rows] == ["C@example.com", "B@example.com", "A@example.com"]  # one more than asked
+    assert [row.email for row in await store.suppressions.page(1, "b@example.com", 2)] == ["A@example.com"]
+    assert await store.suppressions.page(2, None, 2) == []
+    assert not await store.suppressions.remove(2, "a@example.com")
+    assert await store.suppressions.remove(1, "a@example.com")
+    assert not await store.suppressions.remove(1, "a@example.com")
+    assert await store.suppressions.get(1, "a@example.com") is None
     assert await sql("SELECT type, count(*) FROM event GROUP BY type ORDER BY type") == [
         ("suppression.created", 3),
         ("suppression.deleted", 1),
@@ -127,10 +131,10 @@ async def test_suppressions_of_one_moment_are_all_on_some_page(
     now = clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     for name in "abcdefg":
-        await store.suppress(NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"))
+        await store.suppressions.add(NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"))
     seen: list[str] = []
     after = None
-    while page := (await store.suppressions(1, after, 2))[:2]:
-        seen += [row[0][0] for row in page]
-        after = page[-1][0]
+    while page := (await store.suppressions.page(1, after, 2))[:2]:
+        seen += [row.email[0] for row in page]
+        after = page[-1].email
     assert seen == list("gfedcba")

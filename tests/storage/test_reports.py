@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from heliograph.rules.outcome import Report
-from heliograph.storage.store import Change, Claim, Store
+from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change
+from heliograph.storage.store import Store
 from tests.storage.samples import PHONE, message
 
 pytestmark = pytest.mark.anyio
@@ -18,13 +20,13 @@ BOUNCED = Report(status="bounced", suppress="bounce", detail={"text": "550 5.1.1
 
 async def mail(store: Store, clock: Any, *more: str) -> str:
     item = message(clock, "ada@example.com", *more)
-    await store.accept(item)
+    await store.messages.accept(item)
     return item.id
 
 
 async def hand_over(store: Store, clock: Any, wanted: str = "sent") -> None:
     """One recipient more was taken by a carrier."""
-    (claim,) = await store.claim("email", 1)
+    (claim,) = await store.outbox.claim("email", 1)
     change = Change(
         at=clock.now(),
         message=claim.message,
@@ -35,12 +37,12 @@ async def hand_over(store: Store, clock: Any, wanted: str = "sent") -> None:
         carrier="relay",
         carrier_id=f"{claim.message_id}/{claim.position}",
     )
-    assert await store.record(change)
+    assert await store.outbox.record(change)
 
 
 async def accepted(store: Store, clock: Any) -> str:
     item = message(clock, PHONE, channel="sms")
-    await store.accept(item)
+    await store.messages.accept(item)
     return item.id
 
 
@@ -52,7 +54,7 @@ async def handed(store: Store, clock: Any, *, carrier_id: str | None = None, par
 
 
 async def claimed(store: Store) -> Claim:
-    (claim,) = await store.claim("phone", 1)
+    (claim,) = await store.outbox.claim("phone", 1)
     return claim
 
 
@@ -70,17 +72,17 @@ async def record(
         carrier_id=carrier_id,
         parts=parts,
     )
-    assert await store.record(change)
+    assert await store.outbox.record(change)
 
 
 async def status(store: Store, id_: str) -> str:
-    found = await store.message(1, id_)
+    found = await store.messages.get(1, id_)
     assert found
     return found.status
 
 
 async def told(store: Store, id_: str) -> list[str]:
-    found = await store.message(1, id_)
+    found = await store.messages.get(1, id_)
     assert found
     return [event[1] for event in found.events]
 
@@ -105,13 +107,13 @@ async def test_receipts_of_parts_fold_into_one_state(
 ) -> None:
     id_ = await handed(store, clock, parts=("p1", "p2", "p3"))
     for receipt in receipts:
-        assert await store.report("c", [receipt]) == [True]
+        assert await store.reports.by_carrier("c", [receipt]) == [True]
     assert await status(store, id_) == expected
 
 
 async def test_receipts_of_parts_in_one_batch(store: Store, clock: Any) -> None:
     id_ = await handed(store, clock, parts=("p1", "p2"))
-    await store.report("c", [("p1", DELIVERED), ("p2", DELIVERED)])
+    await store.reports.by_carrier("c", [("p1", DELIVERED), ("p2", DELIVERED)])
     assert await status(store, id_) == "delivered"
     assert (await told(store, id_)).count("sms.delivered") == 1
 
@@ -119,8 +121,11 @@ async def test_receipts_of_parts_in_one_batch(store: Store, clock: Any) -> None:
 async def test_an_id_of_another_carrier_changes_nothing(store: Store, clock: Any) -> None:
     id_ = await handed(store, clock, carrier_id="7")
     long = await handed(store, clock, parts=("8", "9"))
-    assert await store.report("d", [("7", DELIVERED), ("8", DELIVERED), ("9", DELIVERED)], early=True) == [False] * 3
-    await store.apply_early_reports()
+    assert (
+        await store.reports.by_carrier("d", [("7", DELIVERED), ("8", DELIVERED), ("9", DELIVERED)], early=True)
+        == [False] * 3
+    )
+    await store.reports.apply_early()
     assert (await status(store, id_), await status(store, long)) == ("sent", "sent")
 
 
@@ -129,23 +134,23 @@ async def test_a_report_before_the_record_of_its_hand_over(store: Store, clock: 
     id_ = await accepted(store, clock)
     claim = await claimed(store)
     reports = [("7", DELIVERED), ("8", DELIVERED)]
-    assert await store.report("c", reports, early=True) == [False, False]
-    await store.apply_early_reports()
+    assert await store.reports.by_carrier("c", reports, early=True) == [False, False]
+    await store.reports.apply_early()
     assert await status(store, id_) == "sending"
     await record(store, clock, claim, **ids)
-    await store.apply_early_reports()
+    await store.reports.apply_early()
     assert await status(store, id_) == "delivered"
-    await store.apply_early_reports()
+    await store.reports.apply_early()
     assert (await told(store, id_)).count("sms.delivered") == 1
 
 
 async def test_an_early_report_is_forgotten_after_a_minute(store: Store, clock: Any) -> None:
     id_ = await accepted(store, clock)
     claim = await claimed(store)
-    await store.report("c", [("7", DELIVERED)], early=True)
+    await store.reports.by_carrier("c", [("7", DELIVERED)], early=True)
     clock.forward(61_000)
     await record(store, clock, claim, carrier_id="7")
-    await store.apply_early_reports()
+    await store.reports.apply_early()
     assert await status(store, id_) == "sent"
 
 
@@ -153,15 +158,15 @@ async def test_a_callback_without_a_time_is_taken_once(store: Store, clock: Any)
     id_ = await handed(store, clock, carrier_id="7")
     queued = Report(status="sent", detail={"text": "queued"})
     for report in (queued, DELIVERED, queued, DELIVERED, DELIVERED):
-        assert await store.report("c", [("7", report), ("7", report)], once=True) == [True, True]
+        assert await store.reports.by_carrier("c", [("7", report), ("7", report)], once=True) == [True, True]
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered"]
-    await store.report("c", [("7", DELIVERED)])  # one with a time: it is another one
+    await store.reports.by_carrier("c", [("7", DELIVERED)])  # one with a time: it is another one
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered", "ignored"]
 
 
 async def test_an_id_that_a_carrier_uses_again_is_the_newest_message(store: Store, clock: Any) -> None:
     old, new = await handed(store, clock, carrier_id="7"), await handed(store, clock, carrier_id="7")
-    await store.report("c", [("7", DELIVERED)])
+    await store.reports.by_carrier("c", [("7", DELIVERED)])
     assert (await status(store, old), await status(store, new)) == ("sent", "delivered")
 
 
@@ -169,43 +174,43 @@ async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) 
     id_ = await mail(store, clock, "bob@example.com")
     await hand_over(store, clock)
     await hand_over(store, clock)
-    await store.report_returned(id_, 1, BOUNCED)
-    found = await store.message(1, id_)
+    await store.reports.returned(id_, 1, BOUNCED)
+    found = await store.messages.get(1, id_)
     assert found
     assert [row[2] for row in found.recipients] == ["sent", "bounced"]
-    assert [row[0] for row in await store.suppressions(1, None, 9)] == ["bob@example.com"]
+    assert [row.email for row in await store.suppressions.page(1, None, 9)] == ["bob@example.com"]
 
 
 async def test_a_mail_comes_back_before_the_record_of_its_hand_over(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
     for report in (BOUNCED, FAILED):  # the first one counts
-        await store.report_returned(id_, 0, report)
-    await store.apply_early_reports()
+        await store.reports.returned(id_, 0, report)
+    await store.reports.apply_early()
     assert await status(store, id_) == "sending"
     clock.forward(600_000)
-    await store.purge()
+    await store.upkeep.purge()
     await hand_over(store, clock, "delivered")
-    await store.apply_early_reports()
-    await store.apply_early_reports()
+    await store.reports.apply_early()
+    await store.reports.apply_early()
     assert (await told(store, id_)) == ["email.sent", "email.delivered", "email.bounced"]
 
 
 async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await store.report_returned(id_, 0, BOUNCED)
+    await store.reports.returned(id_, 0, BOUNCED)
     clock.forward(3_600_001)
-    await store.purge()
+    await store.upkeep.purge()
     await hand_over(store, clock)
-    await store.apply_early_reports()
+    await store.reports.apply_early()
     assert await status(store, id_) == "sent"
 
 
 @pytest.mark.parametrize(("id_", "position"), [("eml_unknown", 0), (None, 1)])
 async def test_a_place_that_is_none_changes_nothing(store: Store, clock: Any, id_: str | None, position: int) -> None:
     known = await mail(store, clock)
-    await store.report_returned(id_ or known, position, BOUNCED)
+    await store.reports.returned(id_ or known, position, BOUNCED)
     await hand_over(store, clock)
-    await store.apply_early_reports()
+    await store.reports.apply_early()
     assert await status(store, known) == "sent"
 
 
@@ -213,8 +218,8 @@ async def test_a_mail_that_comes_back_for_another_reason_failed_after_all(store:
     """Told to webhooks, nothing suppressed, no money moved."""
     id_ = await mail(store, clock)
     await hand_over(store, clock, "delivered")
-    before = await store.account(1)
-    await store.report_returned(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
+    before = await store.ledger.account(1)
+    await store.reports.returned(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
     assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
-    assert (await status(store, id_), await store.suppressions(1, None, 9)) == ("failed", [])
-    assert await store.account(1) == before
+    assert (await status(store, id_), await store.suppressions.page(1, None, 9)) == ("failed", [])
+    assert await store.ledger.account(1) == before

@@ -8,7 +8,9 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.store import Change, Later, SetupChange, Store
+from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, message
@@ -24,13 +26,13 @@ async def teams(store: Store) -> Store:
     rows = [
         to_row("team", f"team_{ref}", TeamRecord(ref=ref, id=f"team_{ref}", name="T"), f"team_{ref}") for ref in (1, 2)
     ]
-    await store.change_setup(lambda _, __: SetupChange(rows=rows))
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
     return store
 
 
 async def deliver(store: Store, clock: TestClock, *wanted: str | None, lane: str = "email") -> None:
     """Hand over what is due; the outcomes are these, in turn."""
-    for claim, status in zip(await store.claim(lane, len(wanted)), wanted, strict=True):
+    for claim, status in zip(await store.outbox.claim(lane, len(wanted)), wanted, strict=True):
         change = Change(
             at=clock.now(),
             message=claim.message,
@@ -41,12 +43,12 @@ async def deliver(store: Store, clock: TestClock, *wanted: str | None, lane: str
             carrier_id=f"{claim.message_id}/{claim.position}",
             again=None if status else Later(due_at=clock.now(), attempt=1),
         )
-        assert await store.record(change)
+        assert await store.outbox.record(change)
 
 
 async def report(store: Store, id_: str, *statuses: str) -> None:
     for status in statuses:
-        assert await store.report("c", [(f"{id_}/0", Report(status=status))]) == [True]
+        assert await store.reports.by_carrier("c", [(f"{id_}/0", Report(status=status))]) == [True]
 
 
 async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, int]) -> Store:
@@ -57,7 +59,7 @@ async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, i
 
 
 def state(store: Store) -> str:
-    found = store.setup.teams["team_1"].reputation
+    found = store.setup.current.teams["team_1"].reputation
     return found.state if found else "none"
 
 
@@ -66,7 +68,7 @@ def state(store: Store) -> str:
 
 async def test_each_recipient_is_counted_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
-    await store.accept(item)
+    await store.messages.accept(item)
     await deliver(store, clock, None)  # put off
     assert await sql(COUNTS) == []
     await deliver(store, clock, "sent")
@@ -77,18 +79,18 @@ async def test_each_recipient_is_counted_once(store: Store, clock: TestClock, sq
 
 async def test_a_bounce_at_the_door_and_a_late_one(store: Store, clock: TestClock, sql: Sql) -> None:
     late = message(clock, "late@example.com")
-    await store.accept(late)
+    await store.messages.accept(late)
     await deliver(store, clock, "delivered")
     await report(store, late.id, "bounced", "bounced")
-    await store.accept(message(clock, "door@example.com", team=2))
+    await store.messages.accept(message(clock, "door@example.com", team=2))
     await deliver(store, clock, "bounced")
-    await store.accept(message(clock, "failed@example.com", team=2))
+    await store.messages.accept(message(clock, "failed@example.com", team=2))
     await deliver(store, clock, "failed")
     assert await sql(COUNTS) == [(1, 1, 1, 0), (2, 1, 1, 0)]
 
 
 async def test_a_batch_is_one_row_a_team_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
+    await store.messages.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
     await deliver(store, clock, *["bounced", "sent"] * 10)
     assert await sql("SELECT team, sends, bounces, complaints FROM reputation") == [(1, 20, 10, 0)]
     ((hour,),) = await sql("SELECT hour FROM reputation")
@@ -97,16 +99,16 @@ async def test_a_batch_is_one_row_a_team_and_hour(store: Store, clock: TestClock
 
 
 async def test_neither_magic_recipients_nor_phones_count(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.accept(message(clock, "bounced@simulator.test", "delivered+x@simulator.test"))
+    await store.messages.accept(message(clock, "bounced@simulator.test", "delivered+x@simulator.test"))
     await deliver(store, clock, "bounced", "sent")
-    await store.accept(message(clock, PHONE, channel="sms"))
+    await store.messages.accept(message(clock, PHONE, channel="sms"))
     await deliver(store, clock, "sent", lane="phone")
     assert await sql(COUNTS) == []
 
 
 async def test_counts_are_kept_for_eight_days(store: Store, clock: TestClock, sql: Sql) -> None:
     await counted(store, clock, (0, 1, 0, 0), (8 * 24 - 1, 1, 0, 0), (8 * 24, 1, 0, 0))
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql(COUNTS) == [(1, 2, 0, 0)]
 
 
@@ -126,67 +128,67 @@ async def test_counts_are_kept_for_eight_days(store: Store, clock: TestClock, sq
 )
 async def test_the_newest_hours(store: Store, clock: TestClock, hours: Any, expected: Any) -> None:
     await counted(store, clock, *hours)
-    assert await store.reputations() == ({1: expected} if expected else {})
+    assert await store.reputation.counts() == ({1: expected} if expected else {})
 
 
 async def test_teams_are_apart(store: Store, clock: TestClock) -> None:
     rows = [(ref, clock.now() - ago * HOUR_MS, 600 * ref, ref, ago) for ref in (1, 2) for ago in range(3)]
     await store.database.write(lambda tx: tx.run("count_reputation", counts=rows))
-    assert await store.reputations() == {1: (1200, 2, 1), 2: (1200, 2, 0)}
+    assert await store.reputation.counts() == {1: (1200, 2, 1), 2: (1200, 2, 0)}
 
 
 # -- judging -----------------------------------------------------------------------------------------------
 
 
 async def test_a_warning_comes_and_goes_by_itself(teams: Store, other: Store, clock: TestClock) -> None:
-    assert await teams.judge_reputations() == []
+    assert await teams.reputation.judge() == []
     await counted(teams, clock, (0, 1000, 50, 0))
-    (judged,) = await teams.judge_reputations()
+    (judged,) = await teams.reputation.judge()
     assert (judged.team, judged.state, judged.sends, judged.bounces) == ("team_1", "warn", 1000, 50)
-    version = teams.setup.version
-    assert await teams.judge_reputations() == []
-    assert teams.setup.version == version  # nothing new is nothing to follow
-    await other.refresh_setup()
+    version = teams.setup.current.version
+    assert await teams.reputation.judge() == []
+    assert teams.setup.current.version == version  # nothing new is nothing to follow
+    await other.setup.refresh()
     assert state(other) == "warn"
-    assert other.setup.teams["team_2"].reputation is None
+    assert other.setup.current.teams["team_2"].reputation is None
     clock.forward(7 * DAY_MS)
-    assert [judged.state for judged in await other.judge_reputations()] == ["ok"]
+    assert [judged.state for judged in await other.reputation.judge()] == ["ok"]
 
 
 async def test_a_pause_stays_until_an_operator_ends_it(teams: Store, other: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 200, 0, 1))
-    await teams.judge_reputations()
+    await teams.reputation.judge()
     assert state(teams) == "paused"
     clock.forward(7 * DAY_MS)
-    assert await teams.judge_reputations() == []
-    await other.refresh_setup()
+    assert await teams.reputation.judge() == []
+    await other.setup.refresh()
     at = clock.now()
-    assert await other.resume_direct("team_1")
-    assert not await other.resume_direct("team_1")
-    assert not await other.resume_direct("team_2")
-    await teams.refresh_setup()
+    assert await other.reputation.resume("team_1")
+    assert not await other.reputation.resume("team_1")
+    assert not await other.reputation.resume("team_2")
+    await teams.setup.refresh()
     assert state(teams) == "ok"
-    assert at <= (teams.setup.teams["team_1"].reputation.resumed_at or 0) <= clock.now()  # type: ignore[union-attr]
+    assert at <= (teams.setup.current.teams["team_1"].reputation.resumed_at or 0) <= clock.now()  # type: ignore[union-attr]
 
 
 async def test_nothing_before_the_resume_counts_after_it(teams: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 1000, 500, 0), (1, 1000, 500, 0))
-    await teams.judge_reputations()
-    await teams.resume_direct("team_1")
-    assert await teams.judge_reputations() == []
+    await teams.reputation.judge()
+    await teams.reputation.resume("team_1")
+    assert await teams.reputation.judge() == []
     await counted(teams, clock, (0, 199, 199, 0))
-    assert await teams.judge_reputations() == []
+    assert await teams.reputation.judge() == []
     await counted(teams, clock, (0, 1, 1, 0))
-    assert [judged.state for judged in await teams.judge_reputations()] == ["paused"]
+    assert [judged.state for judged in await teams.reputation.judge()] == ["paused"]
 
 
 async def test_a_resume_during_the_judging_holds(teams: Store, other: Store, clock: TestClock) -> None:
     """This process has not heard of the pause and its end, and brings counts from before."""
     await counted(teams, clock, (0, 1000, 500, 0))
-    await other.refresh_setup()
-    await teams.judge_reputations()
-    await teams.resume_direct("team_1")
+    await other.setup.refresh()
+    await teams.reputation.judge()
+    await teams.reputation.resume("team_1")
     await counted(teams, clock, (0, 1000, 500, 0))  # as it read them
-    assert await other.judge_reputations() == []
+    assert await other.reputation.judge() == []
     assert state(other) == "ok"
-    assert [judged.state for judged in await other.judge_reputations()] == ["paused"]  # by what it knows now
+    assert [judged.state for judged in await other.reputation.judge()] == ["paused"]  # by what it knows now

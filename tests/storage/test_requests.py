@@ -183,10 +183,10 @@ async def test_a_week_and_so_many_of_a_team_stay(
     clock.forward(7 * DAY_MS - 10_000)
     new = [refused(clock) for _ in range(2)]
     await write(store, *new)
-    await store.purge()
+    await store.upkeep.purge()
     assert await store.database.read(partial(refused_requests, team=1)) == [new[1], new[0], old[2]]
     assert await store.database.read(partial(refused_requests, team=2)) == [theirs]
     clock.forward(11_000)
-    await store.purge()
+    await store.upkeep.purge()
     assert await store.database.read(partial(refused_requests, team=1)) == [new[1], new[0]]
     assert await store.database.read(partial(refused_requests, team=2)) == []

@@ -12,13 +12,14 @@ from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.restored import TURNED_BACK
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
 
 async def is_paused(store: Store) -> bool:
-    return (await store.refresh_setup()).platform.paused
+    return (await store.setup.refresh()).platform.paused
 
 
 async def test_starts_grow_the_number(store: Store, settings: Settings) -> None:
@@ -39,7 +40,7 @@ async def test_a_new_data_folder_makes_no_claim(store: Store, tmp_path: Path) ->
 async def test_a_crash_between_the_two_writes_is_no_turn(store: Store, settings: Settings) -> None:
     await attest(store, settings.data)
     for _ in range(3):
-        await store.attest(seen_numbers(settings.data))  # the folder is not told
+        await store.upkeep.attest(seen_numbers(settings.data))  # the folder is not told
     assert not await attest(store, settings.data)
     assert not await is_paused(store)
 
@@ -75,11 +76,11 @@ async def test_a_database_that_was_turned_back_is_paused_once(store: Store, sett
     ((database, number),) = seen_numbers(settings.data).items()
     keep_number(settings.data, database, number + 1)  # as if the newest commit were gone
     assert await attest(store, settings.data)
-    platform = store.setup.platform
+    platform = store.setup.current.platform
     assert (platform.paused, platform.paused_reason) == (True, TURNED_BACK)
-    await store.change_setup(lambda current, _: SetupChange(rows=pause_rows(current, False)))
+    await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, False)))
     assert not await attest(store, settings.data)
-    platform = (await store.refresh_setup()).platform
+    platform = (await store.setup.refresh()).platform
     assert (platform.paused, platform.paused_reason) == (False, "")
 
 

@@ -7,8 +7,9 @@ import pytest
 from heliograph.rules.acceptance import Accepted
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import search
+from heliograph.storage.outcomes import Change
 from heliograph.storage.search import Found, Wanted
-from heliograph.storage.store import Change, Store
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, finish, message, start
@@ -23,13 +24,13 @@ async def send(store: Store, clock: TestClock, prefix: str, address: str, team: 
     clock.forward(1000)
     item = message(clock, address, team=team, channel=CHANNEL[prefix], **more)
     item.id = prefix + item.id[4:]
-    await store.accept(item)
+    await store.messages.accept(item)
     return item.id
 
 
 async def hand_over(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
     for lane in ("email", "phone"):
-        for claim in await store.claim(lane, 100):
+        for claim in await store.outbox.claim(lane, 100):
             change = Change(
                 message=claim.message,
                 position=claim.position,
@@ -38,7 +39,7 @@ async def hand_over(store: Store, clock: TestClock, status: str | None = "delive
                 wanted=status,
                 carrier="sim",
             )
-            await store.record(change)
+            await store.outbox.record(change)
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ async def test_the_subject_is_searched_without_case(store: Store, clock: TestClo
 
 
 async def test_one_message_with_all_that_became_of_it(store: Store, clock: TestClock, sent: list[str]) -> None:
-    ((event, *_), *_) = (await store.message(1, sent[0])).events  # type: ignore[union-attr]
+    ((event, *_), *_) = (await store.messages.get(1, sent[0])).events  # type: ignore[union-attr]
     told = [("whk_x", 1, event, sent[0], clock.now())]
     await store.database.write(lambda tx: tx.run("insert_deliveries", deliveries=told))
     found = await store.database.read(lambda tx: search.whole(tx, 1, sent[0], ["whk_x"]))
@@ -174,15 +175,15 @@ async def test_the_pulse_changes_with_the_timeline(store: Store, clock: TestCloc
 async def test_what_was_seen_goes_with_its_message(store: Store, clock: TestClock, sent: list[str], sql: Sql) -> None:
     assert await sql("SELECT count(*) FROM seen_recipient") == [(2,)]
     clock.forward(91 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT count(*) FROM seen_recipient") == [(0,)]
 
 
 async def test_verifications(store: Store, clock: TestClock) -> None:
     begun = [start(clock), start(clock, phone="+14155550101"), start(clock, team=2)]
     for item in begun:
-        await store.start_verification(item)
-        await store.finish_verification(finish(item, clock))
+        await store.verifications.start(item)
+        await store.verifications.finish(finish(item, clock))
         clock.forward(1000)
 
     async def listed(**more: Any) -> list[str]:

@@ -6,7 +6,8 @@ import pytest
 
 from heliograph.rules.setup.records import Platform, TeamRecord, Template
 from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
-from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
+from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 
 pytestmark = pytest.mark.anyio
@@ -21,51 +22,51 @@ def team_row(id_: str, ref: int) -> Row:
 
 
 async def test_another_process_follows_within_a_second(store: Store, other: Store) -> None:
-    following = asyncio.create_task(other.follow_setup())
+    following = asyncio.create_task(other.setup.follow())
     try:
-        await store.change_setup(lambda _, __: brand("New"))
+        await store.setup.change(lambda _, __: brand("New"))
         async with asyncio.timeout(60):
-            while other.setup.platform.brand != "New":
+            while other.setup.current.platform.brand != "New":
                 await asyncio.sleep(0.01)
     finally:
         following.cancel()
-    assert store.setup.platform.brand == "New"
+    assert store.setup.current.platform.brand == "New"
 
 
 async def test_nothing_new_is_the_same_object(store: Store) -> None:
-    seen = store.setup
-    assert await store.refresh_setup() is seen
+    seen = store.setup.current
+    assert await store.setup.refresh() is seen
 
 
 async def test_teams_that_did_not_change_keep_their_objects(store: Store, other: Store) -> None:
-    await store.change_setup(lambda _, __: SetupChange(rows=[team_row("team_a", 11), team_row("team_b", 12)]))
-    await other.refresh_setup()
-    kept = other.setup.teams["team_a"]
+    await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11), team_row("team_b", 12)]))
+    await other.setup.refresh()
+    kept = other.setup.current.teams["team_a"]
     template = Template(id="tpl_x", team="team_b", channel="sms", name="x", body="x")
-    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("template", "tpl_x", template, "team_b")]))
-    await other.refresh_setup()
-    assert other.setup.teams["team_a"] is kept
-    assert other.setup.teams["team_b"].templates == {"tpl_x": template}
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("template", "tpl_x", template, "team_b")]))
+    await other.setup.refresh()
+    assert other.setup.current.teams["team_a"] is kept
+    assert other.setup.current.teams["team_b"].templates == {"tpl_x": template}
 
 
 async def test_a_deleted_record_is_gone_everywhere(store: Store, other: Store) -> None:
-    await store.change_setup(lambda _, __: SetupChange(rows=[team_row("team_a", 11)]))
-    await other.refresh_setup()
-    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("team", "team_a", None, "team_a")]))
-    await other.refresh_setup()
-    assert "team_a" not in store.setup.teams
-    assert "team_a" not in other.setup.teams
+    await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11)]))
+    await other.setup.refresh()
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", None, "team_a")]))
+    await other.setup.refresh()
+    assert "team_a" not in store.setup.current.teams
+    assert "team_a" not in other.setup.current.teams
 
 
 async def test_a_change_that_raises_changes_nothing(store: Store, sql: Sql) -> None:
-    before = store.setup.version
+    before = store.setup.current.version
 
     def decide(_: Setup, __: int) -> SetupChange:
         raise ValueError("a mistake in the file")
 
     with pytest.raises(ValueError, match="a mistake"):
-        await store.change_setup(decide)
-    assert (await store.refresh_setup()).version == before
+        await store.setup.change(decide)
+    assert (await store.setup.refresh()).version == before
     assert await sql("SELECT count(*) FROM setting") == [(0,)]
 
 
@@ -79,22 +80,22 @@ async def test_changes_at_once_happen_one_after_the_other(store: Store, other: S
 
         return decide
 
-    await asyncio.gather(*((store, other)[i % 2].change_setup(add(f"team_{i}")) for i in range(10)))  # type: ignore[arg-type]
-    setup = await store.refresh_setup()
+    await asyncio.gather(*((store, other)[i % 2].setup.change(add(f"team_{i}")) for i in range(10)))  # type: ignore[arg-type]
+    setup = await store.setup.refresh()
     assert sorted(setup.platform.brand.split()[1:]) == [f"team_{i}" for i in range(10)]
     assert sorted(team.record.ref for team in setup.teams.values()) == list(range(3, 13))
     assert await sql("SELECT count(*) FROM account") == [(12,)]
 
 
 async def test_the_opening_balance_is_booked(store: Store, sql: Sql) -> None:
-    await store.change_setup(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, 77), NewTeam(ref + 1, 0)]))
-    assert (await store.account(3)).available == 77
+    await store.setup.change(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, 77), NewTeam(ref + 1, 0)]))
+    assert (await store.ledger.account(3)).available == 77
     assert await sql("SELECT kind, amount FROM ledger WHERE team IN (3, 4)") == [("topup", 77)]
 
 
 async def test_suppressions_come_with_the_setup(store: Store) -> None:
     given = [NewSuppression(1, "a@example.com", "A@example.com", "bounce")] * 2  # twice in one file
-    await store.change_setup(lambda _, __: SetupChange(suppressions=given))
-    found = await store.suppression(1, "a@example.com")
+    await store.setup.change(lambda _, __: SetupChange(suppressions=given))
+    found = await store.suppressions.get(1, "a@example.com")
     assert found
-    assert found[:2] == ("A@example.com", "bounce")
+    assert (found.email, found.reason) == ("A@example.com", "bounce")

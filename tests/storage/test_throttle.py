@@ -55,9 +55,9 @@ async def test_forgiving_what_is_over_is_nothing(store: Store, clock: TestClock)
 async def test_names_are_hashed_and_old_tries_go(store: Store, clock: TestClock, sql: Sql) -> None:
     assert await begin(store, {"account ada@example.com": MOST}, clock.now()) == 0
     clock.forward(SPAN - 1000)
-    await store.purge()
+    await store.upkeep.purge()
     ((name,),) = await sql("SELECT name FROM wrong_try")
     assert "ada" not in name
     clock.forward(1000)
-    await store.purge()
+    await store.upkeep.purge()
     assert await sql("SELECT name FROM wrong_try") == []

@@ -10,7 +10,8 @@ import pytest
 from heliograph.rules.limits import DAY_MS, HOUR_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
 from heliograph.rules.refusals import InsufficientCredit, VerificationNotFound, VerifyRateLimited
 from heliograph.settings import Settings
-from heliograph.storage.store import Recent, Start, Store
+from heliograph.storage.store import Store
+from heliograph.storage.verifications import Recent, Start
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, start
@@ -20,26 +21,26 @@ pytestmark = pytest.mark.anyio
 
 async def begin(store: Store, clock: TestClock, **more: Any) -> Start:
     begun = start(clock, **more)
-    assert await store.start_verification(begun) is None
-    await store.finish_verification(finish(begun, clock))
+    assert await store.verifications.start(begun) is None
+    await store.verifications.finish(finish(begun, clock))
     return begun
 
 
 async def test_a_hundred_wrong_codes_at_once_count_five(store: Store, other: Store, clock: TestClock) -> None:
     begun = await begin(store, clock)
     tries = [check(begun, WRONG, clock.now()) for _ in range(100)]
-    results = await asyncio.gather(*((store, other)[i % 2].check_verification(t) for i, t in enumerate(tries)))
+    results = await asyncio.gather(*((store, other)[i % 2].verifications.check(t) for i, t in enumerate(tries)))
     assert Counter(r.status for r in results) == {"pending": 4, "exhausted": 96}
-    stored = await store.verification(1, begun.id)
+    stored = await store.verifications.get(1, begun.id)
     assert stored
-    assert (stored[2], stored[6]) == ("exhausted", 5)
-    assert not (await store.check_verification(check(begun, RIGHT, clock.now()))).verified
+    assert (stored.status, stored.wrong) == ("exhausted", 5)
+    assert not (await store.verifications.check(check(begun, RIGHT, clock.now()))).verified
 
 
 async def test_fifty_right_codes_at_once_verify_once(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
     begun = await begin(store, clock)
     tries = [check(begun, RIGHT, clock.now()) for _ in range(50)]
-    results = await asyncio.gather(*((store, other)[i % 2].check_verification(t) for i, t in enumerate(tries)))
+    results = await asyncio.gather(*((store, other)[i % 2].verifications.check(t) for i, t in enumerate(tries)))
     assert Counter((r.verified, r.status) for r in results) == {(True, "verified"): 1, (False, "verified"): 49}
     assert await sql("SELECT type, count(*) FROM event GROUP BY type") == [("verification.verified", 1)]
 
@@ -51,29 +52,29 @@ async def test_a_code_lives_ten_minutes(
     store: Store, clock: TestClock, after_ms: int, expected: tuple[bool, str]
 ) -> None:
     begun = await begin(store, clock)
-    result = await store.check_verification(check(begun, RIGHT, begun.created_at + after_ms))
+    result = await store.verifications.check(check(begun, RIGHT, begun.created_at + after_ms))
     assert (result.verified, result.status) == expected
 
 
 async def test_four_wrong_codes_leave_one_guess(store: Store, clock: TestClock) -> None:
     begun = await begin(store, clock)
     for _ in range(4):
-        await store.check_verification(check(begun, WRONG, clock.now()))
-    assert (await store.check_verification(check(begun, RIGHT, clock.now()))).verified
+        await store.verifications.check(check(begun, WRONG, clock.now()))
+    assert (await store.verifications.check(check(begun, RIGHT, clock.now()))).verified
 
 
 async def test_another_teams_verification_is_not_there(store: Store, clock: TestClock) -> None:
     begun = await begin(store, clock)
     with pytest.raises(VerificationNotFound):
-        await store.check_verification(check(start(clock, id=begun.id, team=2), RIGHT, clock.now()))
+        await store.verifications.check(check(start(clock, id=begun.id, team=2), RIGHT, clock.now()))
 
 
 async def test_an_unknown_id_is_not_its_neighbours_trouble(store: Store, clock: TestClock) -> None:
     begun = await begin(store, clock)
     unknown = check(start(clock), RIGHT, clock.now())
     results = await asyncio.gather(
-        store.check_verification(unknown),
-        store.check_verification(check(begun, RIGHT, clock.now())),
+        store.verifications.check(unknown),
+        store.verifications.check(check(begun, RIGHT, clock.now())),
         return_exceptions=True,
     )
     assert isinstance(results[0], VerificationNotFound)
@@ -95,7 +96,7 @@ def at_most(count: int) -> Any:
 async def test_limits_hold_over_two_processes(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
     starts = [start(clock, check=at_most(5), owner=f"seat/{i % 2}") for i in range(40)]
     results = await asyncio.gather(
-        *((store, other)[i % 2].start_verification(item) for i, item in enumerate(starts)), return_exceptions=True
+        *((store, other)[i % 2].verifications.start(item) for i, item in enumerate(starts)), return_exceptions=True
     )
     assert Counter(type(r) for r in results) == {type(None): 5, VerifyRateLimited: 35}
     assert await sql("SELECT count(*) FROM verification") == [(5,)]
@@ -110,7 +111,7 @@ async def test_what_a_limit_sees(store: Store, clock: TestClock) -> None:
     clock.forward(DAY_MS - clock.now() % DAY_MS)  # midnight: all that follows is the same day
     first = await begin(store, clock)
     for _ in range(3):
-        await store.check_verification(check(first, WRONG, clock.now()))
+        await store.verifications.check(check(first, WRONG, clock.now()))
     await begin(store, clock, phone=PHONE[:-4] + "9999")  # another phone that begins alike
     await begin(store, clock, team=2)  # another team's phone
     await begin(store, clock, check=look)
@@ -128,7 +129,7 @@ async def test_wrong_codes_are_counted_by_the_utc_day(store: Store, clock: TestC
 
     clock.forward(DAY_MS - clock.now() % DAY_MS + DAY_MS - 60_000)  # a minute before midnight
     first = await begin(store, clock)
-    await store.check_verification(check(first, WRONG, clock.now()))
+    await store.verifications.check(check(first, WRONG, clock.now()))
     await begin(store, clock, check=look)
     clock.forward(60_000)
     await begin(store, clock, check=look)
@@ -155,25 +156,25 @@ async def test_starts_and_the_first_right_code_are_counted(
 ) -> None:
     first, second = await begin(store, clock), await begin(other, clock)
     await begin(store, clock, team=2)
-    await store.check_verification(check(first, WRONG, clock.now()))
+    await store.verifications.check(check(first, WRONG, clock.now()))
     for process in (store, other):
-        await process.check_verification(check(second, RIGHT, clock.now()))
+        await process.verifications.check(check(second, RIGHT, clock.now()))
     assert await counted(sql) == dict.fromkeys(PLACES, (2, 1))
     assert await counted(sql, team=2) == dict.fromkeys(PLACES, (1, 0))
 
 
 async def test_what_no_carrier_took_is_taken_back(store: Store, clock: TestClock, sql: Sql) -> None:
     refused = start(clock)
-    await store.start_verification(refused)
+    await store.verifications.start(refused)
     assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
     clock.forward(HOUR_MS)
-    await store.finish_verification(finish(refused, clock, "failed"))
+    await store.verifications.finish(finish(refused, clock, "failed"))
     assert await sql("SELECT DISTINCT starts, verified FROM conversion") == [(0, 0)]
 
 
 async def test_magic_numbers_are_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
     begun = await begin(store, clock, phone="+15005550006", magic=True)
-    await store.check_verification(check(begun, RIGHT, clock.now()))
+    await store.verifications.check(check(begun, RIGHT, clock.now()))
     assert await counted(sql) == {}
 
 
@@ -189,7 +190,7 @@ async def test_what_the_guard_sees(store: Store, clock: TestClock) -> None:
     await begin(store, clock, phone="+14155990000", check=look)  # of the same range
     await begin(store, clock, phone="+12125550100", check=look)  # of the same country
     await begin(store, clock, team=2, check=look)
-    await store.check_verification(check(first, RIGHT, clock.now()))
+    await store.verifications.check(check(first, RIGHT, clock.now()))
     await begin(store, clock, check=look)
     clock.forward(DAY_MS + HOUR_MS - 60_000)
     await begin(store, clock, check=look)
@@ -217,7 +218,7 @@ async def test_starts_of_one_batch_see_each_other(store: Store, other: Store, cl
     phones = [f"+1{area}5550100" for area in range(200, 264)]  # nothing but the team is the same
     results = await asyncio.gather(
         *(
-            (store, other)[i % 2].start_verification(start(clock, phone=phone, prefix=phone[:-4], check=look))
+            (store, other)[i % 2].verifications.start(start(clock, phone=phone, prefix=phone[:-4], check=look))
             for i, phone in enumerate(phones)
         ),
         return_exceptions=True,
@@ -227,12 +228,12 @@ async def test_starts_of_one_batch_see_each_other(store: Store, other: Store, cl
 
 
 async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.rehearse_verification(start(clock, price=50, check=at_most(1)))
+    await store.verifications.rehearse(start(clock, price=50, check=at_most(1)))
     await begin(store, clock)
     with pytest.raises(VerifyRateLimited):
-        await store.rehearse_verification(start(clock, check=at_most(1)))
+        await store.verifications.rehearse(start(clock, check=at_most(1)))
     with pytest.raises(InsufficientCredit):
-        await store.rehearse_verification(start(clock, price=CREDIT + 1))
+        await store.verifications.rehearse(start(clock, price=CREDIT + 1))
     assert (await sql("SELECT count(*) FROM verification"), await counted(sql)) == (
         [(1,)],
         dict.fromkeys(PLACES, (1, 0)),
@@ -242,10 +243,10 @@ async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestC
 async def test_old_counts_are_put_away(store: Store, clock: TestClock, sql: Sql) -> None:
     await begin(store, clock)
     clock.forward(7 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
     clock.forward(2 * DAY_MS)
-    await store.purge()
+    await store.upkeep.purge()
     assert await counted(sql) == {}
 
 
@@ -257,20 +258,20 @@ async def test_a_start_is_charged_when_the_carrier_took_it(
     store: Store, clock: TestClock, status: str, available: int
 ) -> None:
     begun = start(clock, price=50)
-    await store.start_verification(begun)
-    assert (await store.account(1)).held == 50
-    await store.finish_verification(finish(begun, clock, status))
-    account = await store.account(1)
+    await store.verifications.start(begun)
+    assert (await store.ledger.account(1)).held == 50
+    await store.verifications.finish(finish(begun, clock, status))
+    account = await store.ledger.account(1)
     assert (account.available, account.held) == (available, 0)
 
 
 async def test_racers_for_credit(store: Store, other: Store, clock: TestClock) -> None:
     starts = [start(clock, price=CREDIT // 10, owner=f"seat/{i % 2}") for i in range(64)]
     results = await asyncio.gather(
-        *((store, other)[i % 2].start_verification(item) for i, item in enumerate(starts)), return_exceptions=True
+        *((store, other)[i % 2].verifications.start(item) for i, item in enumerate(starts)), return_exceptions=True
     )
     assert results.count(None) == 10
-    assert (await store.account(1)).available == 0
+    assert (await store.ledger.account(1)).available == 0
 
 
 @pytest.mark.parametrize("how", ["its process starts again", "its lease runs out"])
@@ -278,27 +279,27 @@ async def test_an_abandoned_start_is_given_up_and_its_hold_released(
     store: Store, other: Store, clock: TestClock, sql: Sql, how: str
 ) -> None:
     begun = start(clock, price=50)
-    await store.start_verification(begun)
-    await other.reclaim()  # too early: it may be at work
-    assert (await store.account(1)).held == 50
+    await store.verifications.start(begun)
+    await other.outbox.reclaim()  # too early: it may be at work
+    assert (await store.ledger.account(1)).held == 50
     if how == "its process starts again":
-        await store.take_back()
+        await store.outbox.take_back()
     else:
         clock.forward(IDEMPOTENCY_LEASE_MS)
-        await other.reclaim()
-    stored = await store.verification(1, begun.id)
+        await other.outbox.reclaim()
+    stored = await store.verifications.get(1, begun.id)
     assert stored
-    assert (stored[2], stored[5]) == ("failed", "interrupted")
-    assert (await store.account(1)).available == CREDIT
-    await store.finish_verification(finish(begun, clock))  # the dead come back
-    assert (await store.account(1)).available == CREDIT
+    assert (stored.status, stored.error_message) == ("failed", "interrupted")
+    assert (await store.ledger.account(1)).available == CREDIT
+    await store.verifications.finish(finish(begun, clock))  # the dead come back
+    assert (await store.ledger.account(1)).available == CREDIT
     assert await sql("SELECT kind FROM ledger WHERE subject IS NOT NULL ORDER BY key") == [("hold",), ("release",)]
 
 
 async def test_housekeeping_writes_down_what_expired(store: Store, clock: TestClock, sql: Sql) -> None:
     await begin(store, clock)
     clock.forward(VERIFICATION_MS)
-    await store.reclaim()
+    await store.outbox.reclaim()
     assert await sql("SELECT status FROM verification") == [("expired",)]
 
 
@@ -313,7 +314,7 @@ async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
     transaction = checking.transaction()
     await transaction.start()
     await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{begun.id}'")
-    expiring = asyncio.create_task(store.reclaim())
+    expiring = asyncio.create_task(store.outbox.reclaim())
     while not await sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
         await asyncio.sleep(0.01)
     await transaction.commit()

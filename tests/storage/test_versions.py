@@ -11,7 +11,8 @@ from heliograph.settings import Settings
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from heliograph.storage.versions import PAGE, find_version, versions_of
 from tests.storage.conftest import Sql
 
@@ -25,7 +26,7 @@ def template(version: int, body: str, name: str = "Parcel") -> Template:
 async def put(store: Store, *templates: Template, audit: Sequence[AuditEntry] = ()) -> None:
     for one in templates:
         rows = [to_row("template", one.id, one, one.team)]
-        await store.change_setup(lambda _, __, rows=rows: SetupChange(rows=rows, audit=audit))  # type: ignore[misc]
+        await store.setup.change(lambda _, __, rows=rows: SetupChange(rows=rows, audit=audit))  # type: ignore[misc]
 
 
 async def test_each_version_stays_readable(store: Store) -> None:
@@ -60,7 +61,7 @@ async def test_a_change_that_raises_keeps_no_version(store: Store) -> None:
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011
-        await store.change_setup(decide)
+        await store.setup.change(decide)
     assert await store.database.read(lambda tx: versions_of(tx, "tpl_x")) == []
 
 
@@ -76,7 +77,7 @@ async def test_templates_of_before_get_their_version(store: Store, settings: Set
 
 async def test_pages_of_versions(store: Store) -> None:
     many = [template(n, f"body {n}") for n in range(1, PAGE + 3)]
-    await store.change_setup(
+    await store.setup.change(
         lambda _, __: SetupChange(rows=[to_row("template", one.id, one, one.team) for one in many[-1:]])
     )
     await put(store, *many[:-1])

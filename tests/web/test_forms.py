@@ -167,7 +167,9 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
     setup = SimpleNamespace(teams={"team_acme": team})
     desk = SimpleNamespace(
-        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"), base_url="", store=SimpleNamespace(setup=setup)
+        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"),
+        base_url="",
+        store=SimpleNamespace(setup=SimpleNamespace(current=setup)),
     )
     office = cast(Office, SimpleNamespace(desk=desk, people=People(role)))
 

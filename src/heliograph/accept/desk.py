@@ -8,7 +8,8 @@ import msgspec
 from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.domains import Domains
-from heliograph.storage.store import RequestLog, Store
+from heliograph.storage.requests import RequestLog
+from heliograph.storage.store import Store
 from heliograph.webhooks import Webhooks
 
 

@@ -96,14 +96,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_email(desk: Desk, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
-    draft = draft_email(caller, desk.store.setup, request)
+    draft = draft_email(caller, desk.store.setup.current, request)
     files = await _keep_files(desk, draft.attachments)
-    return await desk.store.accept(email_acceptance(desk, caller, draft, files, once))
+    return await desk.store.messages.accept(email_acceptance(desk, caller, draft, files, once))
 
 
 async def preview_email(desk: Desk, caller: Caller, request: EmailRequest) -> EmailPreview:
-    draft = draft_email(caller, desk.store.setup, request)
-    accepted = await desk.store.rehearse(email_acceptance(desk, caller, draft, [], None))
+    draft = draft_email(caller, desk.store.setup.current, request)
+    accepted = await desk.store.messages.rehearse(email_acceptance(desk, caller, draft, [], None))
     record = msgspec.json.decode(accepted.response, type=EmailRecord)
     return EmailPreview(
         from_=draft.sender.header,
@@ -209,7 +209,7 @@ async def _keep_files(desk: Desk, attachments: tuple[Attachment, ...]) -> list[F
 def email_acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], once: Once | None) -> Acceptance:
     team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
-    status = "queued" if desk.store.setup.platform.paused else "sending"
+    status = "queued" if desk.store.setup.current.platform.paused else "sending"
 
     def decide(found: Found) -> Accepted:
         kept = split_suppressed(recipients, found.suppressed)

@@ -21,7 +21,7 @@ async def run_once(desk: Desk, key_id: str, once: Once, run: Callable[[], Awaita
         raise IdempotencyRequestInProgress(param=idempotency.HEADER, retry_after=1)
     desk.running[place] = once.fingerprint
     try:
-        row = await desk.store.find_remembered(key_id, once.hash)
+        row = await desk.store.messages.remembered(key_id, once.hash)
         found = idempotency.decide(row, once.fingerprint, desk.clock.now())
         if found is not None and found.status is not None and found.response is not None:
             return Answer(found.status, found.response, replayed=True)

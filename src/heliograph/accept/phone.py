@@ -87,7 +87,7 @@ def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) 
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
     closed = desk.circuits.closed_to()
-    return [c for c in routing.candidates(channel, country, desk.store.setup.carriers) if c.id not in closed]
+    return [c for c in routing.candidates(channel, country, desk.store.setup.current.carriers) if c.id not in closed]
 
 
 def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft) -> LastCheck:
@@ -100,7 +100,7 @@ def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft
             param="to",
             retry_after=30,
         )
-    setup = desk.store.setup
+    setup = desk.store.setup.current
     asked = routing.candidates(channel, draft.country, setup.carriers)
     is_counted = caller.team.sandbox and not magic.is_magic_phone(draft.to) and routing.leaves(asked)
     if unserved and not is_counted:
@@ -147,7 +147,7 @@ def phone_acceptance(
 ) -> Acceptance:
     """`check` is the channel's own last rules, asked before the price is held."""
     team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id(PREFIXES[channel])
-    status = "queued" if desk.store.setup.platform.paused else "sending"
+    status = "queued" if desk.store.setup.current.platform.paused else "sending"
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
     def decide(found: Found) -> Accepted:

@@ -46,7 +46,7 @@ async def resend(desk: Desk, caller: Caller, sent: Sent) -> Answer:
     if sent.template_id is not None:
         template = find_template(caller.team, sent.template_id, sent.channel)
     build = _email if sent.channel == "email" else _phone
-    done = await desk.store.accept(build(desk, caller, sent, template))
+    done = await desk.store.messages.accept(build(desk, caller, sent, template))
     desk.accepted()
     return done
 
@@ -63,7 +63,7 @@ def _email(desk: Desk, caller: Caller, sent: Sent, template: Template | None) ->
     sender = resolve_sender(
         team=caller.team,
         key=caller.key,
-        platform=desk.store.setup.platform,
+        platform=desk.store.setup.current.platform,
         from_=Sender(address=address, name=content.from_name, domain=None).header,
         from_display_id=None,
     )

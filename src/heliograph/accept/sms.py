@@ -36,12 +36,12 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_sms(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await desk.store.accept(_acceptance(desk, caller, request, once)[0])
+    return await desk.store.messages.accept(_acceptance(desk, caller, request, once)[0])
 
 
 async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsPreview:
     item, draft, content = _acceptance(desk, caller, request, None)
-    accepted = await desk.store.rehearse(item)
+    accepted = await desk.store.messages.rehearse(item)
     return SmsPreview(
         to=draft.to,
         country=draft.country,
@@ -58,12 +58,12 @@ async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsP
 def _acceptance(
     desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, SmsContent]:
-    draft = draft_message(caller, desk.store.setup, "sms", request)
+    draft = draft_message(caller, desk.store.setup.current, "sms", request)
     return sms_acceptance(desk, caller, draft, once)
 
 
 def sms_acceptance(desk: Desk, caller: Caller, draft: Draft, once: Once | None) -> tuple[Acceptance, Draft, SmsContent]:
-    setup, team = desk.store.setup, caller.team
+    setup, team = desk.store.setup.current, caller.team
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"

@@ -8,7 +8,8 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidEmail, SuppressionNotFound
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
-from heliograph.storage.store import NewSuppression
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.suppressions import Suppression
 
 
 class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,14 +35,14 @@ REASONS = ("bounce", "complaint", "manual")
 
 
 async def find_suppression(desk: Desk, caller: Caller, email: str) -> SuppressionRecord:
-    row = await desk.store.suppression(caller.team.record.ref, _known(email).normal)
+    row = await desk.store.suppressions.get(caller.team.record.ref, _known(email).normal)
     if row is None:
         raise _not_found(email)
     return to_record(row)
 
 
 async def delete_suppression(desk: Desk, caller: Caller, email: str) -> DeletedSuppression:
-    if not await desk.store.unsuppress(caller.team.record.ref, _known(email).normal):
+    if not await desk.store.suppressions.remove(caller.team.record.ref, _known(email).normal):
         raise _not_found(email)
     return DeletedSuppression(email=email)
 
@@ -52,18 +53,17 @@ async def add_suppression(desk: Desk, caller: Caller, request: SuppressionReques
         raise InvalidEmail(f"email {quoted(request.email)} is not a valid email address.", param="email")
     team = caller.team.record.ref
     given = NewSuppression(team, address.normal, address.given, request.reason or "manual")
-    await desk.store.suppress(given)
+    await desk.store.suppressions.add(given)
     return await find_suppression(desk, caller, address.normal)
 
 
-def to_record(row: tuple[str, str, str | None, str | None, int]) -> SuppressionRecord:
-    email, reason, source, detail, created_at = row
+def to_record(found: Suppression) -> SuppressionRecord:
     return SuppressionRecord(
-        email=email,
-        reason=reason,
-        source_message_id=source,
-        detail=msgspec.Raw(detail.encode()) if detail else None,
-        created_at=timestamp(created_at),
+        email=found.email,
+        reason=found.reason,
+        source_message_id=found.source_message_id,
+        detail=msgspec.Raw(found.detail.encode()) if found.detail else None,
+        created_at=timestamp(found.created_at),
     )
 
 

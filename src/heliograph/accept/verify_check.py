@@ -7,7 +7,7 @@ import msgspec
 from heliograph.accept.desk import Desk
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.verification import code_digest, read_code, remaining
-from heliograph.storage.store import Check
+from heliograph.storage.verifications import Check
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ async def check_verification(desk: Desk, caller: Caller, id_: str, request: Chec
         return code_digest(desk.code_key, bytes.fromhex(salt), code).hex()
 
     item = Check(id=id_, team=caller.team.record.ref, at=desk.clock.now(), digest=digest)
-    result = await desk.store.check_verification(item)
+    result = await desk.store.verifications.check(item)
     return CheckRecord(
         id=id_, verified=result.verified, status=result.status, remaining_attempts=remaining(result.wrong)
     )

@@ -23,7 +23,7 @@ from heliograph.rules.refusals import FeatureNotOnPlan
 from heliograph.rules.setup.records import Caller, CarrierRecord, Platform
 from heliograph.rules.verification import check_velocity, code_digest, derived_code, make_code, read_channel
 from heliograph.rules.verify_text import verify_text
-from heliograph.storage.store import Finish, Recent, Start
+from heliograph.storage.verifications import Finish, Recent, Start
 
 CARRIERS_S = 8.0  # for all carriers together (contract 8)
 CARRIERS_MAX = 2
@@ -64,12 +64,12 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
-    setup, team = desk.store.setup, caller.team
+    setup, team = desk.store.setup.current, caller.team
     phone, country = _check(caller, request)
     id_, carriers = desk.clock.new_id("vrf_"), _carriers(desk, caller, phone, country)
     code = _code(desk, caller, phone, id_, carriers)
     start = _start(desk, caller, phone, id_, code, once, carriers)
-    replay = await desk.store.start_verification(start)
+    replay = await desk.store.verifications.start(start)
     if replay is not None:
         return replay
     text = _text(caller, setup.platform, code)
@@ -93,7 +93,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
         error_message=error,
     )
     response = msgspec.json.encode(record)
-    await desk.store.finish_verification(
+    await desk.store.verifications.finish(
         Finish(
             id=start.id,
             team=start.team,
@@ -113,13 +113,13 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
 
 def inbox_text(desk: Desk, caller: Caller, verification: str) -> str:
     """What a simulator delivered to a number of a sandbox team."""
-    return _text(caller, desk.store.setup.platform, derived_code(desk.code_key, verification))
+    return _text(caller, desk.store.setup.current.platform, derived_code(desk.code_key, verification))
 
 
 async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
     start = _start(desk, caller, phone, "", "", None, _carriers(desk, caller, phone, country))
-    await desk.store.rehearse_verification(start)
+    await desk.store.verifications.rehearse(start)
     return VerifyPreview(
         to=phone,
         channel="sms",
@@ -168,7 +168,7 @@ def _code(desk: Desk, caller: Caller, phone: str, id_: str, carriers: Sequence[C
 
 
 def _price(desk: Desk, caller: Caller, phone: str) -> int:
-    rate = pricing.verify_price(desk.store.setup.platform, caller.team.record.currency)
+    rate = pricing.verify_price(desk.store.setup.current.platform, caller.team.record.currency)
     return phone_price(caller.team, phone, rate)
 
 
@@ -203,7 +203,7 @@ def _start(
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,
-        sandbox_most=desk.store.setup.platform.sandbox_per_day if is_counted else None,
+        sandbox_most=desk.store.setup.current.platform.sandbox_per_day if is_counted else None,
         owner=desk.store.owner,
         check=check,
         once=once,

@@ -36,12 +36,12 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await desk.store.accept(_acceptance(desk, caller, request, once)[0])
+    return await desk.store.messages.accept(_acceptance(desk, caller, request, once)[0])
 
 
 async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
     item, draft, content = _acceptance(desk, caller, request, None)
-    accepted = await desk.store.rehearse(item)
+    accepted = await desk.store.messages.rehearse(item)
     return WhatsappPreview(
         to=draft.to,
         country=draft.country,
@@ -58,7 +58,7 @@ async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) ->
 def _acceptance(
     desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
-    draft = draft_message(caller, desk.store.setup, "whatsapp", request)
+    draft = draft_message(caller, desk.store.setup.current, "whatsapp", request)
     return whatsapp_acceptance(desk, caller, draft, once)
 
 

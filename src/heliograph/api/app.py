@@ -21,7 +21,8 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
     TeamSuspended,
 )
-from heliograph.storage.store import RefusedRequest, StoreUnavailable
+from heliograph.storage.requests import RefusedRequest
+from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.request import (
     CLOSE,
@@ -101,7 +102,7 @@ class Api:
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
         now = self.desk.clock.now()
-        caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+        caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
         record = caller.team.record
         self.desk.state.used[caller.key.id] = now
         turn = FREE
@@ -137,14 +138,14 @@ class Api:
         """What the key has left, where nothing is taken from it."""
         now = self.desk.clock.now()
         with suppress(Refusal):
-            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
             extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
     def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
         """For the team's request log, when a key says whose request it was."""
         now = self.desk.clock.now()
         try:
-            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup, now)
+            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
         except Refusal:
             return
         self.desk.state.refused.waiting.append(

@@ -25,7 +25,7 @@ async def readyz(call: Call) -> Response:
     """503 while shutting down, or when the database does not commit within a second."""
     if call.desk.state.draining:
         raise ServiceUnavailable("Shutting down.", retry_after=1)
-    await call.desk.store.can_commit.answer()
+    await call.desk.store.upkeep.can_commit.answer()
     return answer(Health())
 
 
@@ -40,14 +40,14 @@ async def metrics(call: Call) -> Response:
     lines.append(f"heliograph_event_loop_lag_seconds {call.desk.loop_lag():.6f}")
     lines.append("# TYPE heliograph_outbox_depth gauge")
     now = call.desk.clock.now()
-    waiting = await call.desk.store.queue.answer()
+    waiting = await call.desk.store.outbox.queue.answer()
     lines += [f'heliograph_outbox_depth{{lane="{lane}"}} {depth}' for lane, depth, _ in waiting]
     lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
     for lane, _, due_at in waiting:
         lines.append(f'heliograph_outbox_oldest_seconds{{lane="{lane}"}} {max(0, now - due_at) / 1000}')
     lines.append("# TYPE heliograph_carrier_reachable gauge")
-    circuits = call.desk.store.setup.circuits
-    for carrier in call.desk.store.setup.carriers:
+    circuits = call.desk.store.setup.current.circuits
+    for carrier in call.desk.store.setup.current.carriers:
         reachable = int(carrier.id not in circuits)
         lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')
     return Response(200, ("\n".join(lines) + "\n").encode(), content_type=PROMETHEUS)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from heliograph.storage.requests import Spent
 from heliograph.storage.store import Store, StoreUnavailable
 
 Headers = list[tuple[bytes, bytes]]
@@ -45,16 +46,16 @@ class RateLimits:
         self.spent[key_id] += cost
         return Turn(True, _headers(burst, max(0, int(tokens - cost)), rate))
 
-    def hear(self, told: Iterable[tuple[str, str, int]], rate_of: Callable[[str], int], now: int) -> None:
-        """Process, key, and all that it has let through since its start. What was before the first hearing is past."""
-        heard, first = self._heard or {}, self._heard is None
-        for process, key, spent in told:
-            before = heard.get((process, key), spent if first else 0)
-            heard[process, key] = spent
-            since = spent - before if spent >= before else spent  # less than before: it was started anew
-            if since and (rate := rate_of(key)):
-                self._buckets[key] = (max(-2 * rate, self._tokens(key, rate, now) - since), now)
-        self._heard = heard
+    def hear(self, heard: Iterable[Spent], rate_of: Callable[[str], int], now: int) -> None:
+        """What other processes have let through. What came before the first hearing is past."""
+        known, first = self._heard or {}, self._heard is None
+        for one in heard:
+            before = known.get((one.process, one.key), one.count if first else 0)
+            known[one.process, one.key] = one.count
+            since = one.count - before if one.count >= before else one.count  # less than before: it was restarted
+            if since and (rate := rate_of(one.key)):
+                self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), now)
+        self._heard = known
 
     def _tokens(self, key: str, rate: int, now: int) -> float:
         tokens, at = self._buckets.get(key, (2.0 * rate, now))
@@ -77,7 +78,7 @@ async def share_rates(rates: RateLimits, store: Store, now: Callable[[], int]) -
         if not alone or quiet_s >= PRESENCE_S:
             spent = {key: count for key, count in rates.spent.items() if told.get(key) != count}
             with contextlib.suppress(StoreUnavailable):  # meanwhile each counts for itself
-                heard = await store.exchange_spent(spent)
+                heard = await store.requests.exchange_spent(spent)
                 told |= spent
                 rates.hear(heard, lambda key: _rate_of(store, key), now())
                 alone, quiet_s = not heard, 0.0
@@ -86,5 +87,5 @@ async def share_rates(rates: RateLimits, store: Store, now: Callable[[], int]) -
 
 
 def _rate_of(store: Store, key: str) -> int:
-    caller = store.setup.callers.get(key)
+    caller = store.setup.current.callers.get(key)
     return caller.team.record.rate_limit if caller else 0

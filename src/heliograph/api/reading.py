@@ -17,7 +17,8 @@ from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.store import Filter
+from heliograph.storage.messages import Filter
+from heliograph.storage.verifications import StoredVerification
 from heliograph.web.request import Response
 
 PAGE = 20
@@ -121,7 +122,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         call.query()
         id_ = call.params["id"]
-        found = await call.desk.store.message(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
+        found = await call.desk.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
         events = [_event(row) for row in found.events]
@@ -138,8 +139,8 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         wanted = _filter(call, PREFIXES[channel], message.STATES[channel])
-        rows = await call.desk.store.messages(call.team, wanted)
-        return page([_record(status, record) for status, record in rows], wanted.limit)
+        rows = await call.desk.store.messages.page(call.team, wanted)
+        return page([_record(row.status, row.record) for row in rows], wanted.limit)
 
     return endpoint
 
@@ -147,7 +148,7 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 async def read_verification(call: Call) -> Response:
     call.query()
     id_ = call.params["id"]
-    row = await call.desk.store.verification(call.team, id_)
+    row = await call.desk.store.verifications.get(call.team, id_)
     if row is None:
         raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
     return answer(_verification(row, call.desk.clock.now()))
@@ -155,14 +156,14 @@ async def read_verification(call: Call) -> Response:
 
 async def list_verifications(call: Call) -> Response:
     wanted = _filter(call, PREFIXES["verification"], VERIFICATION_STATES)
-    rows = await call.desk.store.verifications(call.team, wanted)
+    rows = await call.desk.store.verifications.page(call.team, wanted)
     now = call.desk.clock.now()
     return page([_verification(row, now) for row in rows], wanted.limit)
 
 
 async def read_me(call: Call) -> Response:
     call.query()
-    record, account = call.caller.team.record, await call.desk.store.account(call.team)
+    record, account = call.caller.team.record, await call.desk.store.ledger.account(call.team)
     used = account.used if account.month == month_of(call.desk.clock.now()) else 0
     return answer(
         Me(
@@ -261,14 +262,13 @@ def _event(row: Any) -> EventView:
     )
 
 
-def _verification(row: Any, now: int) -> VerificationRecord:
-    id_, phone, status, sandbox, expires_at, error_message, _ = row
+def _verification(found: StoredVerification, now: int) -> VerificationRecord:
     return VerificationRecord(
-        id=id_,
+        id=found.id,
         channel="sms",
-        to=phone,
-        status=verification.current_status(status, now, expires_at),
-        sandbox=bool(sandbox),
-        expires_at=timestamp(expires_at),
-        error_message=error_message,
+        to=found.phone,
+        status=verification.current_status(found.status, now, found.expires_at),
+        sandbox=bool(found.sandbox),
+        expires_at=timestamp(found.expires_at),
+        error_message=found.error_message,
     )

@@ -40,5 +40,5 @@ async def list_all(call: Call) -> Response:
     address = parse_address(after) if after else None
     if after is not None and address is None:
         raise InvalidRequest("after is the email address that the page before ended with.", param="after")
-    rows = await call.desk.store.suppressions(call.team, address.normal if address else None, limit)
+    rows = await call.desk.store.suppressions.page(call.team, address.normal if address else None, limit)
     return page([to_record(row) for row in rows], limit)

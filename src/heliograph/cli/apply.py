@@ -19,7 +19,8 @@ from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.sealing import Sealer
 from heliograph.settings import Settings
-from heliograph.storage.store import NewSuppression, NewTeam, SetupChange, Store
+from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
+from heliograph.storage.store import Store
 
 
 @click.command()
@@ -39,7 +40,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     text = _text(file)
 
     async def story(store: Store) -> tuple[Plan, list[str]]:
-        known = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.carriers}
+        known = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.current.carriers}
         read = read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS, known=known)
         return await apply_setup(store, read, vault_of(settings)), await _notes(settings, read)
 
@@ -93,7 +94,7 @@ async def apply_setup(store: Store, file: SetupFile, vault: Vault) -> Plan:
             suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
         )
 
-    await store.change_setup(decide)
+    await store.setup.change(decide)
     return made[-1]  # the store decides again after a conflict
 
 
@@ -113,9 +114,9 @@ async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
     """Which of the file's suppressions are there already."""
     found = set()
     for own in file.teams:
-        if team := store.setup.teams.get(own["id"]):
+        if team := store.setup.current.teams.get(own["id"]):
             for given in own.get("suppressions", []):
                 at = (team.record.ref, given["email"].normal)
-                if await store.suppression(*at):
+                if await store.suppressions.get(*at):
                     found.add(at)
     return found

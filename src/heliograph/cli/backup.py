@@ -15,7 +15,7 @@ from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.engine.blobs import Blobs, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 DATABASE = "heliograph.db"
 POSTGRES = (
@@ -74,4 +74,4 @@ def copy(database: Path, data: Path, folder: Path) -> None:
 async def _pause(folder: Path, reason: str) -> None:
     settings = Settings(database=f"{SQLITE}{folder / DATABASE}", data=folder)
     async with open_store(settings) as store:
-        await store.change_setup(lambda current, _: SetupChange(rows=pause_rows(current, True, reason)))
+        await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, True, reason)))

@@ -46,10 +46,14 @@ def carriers(settings: Settings, as_json: bool) -> None:
     """
 
     async def story(store: Store) -> list[Line]:
-        ordered = sorted(store.setup.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id))
+        ordered = sorted(
+            store.setup.current.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id)
+        )
         now = Clock().now()
         uses = await store.database.read(lambda tx: recent(tx, now))
-        return [_line(one, store.setup.circuits.get(one.id), uses.get(one.id, Recent()).hour) for one in ordered]
+        return [
+            _line(one, store.setup.current.circuits.get(one.id), uses.get(one.id, Recent()).hour) for one in ordered
+        ]
 
     lines = with_store(settings, "Reading", story)
     if as_json:

@@ -29,7 +29,7 @@ def credit(settings: Settings, team: str, amount: str, note: str | None) -> None
         raise click.ClickException(str(error)) from None
 
     async def story(store: Store) -> str:
-        found = store.setup.teams.get(team)
+        found = store.setup.current.teams.get(team)
         if found is None:
             raise click.ClickException(f"there is no team {team!r}")
         audit = AuditEntry(

@@ -45,7 +45,7 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     file = read_setup_file(given, {}, name=f"domain {name}")
 
     async def story(store: Store, domains: Domains) -> list[Record]:
-        if team not in store.setup.teams:
+        if team not in store.setup.current.teams:
             raise click.ClickException(f"there is no team {team}")
         await apply_setup(store, file, vault_of(settings))
         return await domains.records(name)

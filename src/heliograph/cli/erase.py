@@ -46,7 +46,7 @@ def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) 
 
 
 async def _erase(store: Store, team: str, address: str) -> int:
-    found = store.setup.teams.get(team)
+    found = store.setup.current.teams.get(team)
     if found is None:
         raise click.ClickException(f"there is no team {team!r}")
 

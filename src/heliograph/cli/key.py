@@ -17,7 +17,8 @@ from heliograph.rules.setup.records import Key
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.settings import Settings
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 
 
 @click.group()
@@ -81,10 +82,10 @@ def create(
 
 
 async def _create(store: Store, team: str, wanted: dict[str, Any], vault: Vault) -> NewKey:
-    if team not in store.setup.teams:
-        known = ", ".join(store.setup.teams) or "none; make one with heliograph apply"
+    if team not in store.setup.current.teams:
+        known = ", ".join(store.setup.current.teams) or "none; make one with heliograph apply"
         raise click.ClickException(f"there is no team {team!r}. Known: {known}")
-    if any(c.key.name == wanted["name"] for c in store.setup.callers.values() if c.team.record.id == team):
+    if any(c.key.name == wanted["name"] for c in store.setup.current.callers.values() if c.team.record.id == team):
         raise click.ClickException(f"{team} has a key named {wanted['name']!r} already: choose another --name")
     done = await apply_setup(store, SetupFile(name="key", teams=[{"id": team, "keys": [wanted]}]), vault)
     return done.keys[0]
@@ -114,7 +115,7 @@ def revoke(settings: Settings, key_or_id: str) -> None:
         return SetupChange(rows=[to_row("key", public, msgspec.structs.replace(record, revoked=True), record.team)])
 
     async def story(store: Store) -> None:
-        await store.change_setup(decide)
+        await store.setup.change(decide)
 
     with_store(settings, "Revoking the key", story)
     was = "was revoked already" if found[-1].revoked else "is revoked"

@@ -5,7 +5,8 @@ import click
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 
 
 @click.command()
@@ -32,6 +33,6 @@ def resume(settings: Settings) -> None:
 
 def _set_paused(settings: Settings, paused: bool) -> None:
     async def story(store: Store) -> None:
-        await store.change_setup(lambda current, _: SetupChange(rows=pause_rows(current, paused)))
+        await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, paused)))
 
     with_store(settings, "Pausing" if paused else "Resuming", story)

@@ -40,8 +40,8 @@ def show(settings: Settings, team: str | None) -> None:
     """
 
     async def story(store: Store) -> list[str]:
-        counts = await store.reputations()
-        teams = [_find(store, team)] if team else store.setup.teams.values()
+        counts = await store.reputation.counts()
+        teams = [_find(store, team)] if team else store.setup.current.teams.values()
         return [
             _line(found, counts.get(found.record.ref, Counts()))
             for found in teams
@@ -65,16 +65,16 @@ def resume(settings: Settings, team: str) -> None:
     """
 
     async def story(store: Store) -> bool:
-        return await store.resume_direct(_find(store, team).record.id)
+        return await store.reputation.resume(_find(store, team).record.id)
 
     done = with_store(settings, "Resuming", story)
     click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
 
 
 def _find(store: Store, team: str) -> Team:
-    if team not in store.setup.teams:
+    if team not in store.setup.current.teams:
         raise click.ClickException(f"there is no team {team!r}")
-    return store.setup.teams[team]
+    return store.setup.current.teams[team]
 
 
 def _line(team: Team, counts: Counts) -> str:

@@ -40,7 +40,7 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
     address, name = _address(email), _name(name or email)
 
     async def story(store: Store) -> str:
-        if team is not None and team not in store.setup.teams:
+        if team is not None and team not in store.setup.current.teams:
             raise click.ClickException(f"there is no team {team}")
         people = People(store.database, Clock())
         person = await people.add(address, name)

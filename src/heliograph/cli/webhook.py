@@ -68,7 +68,9 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
 
     async def story(store: Store) -> list[Webhook]:
-        return [hook for own in store.setup.teams.values() for hook in own.webhooks if team in (None, hook.team)]
+        return [
+            hook for own in store.setup.current.teams.values() for hook in own.webhooks if team in (None, hook.team)
+        ]
 
     found = with_store(settings, "Reading", story)
     if as_json:
@@ -231,9 +233,9 @@ def _with_webhooks(
     """Run the story with the team, or with the one that has the webhook."""
 
     async def run(store: Store) -> T:
-        if team is not None and team not in store.setup.teams:
+        if team is not None and team not in store.setup.current.teams:
             raise click.ClickException(f"there is no team {team!r}")
-        owners = {hook.id: hook.team for own in store.setup.teams.values() for hook in own.webhooks}
+        owners = {hook.id: hook.team for own in store.setup.current.teams.values() for hook in own.webhooks}
         return await story(make_webhooks(settings, store, Clock()), team or owners.get(id_, ""))
 
     try:

@@ -137,7 +137,7 @@ class Dashboard:
         return await self._office.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
-        return self._office.desk.store.setup.teams.get(params.get("team", ""))
+        return self._office.desk.store.setup.current.teams.get(params.get("team", ""))
 
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:

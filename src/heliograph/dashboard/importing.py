@@ -19,10 +19,10 @@ async def keep_importing(store: Store) -> None:
     """Until cancelled."""
     broke: Counter[str] = Counter()
     while True:
-        store.importing.clear()
+        store.imports.begun.clear()
         if not await _each_a_portion(store, broke):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(store.importing.wait(), LOOK_S)
+                await asyncio.wait_for(store.imports.begun.wait(), LOOK_S)
 
 
 async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
@@ -31,14 +31,14 @@ async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
     try:
         for id_ in await store.database.read(imports.open_imports):
             try:
-                done |= await store.import_portion(id_)
+                done |= await store.imports.do_portion(id_)
             except StoreUnavailable:
                 raise
             except Exception:
                 log.exception("a portion of an import broke", id=id_)
                 broke[id_] += 1
                 if broke[id_] >= TRIES_MAX:
-                    await store.stop_import(id_)
+                    await store.imports.stop(id_)
     except StoreUnavailable:
         return False
     return done

@@ -14,7 +14,7 @@ from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage import throttle
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import People, SignedIn
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 from heliograph.web.request import Headers, Request
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
@@ -56,7 +56,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setup(self) -> Setup:
-        return self.office.desk.store.setup
+        return self.office.desk.store.setup.current
 
     @property
     def person(self) -> SignedIn:
@@ -129,7 +129,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
             audited = [self.entry(action, subject, detail)] if change.rows or change.suppressions else []
             return msgspec.structs.replace(change, audit=[*change.audit, *audited])
 
-        return await self.desk.store.change_setup(with_entry)
+        return await self.desk.store.setup.change(with_entry)
 
 
 def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:

@@ -16,7 +16,9 @@ from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refu
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.storage.store import Change, Claim, Later, Store, StoreUnavailable
+from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.store import Store, StoreUnavailable
 
 RECORD_AGAIN_S = 0.5
 SPREAD_MS = 1000  # over which those that waited for a carrier come back
@@ -49,7 +51,7 @@ class Dispatch:
         time = asyncio.get_running_loop().time
         while True:
             closed = self._circuits.closed_to()
-            carrier = choose_carrier(claim, self._store.setup, {*closed, *missed})
+            carrier = choose_carrier(claim, self._store.setup.current, {*closed, *missed})
             if carrier is None:
                 return None, _nobody(closed, missed, self._clock.now() + self._clock.below(SPREAD_MS))
             began = time()
@@ -64,7 +66,7 @@ class Dispatch:
         try:
             while True:
                 try:
-                    return await self._store.record(change)
+                    return await self._store.outbox.record(change)
                 except StoreUnavailable:
                     self.unrecorded.add(claim.key)
                     await asyncio.sleep(RECORD_AGAIN_S)

@@ -17,7 +17,8 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
-from heliograph.storage.store import Due, Lease, NotOurs, Store, StoreUnavailable, Try
+from heliograph.storage.deliveries import Due, Lease, NotOurs, Try
+from heliograph.storage.store import Store, StoreUnavailable
 
 WINDOW = 10  # tries in flight for an endpoint (contract 10)
 SLOTS = 400  # in flight in this process; beyond that, one for each endpoint
@@ -82,7 +83,7 @@ class Endpoint:
 
     def _open(self) -> Webhook | None:
         """The webhook, as long as tries may begin."""
-        hook = self._shared.store.setup.records.get(("webhook", self.lease.webhook))
+        hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook))
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
         return hook if self._shared.clock.count() < self.until - TRY_MS and not self._shared.clock.off() else None
@@ -94,7 +95,7 @@ class Endpoint:
             chosen = self._choose()
         if not chosen:
             return
-        told = await self._shared.store.told_events(chosen)
+        told = await self._shared.store.deliveries.events_of(chosen)
         if hook := self._open():
             for due in chosen:
                 self._waiting.remove(due)
@@ -114,7 +115,7 @@ class Endpoint:
         # Noted before the read: what is recorded while it runs must not come back.
         in_flight = {due.key for due in self._in_flight.values()}
         self._stale = False
-        new, again = await self._shared.store.due_deliveries(self.lease.webhook, READ)
+        new, again = await self._shared.store.deliveries.due(self.lease.webhook, READ)
         self._stale |= READ in (len(new), len(again))
         # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
         pairs = zip_longest(new, again)
@@ -152,7 +153,7 @@ class Endpoint:
         except ValueError as error:
             return Posted(error=str(error), duration_ms=0)
         try:
-            body = event_body(told, self._shared.store.setup.teams[hook.team])
+            body = event_body(told, self._shared.store.setup.current.teams[hook.team])
             headers = signature.headers(secrets, due.event, at // SECOND_MS, body)
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:
@@ -166,7 +167,7 @@ class Endpoint:
         try:
             while True:
                 try:
-                    return await shared.store.record_try(made)
+                    return await shared.store.deliveries.record(made)
                 except StoreUnavailable:
                     shared.unrecorded.add(made.due.key)
                     await asyncio.sleep(AWAY_S)
@@ -180,7 +181,7 @@ class Endpoint:
 
     async def _disable(self, hook: Webhook, reason: str) -> None:
         try:
-            if await self._shared.store.disable_webhook(hook, reason):
+            if await self._shared.store.deliveries.disable(hook, reason):
                 log.warning("webhook disabled", webhook=hook.id, team=hook.team, reason=reason)
         except StoreUnavailable:
             log.warning("webhook not disabled: the next failure will", webhook=hook.id, reason=reason)

@@ -35,21 +35,21 @@ class Housekeeping:
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.gather(
-            _every(EARLY_S, self._store.apply_early_reports),
+            _every(EARLY_S, self._store.reports.apply_early),
             _every(CARRIERS_S, self._keep_carriers),
             _every(RECLAIM_S, self._reclaim),
-            _every(PURGE_S, self._store.purge),
-            _every(SWEEP_S, self._store.sweep_blobs),
+            _every(PURGE_S, self._store.upkeep.purge),
+            _every(SWEEP_S, self._store.upkeep.sweep_blobs),
             _every(DOMAINS_S, self._domains.check_due),
             _every(REPUTATION_S, self._judge_reputations),
             _every(ATTEST_S, self._look_back),
         )
 
     async def _keep_carriers(self) -> None:
-        await self._carriers.keep(self._store.setup.carriers)
+        await self._carriers.keep(self._store.setup.current.carriers)
 
     async def _reclaim(self) -> None:
-        if count := await self._store.reclaim():
+        if count := await self._store.outbox.reclaim():
             log.error("messages quarantined: their workers died with them", count=count)
 
     async def _look_back(self) -> None:
@@ -57,7 +57,7 @@ class Housekeeping:
             log.error("the database was turned back: delivery is paused")
 
     async def _judge_reputations(self) -> None:
-        for judged in await self._store.judge_reputations():
+        for judged in await self._store.reputation.judge():
             log.warning("reputation judged", team=judged.team, state=judged.state, why=rates(judged))
 
 

@@ -28,11 +28,11 @@ async def take_callback(store: Store, carriers: Carriers, record: CarrierRecord,
 
 async def take_return(store: Store, message_id: str, position: int, report: Report) -> None:
     """A mail came back to the sender that we signed for this recipient: whichever carrier had it."""
-    await store.report_returned(message_id, position, report)
+    await store.reports.returned(message_id, position, report)
 
 
 async def take_reports(
     store: Store, carrier: str, reports: Sequence[tuple[str, Report]], *, once: bool = False
 ) -> None:
     if reports:
-        await store.report(carrier, reports, early=True, once=once)
+        await store.reports.by_carrier(carrier, reports, early=True, once=once)

@@ -10,7 +10,8 @@ from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
 from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.setup.records import Webhook
-from heliograph.storage.store import Lease, Store
+from heliograph.storage.deliveries import Lease
+from heliograph.storage.store import Store
 
 CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush
 POLL_S = 0.2
@@ -52,27 +53,27 @@ class Teller:
     async def stop(self) -> None:
         """Begin no more tries, wait for those in flight and record them, give the endpoints back."""
         self._shared.stopping.set()
-        self._store.told.set()
+        self._store.deliveries.hint.set()
         for endpoint in self._serving.values():
             endpoint.hint()
         await self._ended.wait()
 
     async def _look(self) -> None:
         count = self._clock.count()
-        due = await self._store.due_webhooks()
+        due = await self._store.deliveries.due_webhooks()
         for webhook in due:
             if endpoint := self._serving.get(webhook):
                 endpoint.hint()
         free = [webhook for webhook, taken in due.items() if not taken and self._wants(webhook)]
         if free and not self._clock.off():
-            for lease in await self._store.claim_endpoints(free[:CLAIM_MOST]):
+            for lease in await self._store.deliveries.claim(free[:CLAIM_MOST]):
                 self._serve(lease, count + LEASE_MS)
         if len(free) > CLAIM_MOST:
-            self._store.told.set()
+            self._store.deliveries.hint.set()
         await self._drop_strays([webhook for webhook in due if not self._find(webhook)])
 
     def _find(self, webhook: str) -> Webhook | None:
-        hook = self._store.setup.records.get(("webhook", webhook))
+        hook = self._store.setup.current.records.get(("webhook", webhook))
         return hook if isinstance(hook, Webhook) else None
 
     def _wants(self, webhook: str) -> bool:
@@ -88,7 +89,7 @@ class Teller:
     async def _serve_and_release(self, endpoint: Endpoint) -> None:
         try:
             await endpoint.serve()
-            await self._store.release_endpoint(endpoint.lease)
+            await self._store.deliveries.release(endpoint.lease)
         except Exception as error:
             log.warning("endpoint not released", webhook=endpoint.lease.webhook, error=type(error).__name__)
         finally:
@@ -98,15 +99,15 @@ class Teller:
         """Deliveries that were written while their webhook was being deleted."""
         if unknown:
             # The setup is read after the deliveries: a new webhook that we had not heard of is in it.
-            await self._store.refresh_setup()
+            await self._store.setup.refresh()
             for webhook in unknown:
                 if not self._find(webhook):
-                    await self._store.drop_webhook(webhook)
+                    await self._store.deliveries.drop(webhook)
 
     async def _rest(self) -> None:
         await asyncio.sleep(PAUSE_S)
-        await happens(self._store.told, POLL_S)
-        self._store.told.clear()
+        await happens(self._store.deliveries.hint, POLL_S)
+        self._store.deliveries.hint.clear()
 
     async def _keep_leases(self) -> None:
         wait_s = HEARTBEAT_MS / SECOND_MS
@@ -115,7 +116,7 @@ class Teller:
             wait_s = HEARTBEAT_MS / SECOND_MS
             count, endpoints = self._clock.count(), list(self._serving.values())
             try:
-                kept = await self._store.keep_endpoints([endpoint.lease for endpoint in endpoints])
+                kept = await self._store.deliveries.keep([endpoint.lease for endpoint in endpoints])
             except Exception as error:
                 log.warning("cannot keep the leases", error=type(error).__name__)
                 wait_s = AWAY_S

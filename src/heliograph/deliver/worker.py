@@ -12,7 +12,8 @@ from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
-from heliograph.storage.store import Claim, Store
+from heliograph.storage.outbox import Claim
+from heliograph.storage.store import Store
 
 CLAIM_MOST = 100  # rows in one claim: half a lane, so that one batch is claimed while another is recorded
 POLL_S = 0.2
@@ -83,14 +84,14 @@ class Worker:
         return not (self._suspects_first or self._dispatch.unrecorded or self._resting())
 
     def _resting(self) -> bool:
-        return self._store.setup.platform.paused or bool(self._clock.off())
+        return self._store.setup.current.platform.paused or bool(self._clock.off())
 
     async def _claim(self, lane: str, most: int) -> list[Claim]:
         try:
-            claims = await self._store.claim(lane, most)
+            claims = await self._store.outbox.claim(lane, most)
             if self._may_claim() and not self._stopping.is_set():
                 return claims
-            await self._store.release(claims)
+            await self._store.outbox.release(claims)
         except Exception as error:
             log.warning("cannot claim", lane=lane, error=type(error).__name__)
             await asyncio.sleep(AWAY_S)
@@ -115,7 +116,7 @@ class Worker:
         rest_s, patience_s = SUSPECTS_S, ALONE_S
         while not await happens(self._stopping, rest_s):
             try:
-                empty = self._resting() or not await self._store.suspects()
+                empty = self._resting() or not await self._store.outbox.suspects()
                 if empty or await self._stand_still(patience_s):
                     rest_s, patience_s = SUSPECTS_S, ALONE_S
                 else:  # slow hand-overs: the lanes go on for as long as they stood still, then they stand longer
@@ -129,9 +130,9 @@ class Worker:
         try:
             if not await self._end(self._in_flight(), patience_s):
                 return False
-            while not self._stopping.is_set() and (claims := await self._store.claim_suspect()):
+            while not self._stopping.is_set() and (claims := await self._store.outbox.claim_suspect()):
                 if not await self._end([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S):
-                    await self._store.join_others(claims)  # the lanes go on; and a stop is no death
+                    await self._store.outbox.join(claims)  # the lanes go on; and a stop is no death
                     break
             return True
         finally:
@@ -151,7 +152,7 @@ class Worker:
         while True:
             await asyncio.sleep(wait_s)
             try:
-                await self._store.heartbeat([claim for work in self._work.values() for claim in work.values()])
+                await self._store.outbox.heartbeat([claim for work in self._work.values() for claim in work.values()])
                 wait_s = HEARTBEAT_MS / SECOND_MS
             except Exception as error:
                 log.warning("cannot keep the leases", error=type(error).__name__)

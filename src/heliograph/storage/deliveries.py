@@ -2,15 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from heliograph.clock import Clock
 from heliograph.rules.event import Told
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.storage.engine.database import Tx
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.storage import setup
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
+from heliograph.storage.setup import SetupChange, SetupStore
 
 REPLAY_MAX = 100_000  # events in one replay
 PORTION = 500  # rows in one transaction
@@ -260,3 +269,119 @@ async def _drop(tx: Tx, rows: Sequence[Any]) -> bool:
         await tx.run("drop_attempts", deliveries=keys)
         await tx.run("drop_deliveries", deliveries=keys)
     return len(rows) == PORTION
+
+
+class Deliveries:
+    def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._owner = owner
+        self._leases = leases
+        self._setup = setup
+        self.hint = setup.publisher.hint
+        self._tries: Batch[Try, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
+
+    async def due_webhooks(self) -> dict[str, bool]:
+        """Those with something to be told now, also disabled ones, and whether another process serves them."""
+        now = self._clock.now()
+        return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, self._leases))
+
+    async def claim(self, webhooks: Sequence[str]) -> list[Lease]:
+        return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
+
+    async def keep(self, leases: Sequence[Lease]) -> set[str]:
+        """A heartbeat; answers the webhooks that are still ours."""
+        return await self._database.write(lambda tx: keep(tx, self._owner, leases, self._leases))
+
+    async def release(self, lease: Lease) -> None:
+        given = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self._owner}
+        await self._database.write(lambda tx: tx.run("release_endpoint", **given))
+
+    async def due(self, webhook: str, limit: int) -> tuple[list[Due], list[Due]]:
+        """At most `limit` new ones in order, and as many retries and replays in theirs."""
+        now = self._clock.now()
+        return await self._database.read(lambda tx: due(tx, webhook, limit, now))
+
+    async def events_of(self, dues: Sequence[Due]) -> dict[str, Told]:
+        """By their ids."""
+        return await self._database.read(lambda tx: told(tx, dues))
+
+    async def record(self, made: Try) -> int | None:
+        """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
+        return await self._tries.submit(made)
+
+    async def disable(self, hook: Webhook, reason: str) -> bool:
+        """False when it was changed or disabled meanwhile."""
+        now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
+
+        def decide(current: Setup, _: int) -> SetupChange:
+            same = current.records.get(("webhook", hook.id)) == hook
+            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)] if same else ())
+
+        async def story(tx: Tx) -> bool:
+            done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)
+            if done:
+                await tx.run("forget_failures", webhook=hook.id)  # whoever enables it again begins anew
+            return done
+
+        done = await self._database.write(story)
+        await self._setup.refresh()
+        return done
+
+    async def page(
+        self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
+    ) -> list[StoredDelivery]:
+        """Newest first, before this event; one more than the limit, when there are more."""
+        return await self._database.read(lambda tx: stored(tx, webhook, before, limit, failed_only=failed_only))
+
+    async def replay(
+        self,
+        team: int,
+        webhook: str,
+        *,
+        event_ids: Sequence[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
+        failed_only: bool = False,
+        heard: Callable[[str], bool],
+    ) -> int:
+        """Tell events anew, with the same ids and bodies: these, or those made between the times, both left out.
+
+        Answers how many, at most REPLAY_MAX. Raises NoSuchEvents, and then tells none.
+        """
+        now = self._clock.now()
+        wanted = Replay(team=team, webhook=webhook, failed_only=failed_only, heard=heard, now=now)
+        if event_ids is not None:
+            done = await self._database.write(lambda tx: replay_ids(tx, wanted, event_ids))
+        else:
+            span = (
+                -1 if created_after is None else created_after,
+                now + 1 if created_before is None else created_before,
+            )
+            after: str | None = ""
+            done = 0
+            while after is not None and done < REPLAY_MAX:
+                portion = partial(replay_span, wanted=wanted, span=span, after=after, done=done)
+                after, done = await self._database.write(portion)
+        self.hint.set()
+        return done
+
+    async def tell(self, team: int, webhook: str, type_: str, subject: str, told: dict[str, Any]) -> str:
+        """Publish an event and tell it to this webhook alone; answers its id."""
+        publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
+        event = Event(
+            id=self._clock.new_id("evt_"),
+            team=team,
+            subject=subject,
+            type=type_,
+            detail=msgspec.json.encode(told).decode(),
+            created_at=self._clock.now(),
+        )
+        await self._database.write(lambda tx: publisher.publish(tx, [event]))
+        self.hint.set()
+        return event.id
+
+    async def drop(self, webhook: str) -> None:
+        """Forget its deliveries."""
+        while await self._database.write(lambda tx: drop(tx, webhook)):
+            continue

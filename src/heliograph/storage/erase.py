@@ -21,7 +21,8 @@ from heliograph.rules.setup.records import Key, Team
 from heliograph.rules.setup.snapshot import Row
 from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.database import Database, Tx
-from heliograph.storage.store import SetupChange, Store
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 
 PORTION = 1000  # rows looked at in one transaction
 SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
@@ -65,12 +66,12 @@ async def erase(
 ) -> int:
     """Answers how many messages named the address. Raises ValueError when it is none, StillMoving when it must wait."""
     address, record = read_person(given), team.record
-    keys = [r.id for r in store.setup.records.values() if isinstance(r, Key) and r.team == record.id]
+    keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
     wanted = Wanted(
         ref=record.ref,
         team=record.id,
         forms=forms_of(address, given),
-        name=store.name_of(record.ref, address),
+        name=store.suppressions.name_of(record.ref, address),
         webhooks=tuple(hook.id for hook in team.webhooks),
         keys=tuple(keys),
     )
@@ -78,7 +79,7 @@ async def erase(
     await store.database.write(lambda tx: begin(tx, wanted, started))
     if address in team.recipients:
         gone = Row("recipient", f"{record.id}/{address}", record.id, None)
-        await store.change_setup(lambda _, __: SetupChange(rows=[gone]))
+        await store.setup.change(lambda _, __: SetupChange(rows=[gone]))
     await asyncio.sleep(SETTLE_S)
     count = await sweep(store.database, wanted, started.at, tell)
     ended = entry("address.erase", short_name(wanted.name), f"done, messages: {count}")

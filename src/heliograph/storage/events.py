@@ -3,11 +3,14 @@
 A delivery is written in the transaction that makes the change, so an event can neither be lost nor told too early.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from heliograph.storage.engine.database import Tx
+from heliograph.clock import Clock
+from heliograph.rules.event import Told
+from heliograph.storage.engine.database import Database, Tx
 
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 
@@ -35,6 +38,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Publisher(msgspec.Struct, frozen=True):
     new_id: NewId
     subscribers: Subscribers = lambda team, type_: ()
+    hint: asyncio.Event = msgspec.field(default_factory=asyncio.Event)  # this process may have written deliveries
 
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
@@ -48,3 +52,17 @@ class Publisher(msgspec.Struct, frozen=True):
         ]
         if deliveries:
             await tx.run("insert_deliveries", deliveries=deliveries)
+
+
+class Events:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def feed(self, team: int, after: str, limit: int) -> list[Told]:
+        """Published events after this id, oldest first; one more than the limit, when there are more."""
+        before = self._clock.now() - SETTLING_MS
+        rows = await self._database.read(
+            lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
+        )
+        return [Told(*row) for row in rows]

@@ -3,11 +3,13 @@
 Any process does the next portion of any import. One that dies leaves its portion undone, and the next one does it.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS
@@ -147,3 +149,20 @@ async def purge(tx: Tx, now: int) -> bool:
     before = f"imp_{ulid(now - KEPT_MS, 0)}"
     await tx.run("purge_imports", before=before)
     return len(await tx.run("purge_portions", before=before, limit=WRITTEN)) == WRITTEN
+
+
+class Imports:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher) -> None:
+        self._database = database
+        self._clock = clock
+        self._publisher = publisher
+        self.begun = asyncio.Event()  # a hint: an import was begun in this process
+
+    async def do_portion(self, id_: str) -> bool:
+        """Put an import's next portion on the list; False: there is none, or another process has it in hand."""
+        now, publisher = self._clock.now(), self._publisher
+        return await self._database.write(lambda tx: do_portion(tx, id_, now, publisher))
+
+    async def stop(self, id_: str) -> None:
+        now = self._clock.now()
+        await self._database.write(lambda tx: tx.run("stop_import", id=id_, now=now))

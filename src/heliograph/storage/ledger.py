@@ -7,8 +7,12 @@ import msgspec
 from heliograph.rules.pricing import Account, book, credit_moved
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST, AuditEntry
-from heliograph.storage.engine.database import Tx
-from heliograph.storage.reads import account
+from heliograph.storage.engine.database import Database, Tx
+
+
+async def account(tx: Tx, team: int) -> Account:
+    (row,) = await tx.run("find_account", team=team)
+    return to_account(row)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +70,11 @@ async def book_credit(tx: Tx, team: int, amount: int, subject: str | None, audit
     await tx.run("insert_ledger", entries=[(team, kind, amount, subject, audit.at)])
     await tx.run("insert_audit", entries=[audit])
     return found[team]
+
+
+class Ledger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def account(self, team: int) -> Account:
+        return await self._database.read(lambda tx: account(tx, team))

@@ -6,11 +6,17 @@ from typing import Any
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.engine.database import Tx
+from heliograph.storage import outcomes, verifications
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
+from heliograph.storage.outcomes import Change
+from heliograph.storage.setup import SetupStore
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,3 +144,79 @@ async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     """They are no longer alone: if their worker dies now, it says nothing about them."""
     if alone := [(c.key, c.epoch) for c in claims if c.alone]:
         await tx.run("join_others", owner=owner, claims=alone)
+
+
+class Outbox:
+    """`owner` is this process's name: stable over its restarts, different from every other live process's."""
+
+    def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._owner = owner
+        self._leases = leases
+        self._setup = setup
+        self._publisher = publisher = setup.publisher
+        self._changes: Batch[Change, bool] = Batch(
+            database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
+        )
+        self.queue = Probe(self.depth)
+
+    async def claim(self, lane: str, most: int) -> list[Claim]:
+        now = self._clock.now()
+        return await self._database.write(lambda tx: claim(tx, self._owner, lane, most, now, self._leases))
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        await self._database.write(lambda tx: release(tx, self._owner, claims))
+
+    async def suspects(self) -> int:
+        """How many messages wait to be tried alone."""
+        now = self._clock.now()
+        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", deaths=DEATHS_MAX, now=now))
+        return int(count)
+
+    async def claim_suspect(self) -> list[Claim]:
+        now = self._clock.now()
+        return await self._database.write(lambda tx: claim_suspect(tx, self._owner, now, self._leases))
+
+    async def join(self, claims: Sequence[Claim]) -> None:
+        """What was claimed to be tried alone is not alone any more."""
+        await self._database.write(lambda tx: join(tx, self._owner, claims))
+
+    async def heartbeat(self, claims: Sequence[Claim]) -> None:
+        await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
+
+    async def record(self, change: Change) -> bool:
+        """False when the claim is no longer ours and nothing was written."""
+        recorded = await self._changes.submit(change)
+        if self._setup.current.webhooks:
+            self._publisher.hint.set()
+        return recorded
+
+    async def take_back(self) -> None:
+        """At start: what a former run of this process had claimed is free again."""
+        now, publisher = self._clock.now(), self._publisher
+
+        async def story(tx: Tx) -> None:
+            await tx.run("take_back", owner=self._owner)
+            await tx.run("take_back_idempotency", owner=self._owner)
+            await tx.run("take_back_endpoints", owner=self._owner)
+            await verifications.give_up(tx, self._owner, 0, now, publisher)
+
+        await self._database.write(story)
+
+    async def reclaim(self) -> int:
+        """Free the claims of the dead, put poison aside; answers how many messages were put aside."""
+        now, publisher = self._clock.now(), self._publisher
+
+        async def story(tx: Tx) -> int:
+            over = await self._leases.over(tx)
+            await tx.run("reclaim", over=over)
+            await verifications.give_up(tx, "", over, now, publisher)
+            await tx.run("expire_verifications", now=now)
+            return await outcomes.quarantine(tx, now=now, publisher=publisher)
+
+        return await self._database.write(story)
+
+    async def depth(self) -> list[tuple[str, int, int]]:
+        """Lane, rows waiting, when the oldest was due."""
+        return await self._database.read(lambda tx: tx.run("outbox_depth"))

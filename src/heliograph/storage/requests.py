@@ -12,6 +12,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
@@ -118,3 +119,33 @@ async def purge(tx: Tx, now: int) -> bool:
     old = await tx.run("purge_refused", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
     beyond = await tx.run("trim_refused", since=f"req_{ulid(now - HOUR_MS, 0)}", most=TEAM_MAX, limit=PORTION)
     return PORTION in (len(old), len(beyond))
+
+
+SPENT_FRESH_MS = 30_000  # a process that told nothing for so long is gone
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a process has let through since its start, by key."""
+
+    process: str
+    key: str
+    count: int
+
+
+class Requests:
+    def __init__(self, database: Database, clock: Clock, owner: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._owner = owner
+
+    async def exchange_spent(self, spent: dict[str, int]) -> list[Spent]:
+        """Tell what this process has let through since its start, by key; answers the same of those that live."""
+        now = self._clock.now()
+        rows = [(self._owner, key, count, now) for key, count in [("", 0), *spent.items()]]
+
+        async def story(tx: Tx) -> list[Spent]:
+            await tx.run("tell_spent", spent=rows)
+            found = await tx.run("hear_spent", process=self._owner, since=now - SPENT_FRESH_MS)
+            return [Spent(*row) for row in found]
+
+        return await self._database.write(story)

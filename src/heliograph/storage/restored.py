@@ -14,7 +14,9 @@ from heliograph.storage.setup import SetupChange, change
 TURNED_BACK = "the database is older than its data folder: what was sent since is due again"
 
 
-async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher) -> tuple[int, int, bool]:
+async def attest(
+    tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher, setup: Setup
+) -> tuple[int, int, bool]:
     """The database's name, its new number, and whether it was turned back.
 
     `seen`: numbers that the data folder holds, by name, read before this transaction began.
@@ -29,5 +31,5 @@ async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publishe
 
     # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)
-    await change(tx, pause, now, publisher)
+    await change(tx, pause, now, publisher, setup)
     return fresh, number, True

@@ -1,12 +1,14 @@
 """Reading and changing the setup; a change is one transaction, seen by every process within a second."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules.setup.snapshot import Row, Setup, updated
 from heliograph.storage.audit import COMMAND_LINE, AuditEntry
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions
@@ -52,10 +54,15 @@ async def load(tx: Tx, seen: Setup) -> Setup:
     return updated(seen, [Row(*row) for row in rows], version)
 
 
-async def change(tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher) -> SetupChange:
-    """Decide on the newest setup and the next free team number; an exception in `decide` changes nothing."""
+async def change(
+    tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher, seen: Setup
+) -> SetupChange:
+    """Decide on the newest setup and the next free team number; an exception in `decide` changes nothing.
+
+    Of the setup that was seen before, only what is newer is read under the lock.
+    """
     ((version,),) = await tx.run("next_setup_version")  # also the lock: changes happen one after the other
-    current = updated(Setup(), [Row(*row) for row in await tx.run("load_settings", since=0)], version)
+    current = updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
     ((next_team,),) = await tx.run("next_team")
     plan = decide(current, next_team)
     rows = [(r.kind, r.id, r.team, r.body, version) for r in plan.rows]
@@ -102,3 +109,36 @@ def _domain_event(publisher: Publisher, setup: Setup, event: DomainEvent, at: in
         detail=msgspec.json.encode(told).decode(),
         created_at=at,
     )
+
+
+class SetupStore:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self.current = Setup()  # the newest that this process has seen
+        self.publisher = Publisher(clock.new_id, self._subscribers)
+
+    async def refresh(self) -> Setup:
+        seen = self.current
+        self.current = await self._database.read(lambda tx: load(tx, seen))
+        return self.current
+
+    async def follow(self, every_s: float = 0.25) -> None:
+        """Keep `current` fresh until cancelled; while the database is away, what was seen last holds."""
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self.refresh()
+            except StoreUnavailable:
+                continue
+
+    async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
+        """`decide` gets the newest setup and the next free team number; what it answers is written at once."""
+        now, seen = self._clock.now(), self.current
+        done = await self._database.write(lambda tx: change(tx, decide, now, self.publisher, seen))
+        await self.refresh()
+        self.publisher.hint.set()
+        return done
+
+    def _subscribers(self, team: int, type_: str) -> list[str]:
+        return [hook.id for hook in self.current.webhooks.get(team, ()) if hook.hears(type_)]

@@ -1,10 +1,18 @@
 """The suppression list as the dashboard reads it: newest first, searched by a part of the address."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from heliograph.rules.erasure import SHOWN, is_erased
+from heliograph.clock import Clock
+from heliograph.rules.erasure import SHOWN, NameOf, is_erased
+from heliograph.storage import setup
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Publisher
+from heliograph.storage.ledger import account
+from heliograph.storage.outcomes import suppression_event
+from heliograph.storage.setup import NewSuppression
 
 SCAN = 20_000  # entries that one page searches
 
@@ -36,3 +44,62 @@ async def search(
     ends = await tx.run("searched_suppressions_end", **given) if text else []
     more = bool(ends) and ends[0][2] == SCAN
     return lines, (ends[0][0], ends[0][1]) if more else None
+
+
+class Suppression(msgspec.Struct, frozen=True):
+    email: str
+    reason: str
+    source_message_id: str | None
+    detail: str | None
+    created_at: int
+
+
+class Suppressions:
+    """`name_of`: what an erased address is called on the list."""
+
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf) -> None:
+        self._database = database
+        self._clock = clock
+        self._publisher = publisher
+        self.name_of = name_of
+
+    async def get(self, team: int, address: str) -> Suppression | None:
+        async def story(tx: Tx) -> Suppression | None:
+            rows = await tx.run("find_suppression", team=team, address=address)
+            if not rows and (await account(tx, team)).erased:
+                rows = await tx.run("find_suppression", team=team, address=self.name_of(team, address))
+            return Suppression(*rows[0]) if rows else None
+
+        return await self._database.read(story)
+
+    async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
+        """One more than the limit, when there are more."""
+        rows = await self._database.read(
+            lambda tx: tx.run("list_suppressions", team=team, after=after, limit=limit + 1)
+        )
+        return [Suppression(*row) for row in rows]
+
+    async def add(self, given: NewSuppression) -> bool:
+        """Whether it was not there before."""
+        return bool(await self.add_all([given]))
+
+    async def add_all(self, given: Sequence[NewSuppression]) -> set[tuple[int, str]]:
+        """Answers the teams and addresses that were not there before."""
+        now, publisher = self._clock.now(), self._publisher
+        return await self._database.write(lambda tx: setup.suppress(tx, given, now, publisher))
+
+    async def remove(self, team: int, address: str) -> bool:
+        """Of an erased address too: whoever knows it can give it free again."""
+        now, publisher = self._clock.now(), self._publisher
+
+        async def story(tx: Tx) -> bool:
+            names = [address, self.name_of(team, address)] if (await account(tx, team)).erased else [address]
+            gone = [
+                suppression_event(publisher, "suppression.deleted", (team, name, *row, None, now))
+                for name in names
+                for row in await tx.run("delete_suppression", team=team, address=name)
+            ]
+            await publisher.publish(tx, gone)
+            return bool(gone)
+
+        return await self._database.write(story)

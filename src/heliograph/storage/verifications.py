@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules import pricing, verification
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import Tally, hour_of, places
@@ -25,9 +26,11 @@ from heliograph.storage.accepts import (
     save_accounts,
     tell_low_credit,
 )
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
+from heliograph.storage.messages import Filter
 from heliograph.storage.outcomes import SETTLE
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
@@ -338,3 +341,47 @@ def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | N
         detail=msgspec.json.encode(told).decode(),
         created_at=at,
     )
+
+
+class StoredVerification(msgspec.Struct, frozen=True):
+    id: str
+    phone: str
+    status: str
+    sandbox: int
+    expires_at: int
+    error_message: str | None
+    wrong: int
+
+
+class Verifications:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, leases: Leases) -> None:
+        self._database = database
+        self._clock = clock
+        self._starts: Batch[Start, Answer | None] = Batch(
+            database, lambda tx, items: start(tx, items, publisher, leases)
+        )
+        self._finishes: Batch[Finish, None] = Batch(database, lambda tx, items: finish(tx, items, publisher))
+        self._checks: Batch[Check, CheckResult] = Batch(database, lambda tx, items: check(tx, items, publisher))
+
+    async def start(self, item: Start) -> Answer | None:
+        return await self._starts.submit(item)
+
+    async def rehearse(self, item: Start) -> None:
+        await self._database.read(lambda tx: rehearse(tx, item))
+
+    async def finish(self, item: Finish) -> None:
+        await self._finishes.submit(item)
+
+    async def check(self, item: Check) -> CheckResult:
+        return await self._checks.submit(item)
+
+    async def get(self, team: int, id_: str) -> StoredVerification | None:
+        rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_))
+        return StoredVerification(*rows[0]) if rows else None
+
+    async def page(self, team: int, wanted: Filter) -> list[StoredVerification]:
+        """One more than the limit, when there are more."""
+        given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1, "now": self._clock.now()}
+        del given["template_id"]
+        rows = await self._database.read(lambda tx: tx.run("list_verifications", team=team, **given))
+        return [StoredVerification(*row) for row in rows]

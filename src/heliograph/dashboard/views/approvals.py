@@ -5,7 +5,7 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.sender_approvals import Pending, pending
 from heliograph.rules.setup.sender_approvals import decide as decide_sender
 from heliograph.rules.setup.template_approvals import list_pending
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/approvals"
 

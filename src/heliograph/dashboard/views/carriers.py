@@ -22,7 +22,7 @@ from heliograph.rules.setup.secrets import FIELDS
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import carrier_use
 from heliograph.storage.carrier_use import Recent
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/carriers"
 TEST_S = 20.0

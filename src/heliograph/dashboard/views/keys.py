@@ -14,7 +14,7 @@ from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.key_use import key_uses
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
 SCOPES: tuple[Scope, ...] = ("send", "manage")

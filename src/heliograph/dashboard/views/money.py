@@ -16,7 +16,7 @@ COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "sub
 
 async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
-    account = await visit.desk.store.account(team.record.ref)
+    account = await visit.desk.store.ledger.account(team.record.ref)
     entries, following = await _read(visit, cursor, PAGE)
     this_month = account.month == month_of(visit.desk.clock.now())
     return Page(

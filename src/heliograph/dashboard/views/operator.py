@@ -12,7 +12,7 @@ from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import Team, TeamRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import ledger
-from heliograph.storage.store import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam, SetupChange
 
 HERE = "/dashboard/operator"
 PAGE = 50
@@ -40,7 +40,7 @@ async def create(visit: Visit) -> Answer:
         entry = replace(visit.entry("team.create", id_), team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=[entry])
 
-    if not (await visit.desk.store.change_setup(decide)).rows:
+    if not (await visit.desk.store.setup.change(decide)).rows:
         return await _teams(visit, given, {"id": "There is a team with this id already."})
     if len(visit.setup.teams) == 1:
         return Redirect(f"/dashboard/teams/{id_}", "The team is made. Send a test message to see it work.")
@@ -84,7 +84,7 @@ async def book(visit: Visit) -> Answer:
 
 async def resume_direct(visit: Visit) -> Answer:
     id_ = visit.team.record.id
-    if await visit.desk.store.resume_direct(id_):
+    if await visit.desk.store.reputation.resume(id_):
         await visit.note("reputation.resume", id_)
     return Redirect(_place(visit), "Direct sends go on; counting begins anew.")
 
@@ -110,8 +110,8 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
 
 async def _team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     record = visit.team.record
-    account = await visit.desk.store.account(record.ref)
-    counts = (await visit.desk.store.reputations()).get(record.ref, Counts())
+    account = await visit.desk.store.ledger.account(record.ref)
+    counts = (await visit.desk.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: getattr(record, name) for name in PLAN}
     this_month = account.month == month_of(visit.desk.clock.now())
     values = {

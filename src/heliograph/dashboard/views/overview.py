@@ -70,7 +70,7 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
     stream = await live.team_place(visit, "overview")
     seen = await store.database.read(lambda tx: figures.overview(tx, team.record.ref, since, width, hooks, now))
-    account = await store.account(team.record.ref)
+    account = await store.ledger.account(team.record.ref)
     operator = visit.may("operator")
     series = _fold(seen.figures, times, [channel] if channel else list(CHANNELS))
     values = {

@@ -10,7 +10,7 @@ from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.file import read_platform_fields
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, to_row
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/platform"
 FORM = "Write one price a line: channel, currency, country or *, amount; such as sms USD GB 0.0350."

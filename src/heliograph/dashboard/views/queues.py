@@ -12,10 +12,10 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, pause_rows
-from heliograph.storage import queues, search
+from heliograph.storage import dead_letters, search
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.queues import COUNT_MOST, PAGE, PORTION, Place, Retried, WaitingHook
-from heliograph.storage.store import SetupChange
+from heliograph.storage.dead_letters import COUNT_MOST, PAGE, PORTION, Place, Retried, WaitingHook
+from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/queues"
 ALL_MOST = 1000  # dead letters that one click moves
@@ -28,19 +28,19 @@ async def show(visit: Visit) -> Answer:
     before = _place(visit.query.get("before", "")) or (NEWEST, 0)
     is_first = before[0] == NEWEST
     followed = await stream_place(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
-    dead = await database.read(lambda tx: queues.dead_letters(tx, before))
+    dead = await database.read(lambda tx: dead_letters.dead_letters(tx, before))
     last = dead[PAGE - 1] if len(dead) > PAGE else None
-    hooks = await database.read(queues.waiting_hooks)
+    hooks = await database.read(dead_letters.waiting_hooks)
     return Page(
         "queues.html",
         {
             "live": followed,
-            "queues": await database.read(lambda tx: queues.queues(tx, now)),
+            "queues": await database.read(lambda tx: dead_letters.queues(tx, now)),
             "hooks": [(hook, _webhook(visit, hook)) for hook in hooks],
             "dead": dead[:PAGE],
             "following": f"{last.message}-{last.position}" if last else "",
             "later": not is_first,
-            "dead_count": await database.read(queues.count_dead) if dead else 0,
+            "dead_count": await database.read(dead_letters.count_dead) if dead else 0,
             "count_most": COUNT_MOST,
             "all_most": ALL_MOST,
             "now": now,
@@ -76,7 +76,7 @@ async def show_dead(visit: Visit) -> Answer:
 
 
 async def _dead_page(visit: Visit, place: Place | None, wrong: str = "") -> Page:
-    found = await visit.desk.store.database.read(lambda tx: queues.inspect(tx, place)) if place else None
+    found = await visit.desk.store.database.read(lambda tx: dead_letters.inspect(tx, place)) if place else None
     if found is None:
         raise Gone
     steps = [(event, msgspec.json.decode(event.detail) if event.detail else {}) for event in found.events]
@@ -96,7 +96,7 @@ async def retry(visit: Visit) -> Answer:
     place = _place(visit.form.get("place", ""))
     if place is None:
         raise Gone
-    done = await visit.desk.store.retry_dead_letters([place], visit.entry("deadletter.retry", ""))
+    done = await visit.desk.store.dead_letters.retry([place], visit.entry("deadletter.retry", ""))
     if done.unpaid:
         return await _dead_page(visit, place, f"It was not tried again. {done.unpaid[0]}")
     visit.desk.accepted()
@@ -108,7 +108,7 @@ async def drop(visit: Visit) -> Answer:
     if place is None:
         raise Gone
     entry = visit.entry("deadletter.drop", "")
-    done = await visit.desk.store.database.write(lambda tx: queues.drop(tx, [place], entry))
+    done = await visit.desk.store.database.write(lambda tx: dead_letters.drop(tx, [place], entry))
     return Redirect(HERE, "Dropped: it stays failed." if done else GONE)
 
 
@@ -117,7 +117,7 @@ async def retry_all(visit: Visit) -> Answer:
         return Redirect(HERE, NOT_SURE)
     done, entry = Retried(), visit.entry("deadletter.retry", "")
     async for places in _portions(visit):
-        done = done.plus(await visit.desk.store.retry_dead_letters(places, entry))
+        done = done.plus(await visit.desk.store.dead_letters.retry(places, entry))
     visit.desk.accepted()
     told = [f"{plural(done.done, 'dead letter')} put into the queue again."]
     if done.unpaid:
@@ -132,7 +132,7 @@ async def drop_all(visit: Visit) -> Answer:
         return Redirect(HERE, NOT_SURE)
     done, entry = 0, visit.entry("deadletter.drop", "")
     async for places in _portions(visit):
-        done += await visit.desk.store.database.write(partial(queues.drop, places=places, audit=entry))
+        done += await visit.desk.store.database.write(partial(dead_letters.drop, places=places, audit=entry))
     return Redirect(HERE, f"{plural(done, 'dead letter')} dropped: they stay failed.")
 
 
@@ -142,7 +142,7 @@ async def _portions(visit: Visit) -> AsyncIterator[list[Place]]:
     if not until.isascii() or not until.isdigit() or len(until) > 15:
         return
     for _ in range(ALL_MOST // PORTION):
-        read = partial(queues.dead_letters, before=before, limit=PORTION, until=int(until))
+        read = partial(dead_letters.dead_letters, before=before, limit=PORTION, until=int(until))
         places = [(letter.message, letter.position) for letter in await visit.desk.store.database.read(read)]
         if places[:PORTION]:
             yield places[:PORTION]

@@ -9,7 +9,7 @@ from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import state_of, wish
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 PURPOSES = {
     "ownership": "Shows that the domain is yours",

@@ -23,7 +23,7 @@ from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
 from heliograph.rules.setup.records import Caller, Recipient
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.text import without_addresses
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 
 async def ask(visit: Visit) -> Answer:
@@ -114,8 +114,8 @@ async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
 
 async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
     """Whether the code is right, and the verification is one of this phone."""
-    found = await visit.desk.store.verification(visit.team.record.ref, id_)
-    if found is None or found[1] != phone:
+    found = await visit.desk.store.verifications.get(visit.team.record.ref, id_)
+    if found is None or found.phone != phone:
         raise Gone
     request = CheckRequest(code=visit.form.get("code", "").strip())
     return (await check_verification(visit.desk, _caller(visit, phone), id_, request)).verified

@@ -11,7 +11,7 @@ from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import DisplayName, Domain, Recipient, SenderId
 from heliograph.rules.setup.sender_approvals import Submitted, asked_again, decided, state_of, wish
 from heliograph.rules.setup.snapshot import RecordId, Setup, to_row
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}
 

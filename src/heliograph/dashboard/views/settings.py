@@ -11,10 +11,10 @@ from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.file import read_team_fields
 from heliograph.rules.setup.going_live import checklist, may_go_live
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage import housekeeping
-from heliograph.storage.store import SetupChange
+from heliograph.storage import retention
+from heliograph.storage.setup import SetupChange
 
-DELIVERIES_DAYS = housekeeping.DELIVERIES_KEPT_MS // DAY_MS
+DELIVERIES_DAYS = retention.DELIVERIES_KEPT_MS // DAY_MS
 KEEP = ("keep_content_days", "keep_messages_days")
 
 
@@ -62,7 +62,7 @@ async def _save(
 
 async def go_live(visit: Visit) -> Answer:
     id_ = visit.team.record.id
-    credit = (await visit.desk.store.account(visit.team.record.ref)).available
+    credit = (await visit.desk.store.ledger.account(visit.team.record.ref)).available
 
     def decide(current: Setup) -> SetupChange:
         team = current.teams[id_]
@@ -100,7 +100,7 @@ async def leave_live(visit: Visit) -> Answer:
 
 async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     team = visit.team
-    account = await visit.desk.store.account(team.record.ref)
+    account = await visit.desk.store.ledger.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name

@@ -14,7 +14,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.suppression_file import Unreadable, read_lines
 from heliograph.storage import imports, suppressions
 from heliograph.storage.imports import Import
-from heliograph.storage.store import NewSuppression
+from heliograph.storage.setup import NewSuppression
 from heliograph.storage.suppressions import START, Place
 
 EXPORT_PORTION = 1000
@@ -32,7 +32,7 @@ async def add(visit: Visit) -> Answer:
     if reason not in REASONS:
         return await _list(visit, {"reason": f"Choose one of {', '.join(REASONS)}."})
     given = NewSuppression(visit.team.record.ref, address.normal, address.given, reason)
-    if not await visit.desk.store.suppress(given):
+    if not await visit.desk.store.suppressions.add(given):
         return await _list(visit, {"email": "This address is already on the list."})
     await visit.note("suppression.add", address.given, reason)
     return Redirect(_here(visit), f"{address.given} gets no more mail from this team.")
@@ -40,17 +40,15 @@ async def add(visit: Visit) -> Answer:
 
 async def ask_remove(visit: Visit) -> Answer:
     address = _address(visit.query.get("email", ""))
-    found = await visit.desk.store.suppression(visit.team.record.ref, address.normal) if address else None
+    found = await visit.desk.store.suppressions.get(visit.team.record.ref, address.normal) if address else None
     if found is None:
         raise Gone
-    email, reason, source, _, created_at = found
-    values = {"email": email, "reason": reason, "source": source, "created_at": created_at}
-    return Page("suppression_remove.html", values)
+    return Page("suppression_remove.html", {"found": found})
 
 
 async def remove(visit: Visit) -> Answer:
     address = _address(visit.form.get("email", ""))
-    if address is None or not await visit.desk.store.unsuppress(visit.team.record.ref, address.normal):
+    if address is None or not await visit.desk.store.suppressions.remove(visit.team.record.ref, address.normal):
         return Redirect(_here(visit), "This address is no longer on the list.")
     await visit.note("suppression.remove", address.given)
     return Redirect(_here(visit), f"{address.given} can be mailed again.")
@@ -83,7 +81,7 @@ async def import_file(visit: Visit) -> Answer:
     id_ = visit.desk.clock.new_id("imp_")
     note = visit.entry("suppression.import", id_, f"{len(lines)} lines")
     await imports.begin(visit.desk.store.database, id_, visit.team.record.ref, lines, note)
-    visit.desk.store.importing.set()
+    visit.desk.store.imports.begun.set()
     return Redirect(f"{_here(visit)}/imports/{id_}")
 
 

@@ -15,7 +15,7 @@ from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.rules.setup.template_edit import read_template, save_rows
-from heliograph.storage.store import SetupChange
+from heliograph.storage.setup import SetupChange
 
 
 async def restore(visit: Visit) -> Answer:

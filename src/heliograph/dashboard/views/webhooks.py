@@ -15,9 +15,8 @@ from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage import search
-from heliograph.storage.deliveries import REPLAY_MAX
+from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery
 from heliograph.storage.developers import failing_since, one_event
-from heliograph.storage.store import StoredDelivery
 from heliograph.webhooks import WebhookChange, WebhookRequest
 
 PAGE = 25  # deliveries
@@ -141,7 +140,7 @@ def told_again(count: int) -> str:
 async def show_delivery(visit: Visit) -> Answer:
     hook, event = _own(visit), visit.params["event"]
     # The newest delivery that is not newer than this event: itself, when there is one.
-    found = await visit.desk.store.deliveries(hook.id, event + "!", 1)
+    found = await visit.desk.store.deliveries.page(hook.id, event + "!", 1)
     told = await visit.desk.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
     if not found or found[0].event != event or told is None:
         raise Gone
@@ -211,7 +210,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
     followed = "" if before else await stream_place(visit, f"{_place(visit, hook)}/live", _watch(visit, hook))
     (line,) = await _lines(visit, [hook])
     failed = bool(visit.query.get("failed"))
-    found = await visit.desk.store.deliveries(hook.id, before, PAGE, failed_only=failed)
+    found = await visit.desk.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
     own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
     shown: dict[str, Any] = {
         "live": followed,

@@ -13,10 +13,11 @@ from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST, AuditEntry
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
 from heliograph.storage.search import EventLine
+from heliograph.storage.setup import SetupStore
 
 PAGE = 50
 PORTION = 100  # dead letters in one transaction
@@ -183,3 +184,15 @@ async def _leave(
         left = [msgspec.structs.replace(audit, subject=messages[row[0]].id) for row in rows]
         await tx.run("insert_audit", entries=left)
     return len(rows)
+
+
+class DeadLetters:
+    def __init__(self, database: Database, setup: SetupStore) -> None:
+        self._database = database
+        self._setup = setup
+
+    async def retry(self, places: Sequence[Place], audit: AuditEntry) -> Retried:
+        """Into the queue again, with their prices held anew where credit covers them."""
+        low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
+        publisher = self._setup.publisher
+        return await self._database.write(lambda tx: retry(tx, places, audit, low=low, publisher=publisher))

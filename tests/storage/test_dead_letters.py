@@ -6,10 +6,12 @@ from msgspec.structs import replace
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage import queues
+from heliograph.storage import dead_letters
 from heliograph.storage.audit import AuditEntry
-from heliograph.storage.queues import DeadLetter, Queue, Retried
-from heliograph.storage.store import Claim, SetupChange, Store
+from heliograph.storage.dead_letters import DeadLetter, Queue, Retried
+from heliograph.storage.outbox import Claim
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import message
@@ -21,17 +23,17 @@ pytestmark = pytest.mark.anyio
 async def _die(store: Store, clock: TestClock) -> None:
     """Workers die with what they claimed, at last with one message after the other alone."""
     for _ in range(CLAIMS_MAX + DEATHS_MAX):
-        await store.claim("email", 10)
-        while await store.claim_suspect():
+        await store.outbox.claim("email", 10)
+        while await store.outbox.claim_suspect():
             continue
-        await store.take_back()
+        await store.outbox.take_back()
         clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
-    await store.reclaim()
+    await store.outbox.reclaim()
 
 
 async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> list[DeadLetter]:
-    await store.accept(message(clock, *to, price=price))
-    while not (found := await store.database.read(queues.dead_letters)):
+    await store.messages.accept(message(clock, *to, price=price))
+    while not (found := await store.database.read(dead_letters.dead_letters)):
         await _die(store, clock)
     return found
 
@@ -43,30 +45,30 @@ def _audit(clock: TestClock) -> AuditEntry:
 async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:
     for team, channel, count in ((1, "email", 3), (2, "email", 1), (2, "sms", 2)):
         for _ in range(count):
-            await store.accept(message(clock, team=team, channel=channel))
-    await store.claim("phone", 1)
+            await store.messages.accept(message(clock, team=team, channel=channel))
+    await store.outbox.claim("phone", 1)
     now = clock.now()
-    found = {(q.lane, q.team): q for q in await store.database.read(lambda tx: queues.queues(tx, now))}
+    found = {(q.lane, q.team): q for q in await store.database.read(lambda tx: dead_letters.queues(tx, now))}
     assert {place: (q.due, q.later, q.working) for place, q in found.items()} == {
         ("email", 1): (3, 0, 0),
         ("email", 2): (1, 0, 0),
         ("phone", 2): (1, 0, 1),
     }
     assert all(q.oldest is not None and q.oldest <= now for q in found.values())
-    early = await store.database.read(lambda tx: queues.queues(tx, now - 60_000))
+    early = await store.database.read(lambda tx: dead_letters.queues(tx, now - 60_000))
     assert {(q.due, q.later) for q in early} == {(0, 3), (0, 1)}
     assert isinstance(early[0], Queue)
 
 
 async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> Retried:
-    return await store.retry_dead_letters([(one.message, one.position) for one in letters], _audit(clock))
+    return await store.dead_letters.retry([(one.message, one.position) for one in letters], _audit(clock))
 
 
 async def _record(store: Store, clock: TestClock, wanted: str | None) -> None:
-    for claim in await store.claim("email", 10):
+    for claim in await store.outbox.claim("email", 10):
         assert isinstance(claim, Claim)
         change = outcome(claim, clock.now(), wanted)
-        assert [await store.record(change) for _ in (1, 2)] == [True, False]
+        assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ async def test_a_retry_is_charged_once(
     (dead,) = await _dead(store, clock, price=500)
     assert (dead.channel, dead.address, dead.has_body) == ("email", "ada@example.com", 1)
     assert [(await _retry(store, clock, dead)).done for _ in (1, 2)] == [1, 0]
-    assert await store.database.read(queues.dead_letters) == []
+    assert await store.database.read(dead_letters.dead_letters) == []
     assert await sql("SELECT status, ended_at, charge FROM message") == [("sending", None, "held")]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, wanted)
@@ -98,7 +100,7 @@ async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql)
     (dead,) = await _dead(store, clock, price=500)
     for _ in range(2):
         assert (await _retry(store, clock, dead)).done == 1
-        while not await store.database.read(queues.dead_letters):
+        while not await store.database.read(dead_letters.dead_letters):
             await _die(store, clock)
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     assert await sql("SELECT charge, turn FROM message") == [("released", 2)]
@@ -106,10 +108,10 @@ async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql)
 
 async def test_no_retry_without_credit(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
-    await store.accept(message(clock, "bob@example.com", price=CREDIT - 499))
+    await store.messages.accept(message(clock, "bob@example.com", price=CREDIT - 499))
     done = await _retry(store, clock, dead)
     assert (done.done, [refusal.details for refusal in done.unpaid]) == (0, [{"price": "0.0005", "credit": "0.000499"}])
-    assert await store.database.read(queues.dead_letters) == [dead]
+    assert await store.database.read(dead_letters.dead_letters) == [dead]
     assert await sql("SELECT count(*) FROM audit") == [(0,)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, "failed")  # bob's price comes back
@@ -125,11 +127,13 @@ async def test_one_of_two_recipients_died(
     store: Store, clock: TestClock, sql: Sql, first: str | None, before: str, then: str
 ) -> None:
     """The price is the message's: what the other recipient holds or has paid is not held again."""
-    await store.accept(message(clock, "a@example.com", "b@example.com", price=500))
-    (claim,) = await store.claim("email", 1)
+    await store.messages.accept(message(clock, "a@example.com", "b@example.com", price=500))
+    (claim,) = await store.outbox.claim("email", 1)
     change = outcome(claim, clock.now(), first)
-    await store.record(replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS)))
-    while not (dead := await store.database.read(queues.dead_letters)):
+    await store.outbox.record(
+        replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS))
+    )
+    while not (dead := await store.database.read(dead_letters.dead_letters)):
         await _die(store, clock)
     assert await sql("SELECT charge FROM message") == [(before,)]
     assert (await _retry(store, clock, *dead)).done == 1
@@ -141,7 +145,7 @@ async def test_one_of_two_recipients_died(
 
 async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock, sql: Sql) -> None:
     await _dead(store, clock, "a@example.com", "b@example.com", price=500)
-    while len(dead := await store.database.read(queues.dead_letters)) < 2:
+    while len(dead := await store.database.read(dead_letters.dead_letters)) < 2:
         await _die(store, clock)
     assert (await _retry(store, clock, *dead)).done == 2
     assert await sql("SELECT count(*), max(turn) FROM ledger WHERE kind = 'hold'") == [(2, 1)]
@@ -153,7 +157,7 @@ async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock,
 async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
     record = TeamRecord(ref=1, id="team_1", name="T", credit_low=CREDIT)
-    await store.change_setup(lambda _, __: SetupChange(rows=[to_row("team", "team_1", record, "team_1")]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_1", record, "team_1")]))
     await _retry(store, clock, dead)
     assert await sql("SELECT count(*) FROM event WHERE type = 'credit.low'") == [(1,)]
 
@@ -162,8 +166,8 @@ async def test_a_dropped_one_stays_failed(store: Store, clock: TestClock, sql: S
     (dead,) = await _dead(store, clock)
     audit, place = _audit(clock), (dead.message, dead.position)
     for expected in (1, 0):
-        assert await store.database.write(lambda tx: queues.drop(tx, [place], audit)) == expected
-    assert await store.database.read(queues.dead_letters) == []
+        assert await store.database.write(lambda tx: dead_letters.drop(tx, [place], audit)) == expected
+    assert await store.database.read(dead_letters.dead_letters) == []
     assert (await _retry(store, clock, dead)).gone == 1
     assert await sql("SELECT status FROM recipient") == [("failed",)]
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
@@ -174,42 +178,42 @@ async def test_no_retry_without_its_content(store: Store, clock: TestClock, sql:
     (dead,) = await _dead(store, clock)
     await store.database.write(lambda tx: tx.run("purge_contents", messages=[(dead.message,)]))
     assert (await _retry(store, clock, dead)).gone == 1
-    assert len(await store.database.read(queues.dead_letters)) == 1
+    assert len(await store.database.read(dead_letters.dead_letters)) == 1
 
 
 async def test_what_is_known_of_one(store: Store, clock: TestClock) -> None:
-    await store.accept(message(clock, "a@example.com", "b@example.com", price=500))
-    for claim in await store.claim("email", 10):
-        await store.record(outcome(claim, clock.now(), None if claim.position else "sent"))
-    while not (dead := await store.database.read(queues.dead_letters)):
+    await store.messages.accept(message(clock, "a@example.com", "b@example.com", price=500))
+    for claim in await store.outbox.claim("email", 10):
+        await store.outbox.record(outcome(claim, clock.now(), None if claim.position else "sent"))
+    while not (dead := await store.database.read(dead_letters.dead_letters)):
         await _die(store, clock)
-    found = await store.database.read(lambda tx: queues.inspect(tx, (dead[0].message, dead[0].position)))
+    found = await store.database.read(lambda tx: dead_letters.inspect(tx, (dead[0].message, dead[0].position)))
     assert found
     assert (found.letter, found.price, found.charge, found.carrier) == (dead[0], 500, "captured", "sim")
     assert [event.type.rpartition(".")[2] for event in found.events][-1] == "failed"
     assert {event.recipient for event in found.events} == {"b@example.com"}
-    assert await store.database.read(lambda tx: queues.inspect(tx, (dead[0].message, 0))) is None
-    assert await store.database.read(queues.count_dead) == 1
+    assert await store.database.read(lambda tx: dead_letters.inspect(tx, (dead[0].message, 0))) is None
+    assert await store.database.read(dead_letters.count_dead) == 1
 
 
 async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
-    await store.accept(message(clock, "a@example.com", "b@example.com"))
+    await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
     await _dead(store, clock, "c@example.com")
-    everything = await store.database.read(queues.dead_letters)
+    everything = await store.database.read(dead_letters.dead_letters)
     while len(everything) < 3:
         await _die(store, clock)
-        everything = await store.database.read(queues.dead_letters)
+        everything = await store.database.read(dead_letters.dead_letters)
     assert [d.address for d in everything] == ["c@example.com", "b@example.com", "a@example.com"]
     last = everything[0]
-    rest = await store.database.read(lambda tx: queues.dead_letters(tx, (last.message, last.position), 1))
+    rest = await store.database.read(lambda tx: dead_letters.dead_letters(tx, (last.message, last.position), 1))
     assert rest == everything[1:]
     earlier = min(letter.at for letter in everything) - 1
-    assert await store.database.read(lambda tx: queues.dead_letters(tx, until=earlier)) == []
+    assert await store.database.read(lambda tx: dead_letters.dead_letters(tx, until=earlier)) == []
 
 
 async def test_webhooks_with_something_to_be_told(store: Store) -> None:
-    await store.tell_webhook(1, "whk_a", "webhook.test", "whk_a", {})
-    await store.tell_webhook(1, "whk_a", "webhook.test", "whk_a", {})
-    await store.tell_webhook(2, "whk_b", "webhook.test", "whk_b", {})
-    found = await store.database.read(queues.waiting_hooks)
+    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {})
+    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {})
+    await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {})
+    found = await store.database.read(dead_letters.waiting_hooks)
     assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]

@@ -1,0 +1,83 @@
+"""Messages: accepted many at a time, and read with their timeline."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.acceptance import Acceptance, Accepted, Answer
+from heliograph.rules.erasure import NameOf
+from heliograph.rules.idempotency import Remembered
+from heliograph.storage import accepts
+from heliograph.storage.engine.batch import Batch
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Publisher
+from heliograph.storage.leases import Leases
+
+FOREVER = 1 << 62
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records of a list are wanted; ids in (low, high), newest first."""
+
+    low: str
+    high: str
+    limit: int
+    status: str | None = None
+    address: str | None = None
+    template_id: str | None = None
+    created_after: int = -1
+    created_before: int = FOREVER
+
+
+class ListedMessage(msgspec.Struct, frozen=True):
+    status: str
+    record: str  # JSON
+
+
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    status: str
+    record: str
+    recipients: list[Any]
+    events: list[Any]
+
+
+class Messages:
+    def __init__(self, database: Database, publisher: Publisher, name_of: NameOf, leases: Leases) -> None:
+        self._database = database
+        self._name_of = name_of
+        self._leases = leases
+        self._accepts: Batch[Acceptance, Answer] = Batch(
+            database, lambda tx, items: accepts.accept(tx, items, publisher, self._name_of, leases)
+        )
+
+    async def accept(self, item: Acceptance) -> Answer:
+        return await self._accepts.submit(item)
+
+    async def rehearse(self, item: Acceptance) -> Accepted:
+        return await self._database.read(lambda tx: accepts.rehearse(tx, item, self._name_of))
+
+    async def remembered(self, key_id: str, hash_: str) -> Remembered | None:
+        """The answer to a request with this idempotency key, or its lease."""
+        found = await self._database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)], self._leases))
+        return found.get((key_id, hash_))
+
+    async def get(self, team: int, id_: str) -> StoredMessage | None:
+        async def story(tx: Tx) -> StoredMessage | None:
+            rows = await tx.run("find_message", team=team, id=id_)
+            if not rows:
+                return None
+            key, status, record = rows[0][0], rows[0][3], rows[0][4]
+            return StoredMessage(
+                status=status,
+                record=record,
+                recipients=await tx.run("message_recipients", message=key),
+                events=await tx.run("message_events", message=key),
+            )
+
+        return await self._database.read(story)
+
+    async def page(self, team: int, wanted: Filter) -> list[ListedMessage]:
+        """One more than the limit, when there are more."""
+        given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1}
+        rows = await self._database.read(lambda tx: tx.run("list_messages", team=team, **given))
+        return [ListedMessage(*row) for row in rows]

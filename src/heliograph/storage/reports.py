@@ -1,0 +1,43 @@
+"""Reports: what the world says of a message after its hand-over; early ones wait for the record of the hand-over."""
+
+from collections.abc import Sequence
+
+from heliograph.clock import Clock
+from heliograph.rules.outcome import Report
+from heliograph.storage import outcomes
+from heliograph.storage.engine.database import Database
+from heliograph.storage.events import Publisher
+
+
+class Reports:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher) -> None:
+        self._database = database
+        self._clock = clock
+        self._publisher = publisher
+
+    async def by_carrier(
+        self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False, once: bool = False
+    ) -> Sequence[bool | Exception]:
+        """By the carrier's own ids; False for an id that this carrier was never given.
+
+        With `early`, reports may arrive before the record of their hand-over: they wait a minute for it. With `once`,
+        a report that was stored before, word for word, is not written again.
+        """
+        at, publisher = self._clock.now(), self._publisher
+        return await self._database.write(
+            lambda tx: outcomes.report_by_carrier(
+                tx, carrier, reports, at=at, publisher=publisher, early=early, once=once
+            )
+        )
+
+    async def returned(self, message_id: str, position: int, report: Report) -> None:
+        """A mail came back, perhaps before the record of its hand-over, which it then waits for."""
+        at, publisher = self._clock.now(), self._publisher
+        await self._database.write(
+            lambda tx: outcomes.report_returned(tx, message_id, position, report, at=at, publisher=publisher)
+        )
+
+    async def apply_early(self) -> None:
+        at, publisher = self._clock.now(), self._publisher
+        if await self._database.read(lambda tx: outcomes.any_early(tx, at)):
+            await self._database.write(lambda tx: outcomes.apply_early(tx, at=at, publisher=publisher))

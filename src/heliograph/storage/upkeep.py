@@ -1,0 +1,55 @@
+"""Upkeep: the clock, the attachments' folder, retention, and whether the database answers and is the newest."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from heliograph.clock import Clock
+from heliograph.storage import restored, retention
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.probe import Probe
+from heliograph.storage.leases import Leases
+from heliograph.storage.setup import SetupStore
+
+
+class Upkeep:
+    def __init__(self, database: Database, clock: Clock, blobs: Blobs, leases: Leases, setup: SetupStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._blobs = blobs
+        self._leases = leases
+        self._setup = setup
+        self.can_commit = Probe(self._commit_something)
+
+    async def attest(self, seen: Mapping[int, int]) -> tuple[int, int, bool]:
+        """The database's name, its new number, and whether it is older than what was seen: then it is paused now."""
+        now, publisher = self._clock.now(), self._setup.publisher
+        fresh = int.from_bytes(self._clock.entropy(8)) >> 1
+        attested = await self._database.write(
+            lambda tx: restored.attest(tx, seen, fresh, now, publisher, self._setup.current)
+        )
+        if attested[2]:
+            await self._setup.refresh()
+        return attested
+
+    async def check_clock(self) -> None:
+        """Hold this process's clock against the one that all share."""
+        await self._leases.check(self._database.read, self._database.write)
+
+    async def purge(self) -> None:
+        """Put away what retention no longer keeps."""
+        teams = [team.record for team in self._setup.current.teams.values()]
+        await retention.purge(self._database, self._clock.now(), teams)
+
+    async def sweep_blobs(self) -> None:
+        """Remove the attachment files that no message needs, also those whose transaction never came."""
+        now = self._clock.now()
+        files = await asyncio.to_thread(self._blobs.old, now)
+        for start in range(0, len(files), retention.PORTION):
+            some = files[start : start + retention.PORTION]
+            for hash_ in await self._database.read(partial(retention.unused, hashes=some)):
+                await asyncio.to_thread(self._blobs.drop, hash_, now)
+
+    async def _commit_something(self) -> None:
+        await self._database.write(lambda tx: tx.run("probe"))
