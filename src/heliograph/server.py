@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 
 from heliograph import listening, logs
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits, share_rates
 from heliograph.app import (
@@ -185,7 +185,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     worker = None if parts.role == "api" else Worker(store, circuits, clock)
     poster, watch = make_poster(settings), LoopWatch()
     teller = Teller(store, poster, clock, partial(webhook_secrets, tools.sealer))
-    desk = Desk(
+    context = Context(
         store=store,
         clock=clock,
         domains=domains,
@@ -200,7 +200,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     )
     pages = Dashboard(
         Office(
-            desk=desk,
+            context=context,
             people=People(store.database, clock),
             seal=tools.sealer.seal,
             unseal=tools.sealer.open,
@@ -209,14 +209,14 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         budget := ByteBudget(),
     )
     rates = RateLimits()
-    server = Server(uvicorn_config(Front(Api(desk, rates, budget), pages, settings.trusted_proxies)))
+    server = Server(uvicorn_config(Front(Api(context, rates, budget), pages, settings.trusted_proxies)))
     loops: dict[str, Callable[[], Awaitable[None]]] = {
         "loop watch": watch.run,
         "setup": store.setup.follow,
         "clock": partial(watch_clock, store, clock),
         "slow clients": partial(close_slow, server.server_state.connections),
-        "key uses": partial(keep_key_uses, store.database, desk.state.used),
-        "refused requests": partial(desk.state.refused.keep, store.database),
+        "key uses": partial(keep_key_uses, store.database, context.state.used),
+        "refused requests": partial(context.state.refused.keep, store.database),
         "imports": partial(keep_importing, store),
     }
     if listener:
@@ -235,7 +235,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         await _until_stopped(parts.stop, [*tasks, answering] if answering else tasks)
     finally:
         log.info("stopping")
-        desk.state.draining = True
+        context.state.draining = True
         server.should_exit = True
         if answering:
             await answering

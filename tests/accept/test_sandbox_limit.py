@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import preview_sms, send_sms
 from heliograph.accept.verify_start import VerifyRequest, start_verification
@@ -33,14 +33,14 @@ from heliograph.rules.setup.snapshot import PLATFORM_ID
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.dashboard.inside import set_up
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 MOST = 3
 PHONE, ABROAD, MAGIC = "+447400123456", "+14155550100", "+15005550006"
 TEAM, KEY = "team_acme", Key(id="key", team="team_acme", name="server", hash="")
 FREE = VerifyLimits(min_interval_s=0, per_phone_10m=0, per_prefix_10m=0, per_phone_day=0, conversion_guard=False)
 
-Send = Callable[[Desk, str], Awaitable[Any]]
+Send = Callable[[Context, str], Awaitable[Any]]
 
 
 class Line:
@@ -48,7 +48,7 @@ class Line:
         return Accepted(carrier_id=parcel.message_id)
 
 
-async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") -> Desk:
+async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") -> Context:
     """Real carriers (or simulators) for GB alone."""
     own: list[Any] = [
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme", mode=mode, features=("verify",), verify=FREE), TEAM),
@@ -62,59 +62,61 @@ async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") ->
         own.append(("carrier", channel, CarrierRecord(id=channel, channel=channel, kind=kind, countries=("GB",)), None))
     await set_up(store, ("platform", PLATFORM_ID, Platform(sandbox_per_day=MOST), None), *own)
     circuits = Circuits(store, Carriers(lambda record: Line()), clock)  # type: ignore[arg-type, return-value]
-    return msgspec.structs.replace(make_desk(store, clock), circuits=circuits, code_key=b"k")
+    return msgspec.structs.replace(make_context(store, clock), circuits=circuits, code_key=b"k")
 
 
-def caller(desk: Desk) -> Caller:
-    return desk.store.setup.current.callers[KEY.id]
+def caller(context: Context) -> Caller:
+    return context.store.setup.current.callers[KEY.id]
 
 
-async def sms(desk: Desk, to: str) -> Any:
-    return await send_sms(desk, caller(desk), PhoneRequest(to=to, template_id="tpl_sms"), None)
+async def sms(context: Context, to: str) -> Any:
+    return await send_sms(context, caller(context), PhoneRequest(to=to, template_id="tpl_sms"), None)
 
 
-async def whatsapp(desk: Desk, to: str) -> Any:
-    return await send_whatsapp(desk, caller(desk), PhoneRequest(to=to, template_id="tpl_whatsapp"), None)
+async def whatsapp(context: Context, to: str) -> Any:
+    return await send_whatsapp(context, caller(context), PhoneRequest(to=to, template_id="tpl_whatsapp"), None)
 
 
-async def verify(desk: Desk, to: str) -> Any:
-    return await start_verification(desk, caller(desk), VerifyRequest(to=to), None)
+async def verify(context: Context, to: str) -> Any:
+    return await start_verification(context, caller(context), VerifyRequest(to=to), None)
 
 
 @pytest.mark.anyio
 async def test_sms_whatsapp_and_codes_share_one_day(store: Store, clock: Any) -> None:
-    desk = await prepare(store, clock, "test")
+    context = await prepare(store, clock, "test")
     for send in (sms, whatsapp, verify):
-        await send(desk, PHONE)
+        await send(context, PHONE)
     for send in (sms, whatsapp, verify):
         with pytest.raises(SandboxLimitReached) as refused:
-            await send(desk, PHONE)
+            await send(context, PHONE)
         left = DAY_MS - clock.now() % DAY_MS
         assert refused.value.param == "to"
         assert left // 1000 <= (refused.value.retry_after or 0) <= left // 1000 + 2
-        await send(desk, MAGIC)
+        await send(context, MAGIC)
     with pytest.raises(SandboxLimitReached):
-        await preview_sms(desk, caller(desk), PhoneRequest(to=PHONE, template_id="tpl_sms"))
+        await preview_sms(context, caller(context), PhoneRequest(to=PHONE, template_id="tpl_sms"))
     clock.forward(DAY_MS)
     for send in (verify, whatsapp, sms):
-        await send(desk, PHONE)
+        await send(context, PHONE)
     with pytest.raises(SandboxLimitReached):
-        await sms(desk, PHONE)
+        await sms(context, PHONE)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "mode"), [("simulator", "sandbox"), ("test", "live")])
 async def test_simulators_and_live_teams_are_not_counted(store: Store, clock: Any, kind: str, mode: str) -> None:
-    desk = await prepare(store, clock, kind, mode)
+    context = await prepare(store, clock, kind, mode)
     for send in (sms, whatsapp, verify) if mode == "sandbox" else (verify,):
         for _ in range(MOST + 1):
-            await send(desk, PHONE)
+            await send(context, PHONE)
 
 
 @pytest.mark.anyio
 async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
-    desk = await prepare(store, clock, "test")
-    once = msgspec.structs.replace(desk.store.setup.current.teams[TEAM].record, verify=VerifyLimits(countries=("GB",)))
+    context = await prepare(store, clock, "test")
+    once = msgspec.structs.replace(
+        context.store.setup.current.teams[TEAM].record, verify=VerifyLimits(countries=("GB",))
+    )
     await set_up(
         store,
         ("platform", PLATFORM_ID, Platform(sandbox_per_day=0), None),
@@ -123,34 +125,34 @@ async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
     )
     for send in (sms, whatsapp, verify):
         with pytest.raises(RecipientNotAllowed):
-            await send(desk, "+447400999999")
+            await send(context, "+447400999999")
         with pytest.raises(SandboxLimitReached):  # whatsapp has no carrier there, verify is not allowed there
-            await send(desk, ABROAD)
+            await send(context, ABROAD)
 
 
 @pytest.mark.anyio
 async def test_it_comes_before_the_carriers_and_a_refused_one_is_not_counted(store: Store, clock: Any) -> None:
-    desk = await prepare(store, clock, "test")
+    context = await prepare(store, clock, "test")
     for _ in range(MOST + 1):
         with pytest.raises(NoCarrierAvailable):
-            await sms(desk, ABROAD)
-        assert b'"failed"' in (await verify(desk, ABROAD)).body
+            await sms(context, ABROAD)
+        assert b'"failed"' in (await verify(context, ABROAD)).body
     for _ in range(MOST):
-        await sms(desk, PHONE)
+        await sms(context, PHONE)
     for send in (sms, whatsapp):
         with pytest.raises(SandboxLimitReached):
-            await send(desk, ABROAD)
+            await send(context, ABROAD)
 
 
 @pytest.mark.anyio
 async def test_racers_of_two_processes_share_it(store: Store, settings: Settings, clock: Any) -> None:
-    """Each desk has a store of its own on the same database, as two processes have."""
+    """Each context has a store of its own on the same database, as two processes have."""
     first = await prepare(store, clock, "test")
     async with open_store(settings, clock, "seat/1") as other:
         second = msgspec.structs.replace(first, store=other)
         sends: list[Send] = [sms, whatsapp, verify]
-        desks = (first, second)
-        racers = (sends[n % 3](desks[n % 2], PHONE) for n in range(30))
+        contexts = (first, second)
+        racers = (sends[n % 3](contexts[n % 2], PHONE) for n in range(30))
         done = await asyncio.gather(*racers, return_exceptions=True)
     assert sum(not isinstance(answer, Exception) for answer in done) == MOST
     assert {type(answer) for answer in done if isinstance(answer, Exception)} == {SandboxLimitReached}

@@ -158,7 +158,7 @@ async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) 
     verifying, _ = await asking(store, clock, ACCEPT, min_interval_s=30)
 
     async def preview(phone: str) -> None:
-        await preview_verification(verifying.desk, verifying.caller, VerifyRequest(to=phone))
+        await preview_verification(verifying.context, verifying.caller, VerifyRequest(to=phone))
 
     await preview(PHONE)
     await verifying.start(PHONE)

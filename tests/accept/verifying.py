@@ -15,7 +15,7 @@ from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 PRICE = 50_000
 KEY = records.Key(id="key", team="team_acme", name="server", hash="")
@@ -26,7 +26,7 @@ class Verifying:
 
     def __init__(self, store: Store, clock: Any, lines: Mapping[str, Carrier]) -> None:
         self.circuits = Circuits(store, Carriers(lambda record: lines[record.id]), clock)
-        self.desk = msgspec.structs.replace(make_desk(store, clock), circuits=self.circuits, code_key=b"k")
+        self.context = msgspec.structs.replace(make_context(store, clock), circuits=self.circuits, code_key=b"k")
         self._store = store
         self._lines = lines
 
@@ -61,11 +61,11 @@ class Verifying:
         return self._store.setup.current.callers[KEY.id]
 
     async def start(self, phone: str) -> VerificationRecord:
-        answer = await start_verification(self.desk, self.caller, VerifyRequest(to=phone), None)
+        answer = await start_verification(self.context, self.caller, VerifyRequest(to=phone), None)
         return msgspec.json.decode(answer.body, type=VerificationRecord)
 
     async def check(self, id_: str, code: str) -> CheckRecord:
-        return await check_verification(self.desk, self.caller, id_, CheckRequest(code=code))
+        return await check_verification(self.context, self.caller, id_, CheckRequest(code=code))
 
 
 def code_in(parcel: Parcel) -> str:

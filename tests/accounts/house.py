@@ -24,7 +24,7 @@ from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 PASSWORD = "correct horse battery"
 TEAMS = ("team_a", "team_b")
@@ -65,15 +65,15 @@ class House:
     def __init__(self, store: Store, clock: TestClock) -> None:
         self.store, self.clock, self.post = store, clock, Post()
         self.sealer = sealer = Sealer(bytes(32))
-        desk = msgspec.structs.replace(
-            make_desk(store, clock),
+        context = msgspec.structs.replace(
+            make_context(store, clock),
             circuits=Circuits(store, Carriers(lambda _: self.post), clock),
             base_url=BASE,
         )
         budget = ByteBudget()
         self.people = People(store.database, clock)
-        office = Office(desk=desk, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
-        self.front = Front(Api(desk, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
+        office = Office(context=context, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
+        self.front = Front(Api(context, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
         records = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

@@ -20,7 +20,7 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
     async def nothing() -> list[Any]:
         return []
 
-    desk = SimpleNamespace(
+    context = SimpleNamespace(
         metrics_allow=allow,
         metrics_token=token,
         loop_lag=lambda: 0.0123456,
@@ -32,7 +32,7 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
         ),
     )
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    call: Any = SimpleNamespace(desk=desk, request=SimpleNamespace(address=address, headers=given))
+    call: Any = SimpleNamespace(context=context, request=SimpleNamespace(address=address, headers=given))
     try:
         answer = await metrics(call)
     except NotFound:

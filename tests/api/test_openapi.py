@@ -232,8 +232,8 @@ def test_errors_md_is_current() -> None:
 
 
 def ask(route: Route) -> Response:
-    desk = cast(Any, SimpleNamespace(base_url=BASE))
-    call = Call(desk, route, cast(Any, None), {}, None)
+    context = cast(Any, SimpleNamespace(base_url=BASE))
+    call = Call(context, route, cast(Any, None), {}, None)
     return asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
 
 

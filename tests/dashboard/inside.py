@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, Office
 from heliograph.rules.setup.records import Setting, TeamRecord
@@ -45,12 +45,12 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    def __init__(self, desk: Desk) -> None:
-        self._store = desk.store
-        people = _Everybody(desk.store.database, desk.clock)
-        people.teams = tuple(desk.store.setup.current.teams)
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        people = _Everybody(context.store.database, context.clock)
+        people.teams = tuple(context.store.setup.current.teams)
         office = Office(
-            desk=desk,
+            context=context,
             people=people,
             seal=lambda plain, _: plain.decode(),
             unseal=lambda text, _: text.encode(),

@@ -9,7 +9,7 @@ from heliograph.rules.setup.records import CarrierRecord, DisplayName, Domain, S
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 TEAM, HERE = "team_acme", "/dashboard/teams/team_acme"
 APPROVALS = f"/dashboard/operator/approvals/{TEAM}"
@@ -36,7 +36,7 @@ async def pages(store: Store, clock: Any) -> Pages:
         ("display_name", name.id, name, TEAM),
         ("sender_id", f"{TEAM}/GB", SENDER, TEAM),
     )
-    return Pages(make_desk(store, clock))
+    return Pages(make_context(store, clock))
 
 
 def used(pages: Pages, kind: str) -> str | None:
@@ -119,7 +119,7 @@ async def test_the_mail_to_a_recipient_has_fixed_words(
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name=name), TEAM),
         ("carrier", "mx", CarrierRecord(id="mx", channel="email", kind="mx"), None),
     )
-    await Pages(make_desk(store, clock)).post(f"{HERE}/senders/recipients", {"address": "ada@example.com"})
+    await Pages(make_context(store, clock)).post(f"{HERE}/senders/recipients", {"address": "ada@example.com"})
     ((to, subject, text),) = sent
     assert (to, subject) == ("ada@example.com", "Heliograph: confirm that you want test messages")
     first = f"A team that uses Heliograph would like to send test messages to ada@example.com. {said}".strip()

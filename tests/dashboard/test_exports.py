@@ -18,7 +18,9 @@ async def test_suppressions_are_exported_in_portions(store: Store, monkeypatch: 
     wanted = {f"a{number}@example.com" for number in range(5)}
     for address in wanted:
         await store.suppressions.add(NewSuppression(1, address, address, "manual"))
-    visit: Any = SimpleNamespace(team=SimpleNamespace(record=SimpleNamespace(ref=1)), desk=SimpleNamespace(store=store))
+    visit: Any = SimpleNamespace(
+        team=SimpleNamespace(record=SimpleNamespace(ref=1)), context=SimpleNamespace(store=store)
+    )
     answer = await suppressions.export(visit)
     assert isinstance(answer, Stream)
     portions = [portion.decode().splitlines() async for portion in answer.chunks]

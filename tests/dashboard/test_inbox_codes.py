@@ -17,8 +17,8 @@ CODE = re.compile(r"(?<![0-9+])[0-9]{6}(?![0-9])")
 pytestmark = pytest.mark.anyio
 
 
-async def start(desk: Any) -> str:
-    (id_,) = re.findall(rb'"id":"(vrf_\w+)"', (await verify(desk, PHONE)).body)
+async def start(context: Any) -> str:
+    (id_,) = re.findall(rb'"id":"(vrf_\w+)"', (await verify(context, PHONE)).body)
     return str(id_.decode())
 
 
@@ -29,29 +29,29 @@ async def codes(pages: Pages, who: str) -> list[str]:
 
 
 async def test_owners_and_developers_read_it_until_it_is_used(store: Store, clock: Any, database_url: str) -> None:
-    desk = await prepare(store, clock, "simulator")
-    pages, id_ = Pages(desk), await start(desk)
+    context = await prepare(store, clock, "simulator")
+    pages, id_ = Pages(context), await start(context)
     (code,) = await codes(pages, "owner")
     assert await codes(pages, "developer") == await codes(pages, OPERATOR) == [code]
     assert await codes(pages, "viewer") == []
     assert not [value for value in await every_value(database_url) if holds(value, code)]
-    done = await check_verification(desk, caller(desk), id_, CheckRequest(code=code))
+    done = await check_verification(context, caller(context), id_, CheckRequest(code=code))
     assert done.verified
     assert await codes(pages, "owner") == []
 
 
 async def test_it_is_gone_when_it_expired(store: Store, clock: Any) -> None:
-    desk = await prepare(store, clock, "simulator")
-    await start(desk)
+    context = await prepare(store, clock, "simulator")
+    await start(context)
     clock.forward(VERIFICATION_MS)
-    assert await codes(Pages(desk), "owner") == []
+    assert await codes(Pages(context), "owner") == []
 
 
 async def test_each_has_its_own_and_a_real_carriers_is_not_there(store: Store, clock: Any) -> None:
-    desk = await prepare(store, clock, "simulator")
-    pages = Pages(desk)
+    context = await prepare(store, clock, "simulator")
+    pages = Pages(context)
     for _ in range(3):
-        await start(desk)
+        await start(context)
     assert len(set(await codes(pages, "owner"))) == 3
     real = await prepare(store, clock, "test")
     await start(real)

@@ -7,7 +7,7 @@ import pytest
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 HERE = "/dashboard/operator/platform"
 
@@ -16,7 +16,7 @@ HERE = "/dashboard/operator/platform"
 async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme")
     await set_up(store, ("team", record.id, record, record.id))
-    return Pages(make_desk(store, clock))
+    return Pages(make_context(store, clock))
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ from heliograph.rules.setup.records import Platform, TeamRecord, Template
 from heliograph.rules.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 TEAM, HERE = "team_acme", "/dashboard/teams/team_acme/templates"
 NEW = {"channel": "sms", "name": "Parcel", "body": "Your parcel is here."}
@@ -21,7 +21,7 @@ async def pages(store: Store, clock: Any) -> Pages:
     platform = Platform(prices={"sms": {"USD": {"*": 50_000, "GB": 35_000}}})
     record = TeamRecord(ref=1, id=TEAM, name="Acme", mode="live")
     await set_up(store, ("platform", PLATFORM_ID, platform, None), ("team", TEAM, record, TEAM))
-    return Pages(make_desk(store, clock))
+    return Pages(make_context(store, clock))
 
 
 def only(pages: Pages) -> Template:

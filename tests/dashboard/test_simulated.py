@@ -10,7 +10,7 @@ from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.samples import message
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 HERE = "/dashboard/teams/team_acme"
 RECORD = b'{"id":"eml_1","to":"ada@example.com"}'
@@ -22,7 +22,7 @@ async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme")
     domain = Domain(id="dom_acme", team=record.id, name="acme.test", brand="Acme", verified=True, approved=True)
     await set_up(store, ("team", record.id, record, record.id), ("domain", domain.id, domain, record.id))
-    return Pages(make_desk(store, clock))
+    return Pages(make_context(store, clock))
 
 
 async def connect(store: Store, *channels: Any) -> None:

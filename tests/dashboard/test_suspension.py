@@ -8,7 +8,7 @@ from heliograph.dashboard.pages import PAGES, TEAM, PageRoute
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.inside import Pages, set_up
-from tests.storage.test_idempotency import make_desk
+from tests.storage.test_idempotency import make_context
 
 FORMS = [route for route in PAGES if route.method == "POST" and route.path.startswith(TEAM)]
 OPEN = {
@@ -27,7 +27,7 @@ SHUT = [route for route in FORMS if route.path.removeprefix(TEAM) not in OPEN]
 async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme", suspended=True, features=("verify",))
     await set_up(store, ("team", record.id, record, record.id))
-    return Pages(make_desk(store, clock))
+    return Pages(make_context(store, clock))
 
 
 @pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_once
 from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
@@ -23,12 +23,12 @@ from tests.storage.samples import KEY, finish, message, once, refusals, start
 pytestmark = pytest.mark.anyio
 
 
-def make_desk(store: Store, clock: TestClock) -> Desk:
+def make_context(store: Store, clock: TestClock) -> Context:
     def none(record: Any) -> Any:
         raise AssertionError("no carrier is asked here")
 
     settings = Settings(data=store.blobs._folder)
-    return Desk(
+    return Context(
         store=store,
         clock=clock,
         domains=make_domains(settings, store, clock),
@@ -44,27 +44,29 @@ async def send(store: Store, clock: TestClock, key: Once) -> Answer:
     return await store.messages.accept(message(clock, once=key))
 
 
-async def send_until_answered(desk: Desk, key: Once) -> Answer:
+async def send_until_answered(context: Context, key: Once) -> Answer:
     """As a client does: told that the first request still runs, it asks again."""
     while True:
         try:
-            return await run_once(desk, KEY, key, lambda: desk.store.messages.accept(message(desk.clock, once=key)))
+            return await run_once(
+                context, KEY, key, lambda: context.store.messages.accept(message(context.clock, once=key))
+            )
         except IdempotencyRequestInProgress:
             await asyncio.sleep(0.001)
 
 
 async def test_twenty_at_once_are_one_message(store: Store, clock: TestClock, sql: Sql) -> None:
-    desk = make_desk(store, clock)
-    answers = await asyncio.gather(*(send_until_answered(desk, once("k")) for _ in range(20)))
+    context = make_context(store, clock)
+    answers = await asyncio.gather(*(send_until_answered(context, once("k")) for _ in range(20)))
     assert len({answer.body for answer in answers}) == 1
     assert Counter(answer.replayed for answer in answers) == {True: 19, False: 1}
     assert await sql("SELECT count(*) FROM message") == [(1,)]
 
 
 async def test_a_hundred_keys_in_two_processes(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
-    desks = [make_desk(process, clock) for process in (store, other)]
-    asked = [(desk, once(f"k{number}")) for number in range(100) for desk in desks for _ in range(2)]
-    answers = await asyncio.gather(*(send_until_answered(desk, key) for desk, key in asked))
+    contexts = [make_context(process, clock) for process in (store, other)]
+    asked = [(context, once(f"k{number}")) for number in range(100) for context in contexts for _ in range(2)]
+    answers = await asyncio.gather(*(send_until_answered(context, key) for context, key in asked))
     assert await sql("SELECT count(*) FROM message") == [(100,)]
     bodies: dict[str, set[bytes]] = {}
     for (_, key), answer in zip(asked, answers, strict=True):
@@ -89,18 +91,18 @@ async def test_another_body_is_refused_and_its_neighbours_are_not(store: Store, 
 
 
 async def test_another_body_is_told_before_in_progress(store: Store, clock: TestClock) -> None:
-    desk, gate = make_desk(store, clock), asyncio.Event()
+    context, gate = make_context(store, clock), asyncio.Event()
 
     async def slow() -> Answer:
         await gate.wait()
         return await send(store, clock, once("k"))
 
-    first = asyncio.create_task(run_once(desk, KEY, once("k"), slow))
+    first = asyncio.create_task(run_once(context, KEY, once("k"), slow))
     await asyncio.sleep(0)
     with pytest.raises(IdempotencyKeyReused):
-        await run_once(desk, KEY, once("k", "another body"), slow)
+        await run_once(context, KEY, once("k", "another body"), slow)
     with pytest.raises(IdempotencyRequestInProgress) as told:
-        await run_once(desk, KEY, once("k"), slow)
+        await run_once(context, KEY, once("k"), slow)
     assert told.value.retry_after == 1
     gate.set()
     assert (await first).status == 202

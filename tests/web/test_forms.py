@@ -166,12 +166,12 @@ def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def post(sent: Sent, role: str = "owner") -> Sent:
     team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
     setup = SimpleNamespace(teams={"team_acme": team})
-    desk = SimpleNamespace(
+    context = SimpleNamespace(
         clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"),
         base_url="",
         store=SimpleNamespace(setup=SimpleNamespace(current=setup)),
     )
-    office = cast(Office, SimpleNamespace(desk=desk, people=People(role)))
+    office = cast(Office, SimpleNamespace(context=context, people=People(role)))
 
     async def call() -> None:
         await Dashboard(office, ByteBudget())(sent.scope, sent.receive, sent.send)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pybase64
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.rules import lanes, pricing
 from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
@@ -95,15 +95,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
 
 
-async def send_email(desk: Desk, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
-    draft = draft_email(caller, desk.store.setup.current, request)
-    files = await _keep_files(desk, draft.attachments)
-    return await desk.store.messages.accept(email_acceptance(desk, caller, draft, files, once))
+async def send_email(context: Context, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
+    draft = draft_email(caller, context.store.setup.current, request)
+    files = await _keep_files(context, draft.attachments)
+    return await context.store.messages.accept(email_acceptance(context, caller, draft, files, once))
 
 
-async def preview_email(desk: Desk, caller: Caller, request: EmailRequest) -> EmailPreview:
-    draft = draft_email(caller, desk.store.setup.current, request)
-    accepted = await desk.store.messages.rehearse(email_acceptance(desk, caller, draft, [], None))
+async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
+    draft = draft_email(caller, context.store.setup.current, request)
+    accepted = await context.store.messages.rehearse(email_acceptance(context, caller, draft, [], None))
     record = msgspec.json.decode(accepted.response, type=EmailRecord)
     return EmailPreview(
         from_=draft.sender.header,
@@ -184,14 +184,14 @@ def _brand(sender: Sender, setup: Setup) -> dict[str, str]:
     return {"name": sender.domain.brand, "domain": sender.domain.name}
 
 
-async def _keep_files(desk: Desk, attachments: tuple[Attachment, ...]) -> list[File]:
+async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> list[File]:
     """Large attachments become files, durable before the transaction that names them."""
     files = []
     for attachment in attachments:
         size = len(attachment.content)
         blob, base64 = None, None
         if size > BLOB_MIN:
-            blob = await asyncio.to_thread(desk.store.blobs.put, attachment.content)
+            blob = await asyncio.to_thread(context.store.blobs.put, attachment.content)
         else:
             base64 = pybase64.b64encode(attachment.content).decode()
         files.append(
@@ -206,10 +206,12 @@ async def _keep_files(desk: Desk, attachments: tuple[Attachment, ...]) -> list[F
     return files
 
 
-def email_acceptance(desk: Desk, caller: Caller, draft: Draft, files: list[File], once: Once | None) -> Acceptance:
-    team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id("eml_")
+def email_acceptance(
+    context: Context, caller: Caller, draft: Draft, files: list[File], once: Once | None
+) -> Acceptance:
+    team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
-    status = "queued" if desk.store.setup.current.platform.paused else "sending"
+    status = "queued" if context.store.setup.current.platform.paused else "sending"
 
     def decide(found: Found) -> Accepted:
         kept = split_suppressed(recipients, found.suppressed)

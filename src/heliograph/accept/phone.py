@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
 from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
 from heliograph.rules.content import SmsContent
@@ -81,26 +81,26 @@ def check_phone_allowed(team: Team, phone: str) -> None:
         )
 
 
-def carriers_for(desk: Desk, channel: Channel, phone: str, country: str | None) -> list[CarrierRecord]:
+def carriers_for(context: Context, channel: Channel, phone: str, country: str | None) -> list[CarrierRecord]:
     """Who can take it now, in order; magic numbers always go to the simulator."""
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
-    closed = desk.circuits.closed_to()
-    return [c for c in routing.candidates(channel, country, desk.store.setup.current.carriers) if c.id not in closed]
+    closed = context.circuits.closed_to()
+    return [c for c in routing.candidates(channel, country, context.store.setup.current.carriers) if c.id not in closed]
 
 
-def check_destination(desk: Desk, caller: Caller, channel: Channel, draft: Draft) -> LastCheck:
+def check_destination(context: Context, caller: Caller, channel: Channel, draft: Draft) -> LastCheck:
     """Answers what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
     check_phone_allowed(caller.team, draft.to)
     unserved = None
-    if not carriers_for(desk, channel, draft.to, draft.country):
+    if not carriers_for(context, channel, draft.to, draft.country):
         unserved = NoCarrierAvailable(
             f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
             param="to",
             retry_after=30,
         )
-    setup = desk.store.setup.current
+    setup = context.store.setup.current
     asked = routing.candidates(channel, draft.country, setup.carriers)
     is_counted = caller.team.sandbox and not magic.is_magic_phone(draft.to) and routing.leaves(asked)
     if unserved and not is_counted:
@@ -134,7 +134,7 @@ def phone_price(team: Team, phone: str, price: int) -> int:
 
 
 def phone_acceptance(
-    desk: Desk,
+    context: Context,
     caller: Caller,
     channel: Channel,
     draft: Draft,
@@ -146,8 +146,8 @@ def phone_acceptance(
     check: LastCheck,
 ) -> Acceptance:
     """`check` is the channel's own last rules, asked before the price is held."""
-    team, now, id_ = caller.team, desk.clock.now(), desk.clock.new_id(PREFIXES[channel])
-    status = "queued" if desk.store.setup.current.platform.paused else "sending"
+    team, now, id_ = caller.team, context.clock.now(), context.clock.new_id(PREFIXES[channel])
+    status = "queued" if context.store.setup.current.platform.paused else "sending"
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
     def decide(found: Found) -> Accepted:

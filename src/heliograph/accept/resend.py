@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept import phone
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.email import Draft, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
@@ -40,18 +40,18 @@ def can_resend(unreached: list[tuple[str, str]]) -> bool:
     return any(kind == "to" for _, kind in unreached)
 
 
-async def resend(desk: Desk, caller: Caller, sent: Sent) -> Answer:
+async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
     """Accept it as a new message; raises the refusal that a send would."""
     template = None
     if sent.template_id is not None:
         template = find_template(caller.team, sent.template_id, sent.channel)
     build = _email if sent.channel == "email" else _phone
-    done = await desk.store.messages.accept(build(desk, caller, sent, template))
-    desk.accepted()
+    done = await context.store.messages.accept(build(context, caller, sent, template))
+    context.accepted()
     return done
 
 
-def _email(desk: Desk, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+def _email(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
     content = msgspec.json.decode(sent.content, type=EmailContent)
     by_kind = {kind: [given for given, of in sent.unreached if of == kind] for kind in ("to", "cc", "bcc")}
     recipients = read_recipients(by_kind["to"], by_kind["cc"], by_kind["bcc"], content.reply_to)
@@ -63,7 +63,7 @@ def _email(desk: Desk, caller: Caller, sent: Sent, template: Template | None) ->
     sender = resolve_sender(
         team=caller.team,
         key=caller.key,
-        platform=desk.store.setup.current.platform,
+        platform=context.store.setup.current.platform,
         from_=Sender(address=address, name=content.from_name, domain=None).header,
         from_display_id=None,
     )
@@ -75,17 +75,17 @@ def _email(desk: Desk, caller: Caller, sent: Sent, template: Template | None) ->
         content=Rendered(subject=content.subject, html=content.html, text=content.text, body=None),
         attachments=(),
     )
-    return email_acceptance(desk, caller, draft, content.attachments, None)
+    return email_acceptance(context, caller, draft, content.attachments, None)
 
 
-def _phone(desk: Desk, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+def _phone(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
     if template is None or template.version != sent.template_version:
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = sent.unreached
     draft = phone.Draft(to=to, country=sent.country, template=template, variables={}, body="")
     if sent.channel == "sms":
         text = msgspec.json.decode(sent.content, type=SmsContent).body
-        return sms_acceptance(desk, caller, replace(draft, body=text), None)[0]
+        return sms_acceptance(context, caller, replace(draft, body=text), None)[0]
     content = msgspec.json.decode(sent.content, type=WhatsappContent)
     variables = dict(zip(template.variables, content.parameters, strict=True))
-    return whatsapp_acceptance(desk, caller, replace(draft, body=content.body, variables=variables), None)[0]
+    return whatsapp_acceptance(context, caller, replace(draft, body=content.body, variables=variables), None)[0]

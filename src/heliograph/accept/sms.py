@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.phone import (
     Draft,
     PhoneRequest,
@@ -35,13 +35,13 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
 
 
-async def send_sms(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await desk.store.messages.accept(_acceptance(desk, caller, request, once)[0])
+async def send_sms(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
+    return await context.store.messages.accept(_acceptance(context, caller, request, once)[0])
 
 
-async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsPreview:
-    item, draft, content = _acceptance(desk, caller, request, None)
-    accepted = await desk.store.messages.rehearse(item)
+async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
+    item, draft, content = _acceptance(context, caller, request, None)
+    accepted = await context.store.messages.rehearse(item)
     return SmsPreview(
         to=draft.to,
         country=draft.country,
@@ -56,20 +56,22 @@ async def preview_sms(desk: Desk, caller: Caller, request: PhoneRequest) -> SmsP
 
 
 def _acceptance(
-    desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
+    context: Context, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, SmsContent]:
-    draft = draft_message(caller, desk.store.setup.current, "sms", request)
-    return sms_acceptance(desk, caller, draft, once)
+    draft = draft_message(caller, context.store.setup.current, "sms", request)
+    return sms_acceptance(context, caller, draft, once)
 
 
-def sms_acceptance(desk: Desk, caller: Caller, draft: Draft, once: Once | None) -> tuple[Acceptance, Draft, SmsContent]:
-    setup, team = desk.store.setup.current, caller.team
+def sms_acceptance(
+    context: Context, caller: Caller, draft: Draft, once: Once | None
+) -> tuple[Acceptance, Draft, SmsContent]:
+    setup, team = context.store.setup.current, caller.team
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
-    check = check_destination(desk, caller, "sms", draft)
+    check = check_destination(context, caller, "sms", draft)
     content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    item = phone_acceptance(desk, caller, "sms", draft, content=content, price=price, once=once, check=check)
+    item = phone_acceptance(context, caller, "sms", draft, content=content, price=price, once=once, check=check)
     return item, draft, content

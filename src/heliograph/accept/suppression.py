@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidEmail, SuppressionNotFound
@@ -34,27 +34,27 @@ class DeletedSuppression(msgspec.Struct, frozen=True, kw_only=True):
 REASONS = ("bounce", "complaint", "manual")
 
 
-async def find_suppression(desk: Desk, caller: Caller, email: str) -> SuppressionRecord:
-    row = await desk.store.suppressions.get(caller.team.record.ref, _known(email).normal)
+async def find_suppression(context: Context, caller: Caller, email: str) -> SuppressionRecord:
+    row = await context.store.suppressions.get(caller.team.record.ref, _known(email).normal)
     if row is None:
         raise _not_found(email)
     return to_record(row)
 
 
-async def delete_suppression(desk: Desk, caller: Caller, email: str) -> DeletedSuppression:
-    if not await desk.store.suppressions.remove(caller.team.record.ref, _known(email).normal):
+async def delete_suppression(context: Context, caller: Caller, email: str) -> DeletedSuppression:
+    if not await context.store.suppressions.remove(caller.team.record.ref, _known(email).normal):
         raise _not_found(email)
     return DeletedSuppression(email=email)
 
 
-async def add_suppression(desk: Desk, caller: Caller, request: SuppressionRequest) -> SuppressionRecord:
+async def add_suppression(context: Context, caller: Caller, request: SuppressionRequest) -> SuppressionRecord:
     address = parse_address(request.email)
     if address is None:
         raise InvalidEmail(f"email {quoted(request.email)} is not a valid email address.", param="email")
     team = caller.team.record.ref
     given = NewSuppression(team, address.normal, address.given, request.reason or "manual")
-    await desk.store.suppressions.add(given)
-    return await find_suppression(desk, caller, address.normal)
+    await context.store.suppressions.add(given)
+    return await find_suppression(context, caller, address.normal)
 
 
 def to_record(found: Suppression) -> SuppressionRecord:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.verification import code_digest, read_code, remaining
 from heliograph.storage.verifications import Check
@@ -23,14 +23,14 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     remaining_attempts: int
 
 
-async def check_verification(desk: Desk, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:
+async def check_verification(context: Context, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:
     code = read_code(request.code)
 
     def digest(salt: str) -> str:
-        return code_digest(desk.code_key, bytes.fromhex(salt), code).hex()
+        return code_digest(context.code_key, bytes.fromhex(salt), code).hex()
 
-    item = Check(id=id_, team=caller.team.record.ref, at=desk.clock.now(), digest=digest)
-    result = await desk.store.verifications.check(item)
+    item = Check(id=id_, team=caller.team.record.ref, at=context.clock.now(), digest=digest)
+    result = await context.store.verifications.check(item)
     return CheckRecord(
         id=id_, verified=result.verified, status=result.status, remaining_attempts=remaining(result.wrong)
     )

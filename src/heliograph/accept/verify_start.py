@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_price, sms_content
 from heliograph.channels.carrier import Parcel
 from heliograph.rules import magic, pricing, routing
@@ -63,13 +63,13 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
 
 
-async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
-    setup, team = desk.store.setup.current, caller.team
+async def start_verification(context: Context, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
+    setup, team = context.store.setup.current, caller.team
     phone, country = _check(caller, request)
-    id_, carriers = desk.clock.new_id("vrf_"), _carriers(desk, caller, phone, country)
-    code = _code(desk, caller, phone, id_, carriers)
-    start = _start(desk, caller, phone, id_, code, once, carriers)
-    replay = await desk.store.verifications.start(start)
+    id_, carriers = context.clock.new_id("vrf_"), _carriers(context, caller, phone, country)
+    code = _code(context, caller, phone, id_, carriers)
+    start = _start(context, caller, phone, id_, code, once, carriers)
+    replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
     text = _text(caller, setup.platform, code)
@@ -78,7 +78,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
     made: list[HandOver] = []
-    outcome, by = await _dispatch(desk, carriers, parcel, made, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
+    outcome, by = await _dispatch(context, carriers, parcel, made, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
     error = None
     if isinstance(outcome, Refused):
         words = str(outcome.detail.get("text") or "The carrier refused the message.")
@@ -93,7 +93,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
         error_message=error,
     )
     response = msgspec.json.encode(record)
-    await desk.store.verifications.finish(
+    await context.store.verifications.finish(
         Finish(
             id=start.id,
             team=start.team,
@@ -101,7 +101,7 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
             status=record.status,
             error_message=error,
             response=response,
-            at=desk.clock.now(),
+            at=context.clock.now(),
             owner=start.owner,
             once=once,
             simulated=by is not None and _is_simulator(by),
@@ -111,15 +111,15 @@ async def start_verification(desk: Desk, caller: Caller, request: VerifyRequest,
     return Answer(202, response)
 
 
-def inbox_text(desk: Desk, caller: Caller, verification: str) -> str:
+def inbox_text(context: Context, caller: Caller, verification: str) -> str:
     """What a simulator delivered to a number of a sandbox team."""
-    return _text(caller, desk.store.setup.current.platform, derived_code(desk.code_key, verification))
+    return _text(caller, context.store.setup.current.platform, derived_code(context.code_key, verification))
 
 
-async def preview_verification(desk: Desk, caller: Caller, request: VerifyRequest) -> VerifyPreview:
+async def preview_verification(context: Context, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     phone, country = _check(caller, request)
-    start = _start(desk, caller, phone, "", "", None, _carriers(desk, caller, phone, country))
-    await desk.store.verifications.rehearse(start)
+    start = _start(context, caller, phone, "", "", None, _carriers(context, caller, phone, country))
+    await context.store.verifications.rehearse(start)
     return VerifyPreview(
         to=phone,
         channel="sms",
@@ -143,11 +143,11 @@ def _is_shut(caller: Caller, phone: str) -> bool:
     return magic.is_magic_phone(phone) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
-def _carriers(desk: Desk, caller: Caller, phone: str, country: str | None) -> list[CarrierRecord]:
+def _carriers(context: Context, caller: Caller, phone: str, country: str | None) -> list[CarrierRecord]:
     """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
     if _is_shut(caller, phone):
         return []
-    found = carriers_for(desk, "sms", phone, country)
+    found = carriers_for(context, "sms", phone, country)
     if not caller.team.sandbox:
         return found
     return [carrier for carrier in found if _is_simulator(carrier) == _is_simulator(found[0])]
@@ -157,25 +157,31 @@ def _is_simulator(carrier: CarrierRecord) -> bool:
     return carrier.kind == "simulator"
 
 
-def _code(desk: Desk, caller: Caller, phone: str, id_: str, carriers: Sequence[CarrierRecord]) -> str:
+def _code(context: Context, caller: Caller, phone: str, id_: str, carriers: Sequence[CarrierRecord]) -> str:
     if magic.no_code_matches(phone):
-        return desk.clock.entropy(16).hex()  # longer than any candidate can be
+        return context.clock.entropy(16).hex()  # longer than any candidate can be
     if known := magic.magic_code(phone):
         return known
     if caller.team.sandbox and carriers and _is_simulator(carriers[0]):
-        return derived_code(desk.code_key, id_)  # read in the inbox
-    return make_code(desk.clock.below(10**CODE_DIGITS))
+        return derived_code(context.code_key, id_)  # read in the inbox
+    return make_code(context.clock.below(10**CODE_DIGITS))
 
 
-def _price(desk: Desk, caller: Caller, phone: str) -> int:
-    rate = pricing.verify_price(desk.store.setup.current.platform, caller.team.record.currency)
+def _price(context: Context, caller: Caller, phone: str) -> int:
+    rate = pricing.verify_price(context.store.setup.current.platform, caller.team.record.currency)
     return phone_price(caller.team, phone, rate)
 
 
 def _start(
-    desk: Desk, caller: Caller, phone: str, id_: str, code: str, once: Once | None, carriers: Sequence[CarrierRecord]
+    context: Context,
+    caller: Caller,
+    phone: str,
+    id_: str,
+    code: str,
+    once: Once | None,
+    carriers: Sequence[CarrierRecord],
 ) -> Start:
-    record, now, salt = caller.team.record, desk.clock.now(), desk.clock.entropy(16)
+    record, now, salt = caller.team.record, context.clock.now(), context.clock.entropy(16)
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
 
     def check(recent: Recent) -> None:
@@ -198,13 +204,13 @@ def _start(
         magic=magic.is_magic_phone(phone),
         sandbox=caller.team.sandbox,
         salt=salt.hex(),
-        digest=code_digest(desk.code_key, salt, code).hex(),
-        price=_price(desk, caller, phone),
+        digest=code_digest(context.code_key, salt, code).hex(),
+        price=_price(context, caller, phone),
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,
-        sandbox_most=desk.store.setup.current.platform.sandbox_per_day if is_counted else None,
-        owner=desk.store.owner,
+        sandbox_most=context.store.setup.current.platform.sandbox_per_day if is_counted else None,
+        owner=context.store.owner,
         check=check,
         once=once,
     )
@@ -217,7 +223,7 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
 
 
 async def _dispatch(
-    desk: Desk, carriers: list[CarrierRecord], parcel: Parcel, made: list[HandOver], nobody: str
+    context: Context, carriers: list[CarrierRecord], parcel: Parcel, made: list[HandOver], nobody: str
 ) -> tuple[Outcome | None, CarrierRecord | None]:
     """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
 
@@ -233,7 +239,7 @@ async def _dispatch(
         is_last = place + 1 == min(len(carriers), CARRIERS_MAX)
         try:
             async with asyncio.timeout(left if is_last else left * FIRST_SHARE):
-                said = await desk.circuits.hand_over(carrier, parcel)
+                said = await context.circuits.hand_over(carrier, parcel)
         except TimeoutError:
             made.append(to_hand_over(carrier.id, None, time() - began))
             silent = True

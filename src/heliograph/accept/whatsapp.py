@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.phone import (
     Draft,
     PhoneRequest,
@@ -35,13 +35,13 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
 
 
-async def send_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await desk.store.messages.accept(_acceptance(desk, caller, request, once)[0])
+async def send_whatsapp(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
+    return await context.store.messages.accept(_acceptance(context, caller, request, once)[0])
 
 
-async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
-    item, draft, content = _acceptance(desk, caller, request, None)
-    accepted = await desk.store.messages.rehearse(item)
+async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
+    item, draft, content = _acceptance(context, caller, request, None)
+    accepted = await context.store.messages.rehearse(item)
     return WhatsappPreview(
         to=draft.to,
         country=draft.country,
@@ -56,17 +56,17 @@ async def preview_whatsapp(desk: Desk, caller: Caller, request: PhoneRequest) ->
 
 
 def _acceptance(
-    desk: Desk, caller: Caller, request: PhoneRequest, once: Once | None
+    context: Context, caller: Caller, request: PhoneRequest, once: Once | None
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
-    draft = draft_message(caller, desk.store.setup.current, "whatsapp", request)
-    return whatsapp_acceptance(desk, caller, draft, once)
+    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
+    return whatsapp_acceptance(context, caller, draft, once)
 
 
 def whatsapp_acceptance(
-    desk: Desk, caller: Caller, draft: Draft, once: Once | None
+    context: Context, caller: Caller, draft: Draft, once: Once | None
 ) -> tuple[Acceptance, Draft, WhatsappContent]:
     team = caller.team
-    check_where = check_destination(desk, caller, "whatsapp", draft)
+    check_where = check_destination(context, caller, "whatsapp", draft)
     template = draft.template
     content = WhatsappContent(
         template=template.upstream_name or template.name,
@@ -88,7 +88,7 @@ def whatsapp_acceptance(
             )
 
     item = phone_acceptance(
-        desk,
+        context,
         caller,
         "whatsapp",
         draft,

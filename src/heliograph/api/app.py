@@ -6,7 +6,7 @@ from functools import partial
 
 import structlog
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.bodies import parse_json
 from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
@@ -46,8 +46,8 @@ MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
-    def __init__(self, desk: Desk, rates: RateLimits, budget: ByteBudget) -> None:
-        self.desk = desk
+    def __init__(self, context: Context, rates: RateLimits, budget: ByteBudget) -> None:
+        self.context = context
         self._router = Router(ROUTES)
         self._rates = rates
         self._budget = budget
@@ -56,7 +56,7 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, self.desk.clock.new_id("req_"))
+        request = Request(scope, receive, self.context.clock.new_id("req_"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
         name, keyed = "none", False
         refusal: Refusal | None = None
@@ -66,7 +66,7 @@ class Api:
             call_task(name)
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
-                response = await route.call(Call(self.desk, route, request, params, None, read=read))
+                response = await route.call(Call(self.context, route, request, params, None, read=read))
             else:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:
@@ -87,12 +87,12 @@ class Api:
         if refusal is not None:
             response = self.refused(refusal, request)
             self._remember(refusal, request, name)
-        self.desk.state.answers[name, response.status] += 1
+        self.context.state.answers[name, response.status] += 1
         await respond(scope, send, response, extra + response.headers)
 
     async def no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Instead of the rest, for a connection too many."""
-        request = Request(scope, receive, self.desk.clock.new_id("req_"))
+        request = Request(scope, receive, self.context.clock.new_id("req_"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
         self._tell_limits(request, extra)
         response = self.refused(ServiceUnavailable("Too many connections. Try again later.", retry_after=1), request)
@@ -101,10 +101,10 @@ class Api:
 
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
-        now = self.desk.clock.now()
-        caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
+        now = self.context.clock.now()
+        caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
         record = caller.team.record
-        self.desk.state.used[caller.key.id] = now
+        self.context.state.used[caller.key.id] = now
         turn = FREE
         try:
             if record.suspended:
@@ -121,7 +121,7 @@ class Api:
                 f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
                 retry_after=turn.wait_s,
             )
-        if self.desk.state.draining or self._active >= ACTIVE_MAX:
+        if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
         value, raw = None, b""
         if route.body is not None:
@@ -130,25 +130,25 @@ class Api:
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
         self._active += 1
         try:
-            return await route.call(Call(self.desk, route, request, params, caller, value, len(raw)))
+            return await route.call(Call(self.context, route, request, params, caller, value, len(raw)))
         finally:
             self._active -= 1
 
     def _tell_limits(self, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         with suppress(Refusal):
-            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
+            caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
             extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
     def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
         """For the team's request log, when a key says whose request it was."""
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         try:
-            caller = find_caller(request.headers.get(b"authorization"), self.desk.store.setup.current, now)
+            caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
         except Refusal:
             return
-        self.desk.state.refused.waiting.append(
+        self.context.state.refused.waiting.append(
             RefusedRequest(
                 id=request.id,
                 at=now,
@@ -163,12 +163,12 @@ class Api:
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
         """The error answer; without a request when what came in was none."""
-        id_ = request.id if request else self.desk.clock.new_id("req_")
+        id_ = request.id if request else self.context.clock.new_id("req_")
         problem = request is not None and PROBLEM in request.headers.get(b"accept", b"")
         headers = error_headers(refusal)
         if request is None:
             headers.append((b"x-request-id", id_.encode()))
-        if self.desk.state.draining:
+        if self.context.state.draining:
             headers.append(CLOSE)
-        body = error_body(refusal, id_, self.desk.base_url, problem=problem)
+        body = error_body(refusal, id_, self.context.base_url, problem=problem)
         return Response(status_of(type(refusal)), body, headers, PROBLEM if problem else JSON)

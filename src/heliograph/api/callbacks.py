@@ -12,7 +12,7 @@ CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
 async def callback(call: Call) -> Response:
     """404 for an unknown carrier and for one without a secret alike."""
-    store, request, carriers = call.desk.store, call.request, call.desk.circuits.carriers
+    store, request, carriers = call.context.store, call.request, call.context.circuits.carriers
     for record in store.setup.current.carriers:
         if record.id == call.params["id"]:
             if (await carriers.get(record)).read_callback(_read(call)) is None:
@@ -29,9 +29,9 @@ def _read(call: Call, body: bytes = b"") -> Callback:
     query = request.query_string.decode("latin-1")
     return Callback(
         method=request.method,
-        url=call.desk.base_url + request.path + ("?" + query if query else ""),
+        url=call.context.base_url + request.path + ("?" + query if query else ""),
         query=request.loose_query(),
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
         body=body,
-        now=call.desk.clock.now(),
+        now=call.context.clock.now(),
     )

@@ -67,6 +67,6 @@ def _page(html: str) -> Response:
 
 def _route(path: str, summary: str, built: Callable[[str], Response]) -> Route:
     async def endpoint(call: Call) -> Response:
-        return built(call.desk.base_url)
+        return built(call.context.base_url)
 
     return Route(method="GET", path=path, summary=summary, call=endpoint)

@@ -30,5 +30,5 @@ class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
 async def list_all(call: Call) -> Response:
     query = call.query()
     limit = read_limit(query)
-    told = await call.desk.store.events.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
+    told = await call.context.store.events.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
     return page([msgspec.Raw(event_body(event, call.caller.team)) for event in told], limit)

@@ -23,9 +23,9 @@ async def healthz(call: Call) -> Response:
 
 async def readyz(call: Call) -> Response:
     """503 while shutting down, or when the database does not commit within a second."""
-    if call.desk.state.draining:
+    if call.context.state.draining:
         raise ServiceUnavailable("Shutting down.", retry_after=1)
-    await call.desk.store.upkeep.can_commit.answer()
+    await call.context.store.upkeep.can_commit.answer()
     return answer(Health())
 
 
@@ -34,30 +34,30 @@ async def metrics(call: Call) -> Response:
     if not _may_look(call):
         raise NotFound()
     lines = ["# TYPE heliograph_answers_total counter"]
-    for (route, status), count in sorted(call.desk.state.answers.items()):
+    for (route, status), count in sorted(call.context.state.answers.items()):
         lines.append(f'heliograph_answers_total{{route="{route}",status="{status}"}} {count}')
     lines.append("# TYPE heliograph_event_loop_lag_seconds gauge")
-    lines.append(f"heliograph_event_loop_lag_seconds {call.desk.loop_lag():.6f}")
+    lines.append(f"heliograph_event_loop_lag_seconds {call.context.loop_lag():.6f}")
     lines.append("# TYPE heliograph_outbox_depth gauge")
-    now = call.desk.clock.now()
-    waiting = await call.desk.store.outbox.queue.answer()
+    now = call.context.clock.now()
+    waiting = await call.context.store.outbox.queue.answer()
     lines += [f'heliograph_outbox_depth{{lane="{lane}"}} {depth}' for lane, depth, _ in waiting]
     lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
     for lane, _, due_at in waiting:
         lines.append(f'heliograph_outbox_oldest_seconds{{lane="{lane}"}} {max(0, now - due_at) / 1000}')
     lines.append("# TYPE heliograph_carrier_reachable gauge")
-    circuits = call.desk.store.setup.current.circuits
-    for carrier in call.desk.store.setup.current.carriers:
+    circuits = call.context.store.setup.current.circuits
+    for carrier in call.context.store.setup.current.carriers:
         reachable = int(carrier.id not in circuits)
         lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')
     return Response(200, ("\n".join(lines) + "\n").encode(), content_type=PROMETHEUS)
 
 
 def _may_look(call: Call) -> bool:
-    desk, headers = call.desk, call.request.headers
-    wanted = f"Bearer {desk.metrics_token}".encode()
-    if desk.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), wanted):
+    context, headers = call.context, call.request.headers
+    wanted = f"Bearer {context.metrics_token}".encode()
+    if context.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), wanted):
         return True
     # Through a proxy that is not trusted anybody seems to come from where it stands.
     through_stranger = any(name in headers for name in FORWARDED)
-    return not through_stranger and is_inside(call.request.address, desk.metrics_allow)
+    return not through_stranger and is_inside(call.request.address, context.metrics_allow)

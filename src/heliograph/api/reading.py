@@ -122,7 +122,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         call.query()
         id_ = call.params["id"]
-        found = await call.desk.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
+        found = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
         events = [_event(row) for row in found.events]
@@ -139,7 +139,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         wanted = _filter(call, PREFIXES[channel], message.STATES[channel])
-        rows = await call.desk.store.messages.page(call.team, wanted)
+        rows = await call.context.store.messages.page(call.team, wanted)
         return page([_record(row.status, row.record) for row in rows], wanted.limit)
 
     return endpoint
@@ -148,23 +148,23 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 async def read_verification(call: Call) -> Response:
     call.query()
     id_ = call.params["id"]
-    row = await call.desk.store.verifications.get(call.team, id_)
+    row = await call.context.store.verifications.get(call.team, id_)
     if row is None:
         raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
-    return answer(_verification(row, call.desk.clock.now()))
+    return answer(_verification(row, call.context.clock.now()))
 
 
 async def list_verifications(call: Call) -> Response:
     wanted = _filter(call, PREFIXES["verification"], VERIFICATION_STATES)
-    rows = await call.desk.store.verifications.page(call.team, wanted)
-    now = call.desk.clock.now()
+    rows = await call.context.store.verifications.page(call.team, wanted)
+    now = call.context.clock.now()
     return page([_verification(row, now) for row in rows], wanted.limit)
 
 
 async def read_me(call: Call) -> Response:
     call.query()
-    record, account = call.caller.team.record, await call.desk.store.ledger.account(call.team)
-    used = account.used if account.month == month_of(call.desk.clock.now()) else 0
+    record, account = call.caller.team.record, await call.context.store.ledger.account(call.team)
+    used = account.used if account.month == month_of(call.context.clock.now()) else 0
     return answer(
         Me(
             team=TeamView(id=record.id, name=record.name),

@@ -46,7 +46,7 @@ async def render_template(call: Call) -> Response:
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
     check_size_of_variables(request.variables)
-    rendered = render(template, values, brand_of(team, call.desk.store.setup.current))
+    rendered = render(template, values, brand_of(team, call.context.store.setup.current))
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1

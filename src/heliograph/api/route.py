@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
@@ -47,7 +47,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class Call(msgspec.Struct, frozen=True):
     """A request on its route, made by a caller (None where no key is needed)."""
 
-    desk: Desk
+    context: Context
     route: Route
     request: Request
     params: dict[str, str]

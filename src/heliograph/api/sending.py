@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_once
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
@@ -20,25 +20,25 @@ from heliograph.web.request import Response
 REPLAYED = [(b"idempotency-replayed", b"true")]
 DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})
 
-SendCall = Callable[[Desk, Caller, Any, Once | None], Awaitable[Answer]]
-PreviewCall = Callable[[Desk, Caller, Any], Awaitable[Any]]
+SendCall = Callable[[Context, Caller, Any, Once | None], Awaitable[Answer]]
+PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 
 
 def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
-        desk, caller, kind = call.desk, call.caller, call.route.body
+        context, caller, kind = call.context, call.caller, call.route.body
         key = idempotency.read_key(call.request.values(b"idempotency-key"))
         if call.request.query_string and _dry_run(call):
-            return answer(await preview(desk, caller, to_request(call.json, kind)))
+            return answer(await preview(context, caller, to_request(call.json, kind)))
         if key is None:
-            done = await send(desk, caller, to_request(call.json, kind), None)
+            done = await send(context, caller, to_request(call.json, kind), None)
         else:
             once = Once(idempotency.key_hash(key), await _fingerprint(call))
             done = await run_once(
-                desk, caller.key.id, once, lambda: send(desk, caller, to_request(call.json, kind), once)
+                context, caller.key.id, once, lambda: send(context, caller, to_request(call.json, kind), once)
             )
         if not done.replayed:
-            desk.accepted()
+            context.accepted()
         return Response(done.status, done.body, REPLAYED if done.replayed else [])
 
     return endpoint
@@ -47,7 +47,7 @@ def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[
 async def check_verification(call: Call) -> Response:
     call.query()
     request = to_request(call.json, CheckRequest)
-    return answer(await check(call.desk, call.caller, call.params["id"], request))
+    return answer(await check(call.context, call.caller, call.params["id"], request))
 
 
 def _dry_run(call: Call) -> bool:

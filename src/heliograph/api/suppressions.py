@@ -18,12 +18,12 @@ from heliograph.web.request import Response
 
 async def delete(call: Call) -> Response:
     call.query()
-    return answer(await delete_suppression(call.desk, call.caller, call.params["email"]))
+    return answer(await delete_suppression(call.context, call.caller, call.params["email"]))
 
 
 async def read(call: Call) -> Response:
     call.query()
-    return answer(await find_suppression(call.desk, call.caller, call.params["email"]))
+    return answer(await find_suppression(call.context, call.caller, call.params["email"]))
 
 
 async def create(call: Call) -> Response:
@@ -31,7 +31,7 @@ async def create(call: Call) -> Response:
     request = to_request(call.json, SuppressionRequest)
     if request.reason is not None and request.reason not in REASONS:
         raise InvalidRequest(f"reason is one of {', '.join(REASONS)}.", param="reason")
-    return answer(await add_suppression(call.desk, call.caller, request), 201)
+    return answer(await add_suppression(call.context, call.caller, request), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -40,5 +40,5 @@ async def list_all(call: Call) -> Response:
     address = parse_address(after) if after else None
     if after is not None and address is None:
         raise InvalidRequest("after is the email address that the page before ended with.", param="after")
-    rows = await call.desk.store.suppressions.page(call.team, address.normal if address else None, limit)
+    rows = await call.context.store.suppressions.page(call.team, address.normal if address else None, limit)
     return page([to_record(row) for row in rows], limit)

@@ -56,8 +56,8 @@ class DeliveryList(Listed, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     call.query()
-    hook, secret = await call.desk.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
-    return answer(to_new_record(hook, secret, call.desk.clock.now()), 201)
+    hook, secret = await call.context.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
+    return answer(to_new_record(hook, secret, call.context.clock.now()), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -65,48 +65,48 @@ async def list_all(call: Call) -> Response:
     limit, after = read_limit(query), read_after(query, PREFIXES["webhook"])
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
     found = [hook for hook in newest_first if after is None or hook.id < after]
-    return page([to_record(hook, call.desk.clock.now()) for hook in found], limit)
+    return page([to_record(hook, call.context.clock.now()) for hook in found], limit)
 
 
 async def read(call: Call) -> Response:
     call.query()
-    return answer(to_record(call.desk.webhooks.find(_team(call), call.params["id"]), call.desk.clock.now()))
+    return answer(to_record(call.context.webhooks.find(_team(call), call.params["id"]), call.context.clock.now()))
 
 
 async def change(call: Call) -> Response:
     call.query()
     wanted = to_request(call.json, WebhookChange)
-    hook = await call.desk.webhooks.change(_team(call), call.params["id"], wanted)
-    return answer(to_record(hook, call.desk.clock.now()))
+    hook = await call.context.webhooks.change(_team(call), call.params["id"], wanted)
+    return answer(to_record(hook, call.context.clock.now()))
 
 
 async def delete(call: Call) -> Response:
     call.query()
-    await call.desk.webhooks.remove(_team(call), call.params["id"])
+    await call.context.webhooks.remove(_team(call), call.params["id"])
     return answer(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
     call.query()
-    hook, secret = await call.desk.webhooks.rotate(_team(call), call.params["id"])
-    return answer(to_new_record(hook, secret, call.desk.clock.now()))
+    hook, secret = await call.context.webhooks.rotate(_team(call), call.params["id"])
+    return answer(to_new_record(hook, secret, call.context.clock.now()))
 
 
 async def test(call: Call) -> Response:
     call.query()
-    return answer(TestEvent(id=await call.desk.webhooks.test(_team(call), call.params["id"])), 202)
+    return answer(TestEvent(id=await call.context.webhooks.test(_team(call), call.params["id"])), 202)
 
 
 async def replay(call: Call) -> Response:
     call.query()
     wanted = _wanted(to_request(call.json, ReplayRequest))
-    return answer(Replay(count=await call.desk.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
+    return answer(Replay(count=await call.context.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
 
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), read_after(query, PREFIXES["event"])
-    return page(await call.desk.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
+    return page(await call.context.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
 
 
 def _team(call: Call) -> str:

@@ -55,10 +55,10 @@ class Dashboard:
         self._office = office
         self._router: Router[PageRoute] = Router(PAGES)
         self._budget = budget or ByteBudget()
-        self._secure = office.desk.base_url.startswith("https://")
+        self._secure = office.context.base_url.startswith("https://")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, self._office.desk.clock.new_id("req_"))
+        request = Request(scope, receive, self._office.context.clock.new_id("req_"))
         try:
             answer, visit = await self._visit(request, scope["raw_path"])
         except ClientGone:
@@ -137,7 +137,7 @@ class Dashboard:
         return await self._office.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
-        return self._office.desk.store.setup.current.teams.get(params.get("team", ""))
+        return self._office.context.store.setup.current.teams.get(params.get("team", ""))
 
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:

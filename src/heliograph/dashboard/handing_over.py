@@ -27,7 +27,7 @@ async def hand_over(visit: Visit, person: Person, link: Link, note: AuditEntry) 
     is_shown = platform_mail.is_simulated(visit, "email")
     proven = int(visit.may("operator") or not is_shown)
     token = await visit.people.make_link(replace(link, maker=visit.person.person, proven=proven), note)
-    url = f"{visit.desk.base_url}/dashboard/link/{token}"
+    url = f"{visit.context.base_url}/dashboard/link/{token}"
     if is_shown:
         return url
     subject, text = MAILS[link.purpose]

@@ -27,16 +27,16 @@ async def send(visit: Visit, address: str, subject: str, text: str) -> None:
     whose = visit.team_found.record.id if visit.team_found else visit.person.person
     if await visit.begin_try({f"mails of {whose}": TRIES_MAX, f"mails to {address}": TRIES_MAX}):
         raise Refusal("Too many mails were asked for. Try again in 15 minutes.")
-    carriers = carriers_for(visit.desk, "email", address, None)
+    carriers = carriers_for(visit.context, "email", address, None)
     if not carriers:
         raise Refusal("No email carrier can be reached now. Try again in a minute.")
     platform = visit.setup.platform
     content = EmailContent(
         from_name=platform.brand, from_address=platform.sender, to=[address], subject=subject, text=text
     )
-    id_ = visit.desk.clock.new_id("eml_")
+    id_ = visit.context.clock.new_id("eml_")
     parcel = Parcel(message_id=id_, address=address, content=msgspec.json.encode(content), attempt=0)
-    task = asyncio.create_task(visit.desk.circuits.hand_over(carriers[0], parcel))
+    task = asyncio.create_task(visit.context.circuits.hand_over(carriers[0], parcel))
     _mails.add(task)
     task.add_done_callback(_mails.discard)
     # Waited for, not cancelled: a slow mail server would count against the carrier.

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.accept.desk import Desk
+from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
 from heliograph.rules.routing import simulated_channels
@@ -26,7 +26,7 @@ ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
 class Office(msgspec.Struct, frozen=True, kw_only=True):
     """What every page works with."""
 
-    desk: Desk
+    context: Context
     people: People
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
@@ -47,8 +47,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     team_found: Team | None  # of the path
 
     @property
-    def desk(self) -> Desk:
-        return self.office.desk
+    def context(self) -> Context:
+        return self.office.context
 
     @property
     def people(self) -> People:
@@ -56,7 +56,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setup(self) -> Setup:
-        return self.office.desk.store.setup.current
+        return self.office.context.store.setup.current
 
     @property
     def person(self) -> SignedIn:
@@ -93,7 +93,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     def entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
         return AuditEntry(
-            at=self.desk.clock.now(),
+            at=self.context.clock.now(),
             person=self.person.person,
             team=self.team_found.record.id if self.team_found else None,
             action=action,
@@ -110,14 +110,14 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         """Count a try of these names (each has so many in 15 minutes) before it is judged, so that many at once gain
         nothing; or answers how many ms there can be none.
         """
-        now, database = self.desk.clock.now(), self.desk.store.database
+        now, database = self.context.clock.now(), self.context.store.database
         if wait := await database.read(lambda tx: throttle.wait(tx, limits, now, TRIES_MS)):
             return wait
         return await database.write(lambda tx: throttle.begin_try(tx, limits, now, TRIES_MS))
 
     async def forgive_try(self, names: Iterable[str]) -> None:
         """The last try was none after all."""
-        await self.desk.store.database.write(lambda tx: throttle.forgive_try(tx, names, TRIES_MS))
+        await self.context.store.database.write(lambda tx: throttle.forgive_try(tx, names, TRIES_MS))
 
     async def change_setup(
         self, action: str, subject: str, decide: Callable[[Setup], SetupChange], detail: str = ""
@@ -129,7 +129,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
             audited = [self.entry(action, subject, detail)] if change.rows or change.suppressions else []
             return msgspec.structs.replace(change, audit=[*change.audit, *audited])
 
-        return await self.desk.store.setup.change(with_entry)
+        return await self.context.store.setup.change(with_entry)
 
 
 def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:

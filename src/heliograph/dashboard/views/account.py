@@ -75,7 +75,7 @@ async def show_totp(visit: Visit) -> Answer:
     """A new secret, in the form alone until a code confirms it."""
     if visit.person.has_totp:
         return Redirect(HERE)
-    return _totp_page(visit, visit.desk.clock.entropy(totp.SECRET_BYTES))
+    return _totp_page(visit, visit.context.clock.entropy(totp.SECRET_BYTES))
 
 
 async def confirm_totp(visit: Visit) -> Answer:
@@ -86,10 +86,10 @@ async def confirm_totp(visit: Visit) -> Answer:
         secret = visit.office.unseal(sealed, f"totp/{person.person}")
     except CannotOpen:
         return Redirect(f"{HERE}/totp")
-    step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.desk.clock.now())
+    step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
     if step is None:
         return _totp_page(visit, secret, "This is not the code of now. Check the clock of your phone.")
-    codes = totp.recovery_codes(visit.desk.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
+    codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
     await visit.people.set_totp(person.person, sealed, codes, visit.entry("account.totp", person.email, "on"))
     await visit.people.use_totp_step(person.person, step)
     return Page("recovery.html", {"codes": codes})

@@ -66,14 +66,14 @@ async def test(visit: Visit) -> Answer:
     """One made-up message; nothing of it is kept but the audit entry."""
     carrier, address = _find(visit), visit.form.get("address", "").strip()
     try:
-        parcel = _parcel(carrier, address, visit.setup.platform, visit.desk.clock.new_id(PREFIXES[carrier.channel]))
+        parcel = _parcel(carrier, address, visit.setup.platform, visit.context.clock.new_id(PREFIXES[carrier.channel]))
     except (ValueError, InvalidPhone):
         what = "an email address" if carrier.channel == "email" else "a phone number such as +447400123456"
         return await _page(visit, {f"test-{carrier.id}": f"Type {what}."})
     await visit.note("carrier.test", carrier.id, address)
     try:
         async with asyncio.timeout(TEST_S):
-            outcome = await visit.desk.circuits.hand_over(carrier, parcel)
+            outcome = await visit.context.circuits.hand_over(carrier, parcel)
     except TimeoutError:
         outcome = Deferred(detail={"text": f"no answer in {TEST_S:.0f} seconds"})
     return await _page(visit, tested=_told(carrier, address, outcome))
@@ -136,8 +136,8 @@ def _find(visit: Visit) -> CarrierRecord:
 async def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
     carriers = sorted(visit.setup.carriers, key=lambda c: (c.channel, c.priority, c.id))
     shown = {c.id: {name: value for name, value in c.options.items() if name not in FIELDS} for c in carriers}
-    now = visit.desk.clock.now()
-    recent = await visit.desk.store.database.read(lambda tx: carrier_use.recent(tx, now))
+    now = visit.context.clock.now()
+    recent = await visit.context.store.database.read(lambda tx: carrier_use.recent(tx, now))
     known = {c.id for c in carriers}
     typed = {"priority": visit.form.get("priority", ""), "address": visit.form.get("address", "")}
     values = {

@@ -26,7 +26,7 @@ async def erase(visit: Visit) -> Answer:
         return _page(address, str(error))
     if visit.form.get("sure") != "yes":
         return Page("erase.html", {"address": address, "error": "", "ask": True})
-    task = asyncio.create_task(erasing.erase(visit.desk.store, visit.team, address, visit.entry))
+    task = asyncio.create_task(erasing.erase(visit.context.store, visit.team, address, visit.entry))
     _running.add(task)
     task.add_done_callback(_ended)
     done, _ = await asyncio.wait({task}, timeout=WAIT_S)

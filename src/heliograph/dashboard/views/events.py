@@ -19,7 +19,7 @@ async def show(visit: Visit) -> Answer:
     name, before = visit.query.get("type", ""), visit.query.get("before") or NEWEST
     group = name.removesuffix("*")
     types = [one for one in TYPES if name in ("", "*", one) or (group != name and one.startswith(group))]
-    found = await visit.desk.store.database.read(
+    found = await visit.context.store.database.read(
         lambda tx: newest_events(tx, visit.team.record.ref, types, before, PAGE)
     )
     values = {

@@ -41,7 +41,7 @@ async def show(visit: Visit) -> Answer:
     if tab not in TABS:
         raise Gone
     text = visit.query.get("q", "").replace("\0", "").strip()
-    database, team = visit.desk.store.database, visit.team.record.ref
+    database, team = visit.context.store.database, visit.team.record.ref
     stream = "" if "before" in visit.query else await live.team_place(visit, "inbox")
     since = await database.read(partial(inbox.cleared_at, team=team))
     prefix = PREFIXES[tab]
@@ -53,7 +53,7 @@ async def show(visit: Visit) -> Answer:
     )
     lines: list[Any]
     if tab == "verification":
-        now = visit.desk.clock.now()
+        now = visit.context.clock.now()
         found, before = await database.read(partial(inbox.codes, span=span, now=now))
         lines = [_code(visit, line) for line in found]
     else:
@@ -89,7 +89,7 @@ async def download(visit: Visit) -> Answer:
 
 async def clear(visit: Visit) -> Answer:
     entry = visit.entry("inbox.clear", visit.team.record.id)
-    await visit.desk.store.database.write(partial(inbox.clear, team=visit.team.record.ref, entry=entry))
+    await visit.context.store.database.write(partial(inbox.clear, team=visit.team.record.ref, entry=entry))
     return Redirect(f"{visit.base}/inbox", "The inbox is empty. The messages themselves are kept.")
 
 
@@ -102,7 +102,7 @@ def simulators(visit: Visit) -> list[str]:
 async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | WhatsappContent | None]:
     """Whatever its age: a link to it works also after the inbox was cleared."""
     read = partial(inbox.item, team=visit.team.record.ref, id_=visit.params["id"], carriers=simulators(visit))
-    item = await visit.desk.store.database.read(read)
+    item = await visit.context.store.database.read(read)
     if item is None:
         raise Gone
     return item, msgspec.json.decode(item.content, type=CONTENTS[item.channel]) if item.content else None
@@ -114,5 +114,5 @@ def _code(visit: Visit, line: CodeLine) -> Code:
         return Code(line=line, code=magic_code(line.phone))
     if line.status != "pending" or not visit.may("developer"):
         return Code(line=line)
-    text = inbox_text(visit.desk, visit.caller, line.id)
+    text = inbox_text(visit.context, visit.caller, line.id)
     return Code(line=line, text=text, segments=segment(text))

@@ -55,7 +55,7 @@ async def show_one(visit: Visit) -> Answer:
 async def rotate(visit: Visit) -> Answer:
     """A new key that may do the same; the old one goes on for a day."""
     old = _own(visit.setup, visit)
-    now = visit.desk.clock.now()
+    now = visit.context.clock.now()
     if state_of(old, now) in ("revoked", "expired"):
         return Redirect(_place(visit, old), "This key no longer works: there is nothing to rotate. Make a new one.")
     until = min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS)
@@ -110,7 +110,7 @@ def _read_form(visit: Visit) -> Key:
         errors["scopes"] = "Choose at least one."
     if domain is not None and domain not in visit.team.domains:
         errors["domain"] = "The team has no such domain."
-    if expiry and (expires_at is None or expires_at <= visit.desk.clock.now()):
+    if expiry and (expires_at is None or expires_at <= visit.context.clock.now()):
         errors["expires"] = "Choose a day that is not over yet, or leave it empty."
     if errors:
         raise Wrong(**errors)
@@ -127,7 +127,7 @@ def _read_form(visit: Visit) -> Key:
 
 async def _make(visit: Visit, action: str, wanted: Key, *, ended: tuple[str, int] | None = None) -> tuple[Key, str]:
     """Store a key like this one; answers it and its token, of which only the hash is kept. `ended`: a key, and when."""
-    token = make_token(visit.desk.clock.entropy(ENTROPY_BYTES))
+    token = make_token(visit.context.clock.entropy(ENTROPY_BYTES))
     made = replace(wanted, id=parse_token(token), hash=token_hash(token))
 
     def decide(current: Setup) -> SetupChange:
@@ -162,8 +162,8 @@ def _place(visit: Visit, key: Key) -> str:
 
 
 async def _lines(visit: Visit, keys: list[Key]) -> list[KeyLine]:
-    stored = await key_uses(visit.desk.store.database, [key.id for key in keys])
-    noted, now = visit.desk.state.used, visit.desk.clock.now()
+    stored = await key_uses(visit.context.store.database, [key.id for key in keys])
+    noted, now = visit.context.state.used, visit.context.clock.now()
     return [
         KeyLine(record=key, state=state_of(key, now), used_at=noted.get(key.id) or stored.get(key.id)) for key in keys
     ]

@@ -69,7 +69,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
     if errors:
         return await _page(visit, link, None, errors)
     entry = AuditEntry(
-        at=visit.desk.clock.now(),
+        at=visit.context.clock.now(),
         action="account.password",
         subject=email,
         detail="by a link (first)",
@@ -110,7 +110,7 @@ def _is_signed_in(visit: Visit, person: Person) -> bool:
 
 def _entry(visit: Visit, person: Person, action: str, detail: str) -> AuditEntry:
     return AuditEntry(
-        at=visit.desk.clock.now(),
+        at=visit.context.clock.now(),
         person=person.id,
         action=action,
         subject=person.email,

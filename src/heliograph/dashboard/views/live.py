@@ -30,7 +30,7 @@ async def team_place(visit: Visit, page: str) -> str:
 
 
 def _of_team(visit: Visit, page: str) -> Watch:
-    ref, clock = visit.team.record.ref, visit.desk.clock
+    ref, clock = visit.team.record.ref, visit.context.clock
     return watch(visit, "team", str(ref), lambda tx: search.team_pulse(tx, ref, clock.now()), TEAM[page])
 
 
@@ -38,7 +38,7 @@ def watch(visit: Visit, kind: str, id_: str, story: Story[dict[str, str]], parts
     """What a story says and, as `setup`, changes of the setup."""
 
     async def read() -> Pulse:
-        words = await visit.desk.store.database.read(story)
+        words = await visit.context.store.database.read(story)
         return Pulse(words | {"setup": str(visit.setup.version)})
 
     return Watch(key=(kind, id_), read=read, parts=parts)
@@ -61,7 +61,7 @@ def stream(visit: Visit, followed: Watch) -> Answer:
         person=visit.person.person,
         team=team,
         may=lambda: _may_listen(visit),
-        draining=lambda: visit.desk.state.draining,
+        draining=lambda: visit.context.state.draining,
     )
     return Stream(visit.office.live.changes(followed, listener, visit.query.get("seen", "")))
 

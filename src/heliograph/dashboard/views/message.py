@@ -147,7 +147,7 @@ async def send_again(visit: Visit) -> Answer:
         unreached=unreached,
     )
     try:
-        done = await resend(visit.desk, visit.caller, sent)
+        done = await resend(visit.context, visit.caller, sent)
     except Refusal as refusal:
         return await _page(visit, found, str(refusal))
     id_ = msgspec.json.decode(done.body)["id"]

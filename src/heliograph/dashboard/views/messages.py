@@ -60,7 +60,7 @@ def is_id(text: str) -> bool:
 
 async def place_of(visit: Visit, text: str) -> str | None:
     """The page of the message or verification whose id was typed."""
-    team, now = visit.team.record.ref, visit.desk.clock.now()
+    team, now = visit.team.record.ref, visit.context.clock.now()
     if not is_id(text):
         return None
     if text.startswith(PREFIXES["verification"]):
@@ -136,4 +136,4 @@ def template_name(visit: Visit, id_: str | None) -> str:
 
 
 async def read(visit: Visit, story: Any) -> Any:
-    return await visit.desk.store.database.read(story)
+    return await visit.context.store.database.read(story)

@@ -16,9 +16,9 @@ COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "sub
 
 async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
-    account = await visit.desk.store.ledger.account(team.record.ref)
+    account = await visit.context.store.ledger.account(team.record.ref)
     entries, following = await _read(visit, cursor, PAGE)
-    this_month = account.month == month_of(visit.desk.clock.now())
+    this_month = account.month == month_of(visit.context.clock.now())
     return Page(
         "money.html",
         {
@@ -56,7 +56,7 @@ def _row(entry: Entry, currency: str) -> tuple[str, ...]:
 
 async def _read(visit: Visit, cursor: Cursor | None, limit: int) -> tuple[list[Entry], Cursor | None]:
     ref = visit.team.record.ref
-    return await visit.desk.store.database.read(lambda tx: ledger.page(tx, ref, cursor, limit))
+    return await visit.context.store.database.read(lambda tx: ledger.page(tx, ref, cursor, limit))
 
 
 def _cursor(text: str) -> Cursor | None:

@@ -27,7 +27,7 @@ async def show(visit: Visit) -> Answer:
 
 async def create(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, usual).strip() for name, usual in NEW.items()}
-    id_ = given["id"] or visit.desk.clock.new_id("team_")
+    id_ = given["id"] or visit.context.clock.new_id("team_")
     fields, errors = read_team_fields(_typed(given) | {"id": id_})
     if errors:
         return await _teams(visit, given, errors)
@@ -40,7 +40,7 @@ async def create(visit: Visit) -> Answer:
         entry = replace(visit.entry("team.create", id_), team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=[entry])
 
-    if not (await visit.desk.store.setup.change(decide)).rows:
+    if not (await visit.context.store.setup.change(decide)).rows:
         return await _teams(visit, given, {"id": "There is a team with this id already."})
     if len(visit.setup.teams) == 1:
         return Redirect(f"/dashboard/teams/{id_}", "The team is made. Send a test message to see it work.")
@@ -74,7 +74,7 @@ async def book(visit: Visit) -> Answer:
     try:
         amount, note = parse_booking(given["amount"]), line(given["note"]) if given["note"] else None
         entry = visit.entry("credit.book", format_money(amount), note or "")
-        account = await visit.desk.store.database.write(
+        account = await visit.context.store.database.write(
             lambda tx: ledger.book_credit(tx, team.ref, amount, note, entry)
         )
     except ValueError as error:
@@ -84,7 +84,7 @@ async def book(visit: Visit) -> Answer:
 
 async def resume_direct(visit: Visit) -> Answer:
     id_ = visit.team.record.id
-    if await visit.desk.store.reputation.resume(id_):
+    if await visit.context.store.reputation.resume(id_):
         await visit.note("reputation.resume", id_)
     return Redirect(_place(visit), "Direct sends go on; counting begins anew.")
 
@@ -96,7 +96,7 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
     if after in visit.setup.teams:
         teams = [team for team in teams if _order(team) > _order(visit.setup.teams[after])]
     shown = teams[:PAGE]
-    accounts = await visit.desk.store.database.read(lambda tx: ledger.accounts(tx, [t.record.ref for t in shown]))
+    accounts = await visit.context.store.database.read(lambda tx: ledger.accounts(tx, [t.record.ref for t in shown]))
     values = {
         "teams": shown,
         "accounts": accounts,
@@ -110,10 +110,10 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
 
 async def _team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     record = visit.team.record
-    account = await visit.desk.store.ledger.account(record.ref)
-    counts = (await visit.desk.store.reputation.counts()).get(record.ref, Counts())
+    account = await visit.context.store.ledger.account(record.ref)
+    counts = (await visit.context.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: getattr(record, name) for name in PLAN}
-    this_month = account.month == month_of(visit.desk.clock.now())
+    this_month = account.month == month_of(visit.context.clock.now())
     values = {
         "record": record,
         "account": account,

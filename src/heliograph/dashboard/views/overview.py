@@ -39,10 +39,10 @@ async def send_test(visit: Visit) -> Answer:
         text="It works. This message was sent from the overview of the dashboard.",
     )
     try:
-        done = await send_email(visit.desk, visit.caller, request, None)
+        done = await send_email(visit.context, visit.caller, request, None)
     except Refusal as refusal:
         return await _page(visit, to, _in_words(refusal))
-    visit.desk.accepted()
+    visit.context.accepted()
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     await visit.note("message.test", id_)
     return Redirect(
@@ -61,7 +61,7 @@ def _sender(team: Team) -> str | None:
 
 
 async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
-    now, team, store = visit.desk.clock.now(), visit.team, visit.desk.store
+    now, team, store = visit.context.clock.now(), visit.team, visit.context.store
     span, channel = visit.query.get("span", ""), visit.query.get("channel", "")
     span = span if span in SPANS else "day"
     channel = channel if channel in CHANNELS else ""

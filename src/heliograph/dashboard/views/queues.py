@@ -24,7 +24,7 @@ GONE = "It is no dead letter any more, or its content is no longer kept."
 
 
 async def show(visit: Visit) -> Answer:
-    database, now = visit.desk.store.database, visit.desk.clock.now()
+    database, now = visit.context.store.database, visit.context.clock.now()
     before = _place(visit.query.get("before", "")) or (NEWEST, 0)
     is_first = before[0] == NEWEST
     followed = await stream_place(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
@@ -76,7 +76,7 @@ async def show_dead(visit: Visit) -> Answer:
 
 
 async def _dead_page(visit: Visit, place: Place | None, wrong: str = "") -> Page:
-    found = await visit.desk.store.database.read(lambda tx: dead_letters.inspect(tx, place)) if place else None
+    found = await visit.context.store.database.read(lambda tx: dead_letters.inspect(tx, place)) if place else None
     if found is None:
         raise Gone
     steps = [(event, msgspec.json.decode(event.detail) if event.detail else {}) for event in found.events]
@@ -96,10 +96,10 @@ async def retry(visit: Visit) -> Answer:
     place = _place(visit.form.get("place", ""))
     if place is None:
         raise Gone
-    done = await visit.desk.store.dead_letters.retry([place], visit.entry("deadletter.retry", ""))
+    done = await visit.context.store.dead_letters.retry([place], visit.entry("deadletter.retry", ""))
     if done.unpaid:
         return await _dead_page(visit, place, f"It was not tried again. {done.unpaid[0]}")
-    visit.desk.accepted()
+    visit.context.accepted()
     return Redirect(HERE, "It is in the queue again." if done.done else GONE)
 
 
@@ -108,7 +108,7 @@ async def drop(visit: Visit) -> Answer:
     if place is None:
         raise Gone
     entry = visit.entry("deadletter.drop", "")
-    done = await visit.desk.store.database.write(lambda tx: dead_letters.drop(tx, [place], entry))
+    done = await visit.context.store.database.write(lambda tx: dead_letters.drop(tx, [place], entry))
     return Redirect(HERE, "Dropped: it stays failed." if done else GONE)
 
 
@@ -117,8 +117,8 @@ async def retry_all(visit: Visit) -> Answer:
         return Redirect(HERE, NOT_SURE)
     done, entry = Retried(), visit.entry("deadletter.retry", "")
     async for places in _portions(visit):
-        done = done.plus(await visit.desk.store.dead_letters.retry(places, entry))
-    visit.desk.accepted()
+        done = done.plus(await visit.context.store.dead_letters.retry(places, entry))
+    visit.context.accepted()
     told = [f"{plural(done.done, 'dead letter')} put into the queue again."]
     if done.unpaid:
         told.append(f"The credit does not cover {number(len(done.unpaid))}: {done.unpaid[0]}")
@@ -132,7 +132,7 @@ async def drop_all(visit: Visit) -> Answer:
         return Redirect(HERE, NOT_SURE)
     done, entry = 0, visit.entry("deadletter.drop", "")
     async for places in _portions(visit):
-        done += await visit.desk.store.database.write(partial(dead_letters.drop, places=places, audit=entry))
+        done += await visit.context.store.database.write(partial(dead_letters.drop, places=places, audit=entry))
     return Redirect(HERE, f"{plural(done, 'dead letter')} dropped: they stay failed.")
 
 
@@ -143,7 +143,7 @@ async def _portions(visit: Visit) -> AsyncIterator[list[Place]]:
         return
     for _ in range(ALL_MOST // PORTION):
         read = partial(dead_letters.dead_letters, before=before, limit=PORTION, until=int(until))
-        places = [(letter.message, letter.position) for letter in await visit.desk.store.database.read(read)]
+        places = [(letter.message, letter.position) for letter in await visit.context.store.database.read(read)]
         if places[:PORTION]:
             yield places[:PORTION]
         if len(places) <= PORTION:

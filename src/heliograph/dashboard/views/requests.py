@@ -12,8 +12,8 @@ EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} fo
 
 async def show(visit: Visit) -> Answer:
     wanted, before = (visit.query.get(name, "").replace("\0", "").strip() for name in ("id", "before"))
-    database, team = visit.desk.store.database, visit.team.record.ref
-    await visit.desk.state.refused.write(database)  # of other processes, those of the last second may be missing
+    database, team = visit.context.store.database, visit.team.record.ref
+    await visit.context.state.refused.write(database)  # of other processes, those of the last second may be missing
     if wanted:
         found = await database.read(partial(refused_request, team=team, id_=wanted))
     else:
@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Answer:
         "before": before,
         "explained": EXPLAINED,
         "names": names,
-        "docs": f"{visit.desk.base_url}/docs/errors",
+        "docs": f"{visit.context.base_url}/docs/errors",
         "share": SHARE_MAX,
     }
     return Page("requests.html", values)

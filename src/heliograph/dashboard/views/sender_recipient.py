@@ -52,7 +52,7 @@ async def show(visit: Visit) -> Answer:
 
 async def confirm(visit: Visit) -> Answer:
     """Add the recipient when the code is right."""
-    form, desk, team = visit.form, visit.desk, visit.team.record
+    form, context, team = visit.form, visit.context, visit.team.record
     address, tries = _address(visit, form), {f"recipient code {team.id}": TRIES_MAX}
     if await visit.begin_try(tries):
         return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
@@ -60,7 +60,7 @@ async def confirm(visit: Visit) -> Answer:
         if id_ := form.get("verification"):
             right = await _is_verified(visit, id_, address)
         else:
-            right = is_right_code(desk.code_key, team.id, address, form.get("code", ""), desk.clock.now())
+            right = is_right_code(context.code_key, team.id, address, form.get("code", ""), context.clock.now())
     except Refusal as refusal:
         return _page(visit, form, refusal.message)
     if not right:
@@ -74,7 +74,7 @@ async def confirm(visit: Visit) -> Answer:
 def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
     address, code = _address(visit, given), ""
     if is_simulated(visit, address):
-        code = recipient_code(visit.desk.code_key, visit.team.record.id, address, visit.desk.clock.now())
+        code = recipient_code(visit.context.code_key, visit.team.record.id, address, visit.context.clock.now())
     values = {"address": address, "verification": given.get("verification", ""), "code": code, "error": error}
     return Page("sender_recipient.html", values, 400 if error else 200)
 
@@ -105,7 +105,7 @@ def _caller(visit: Visit, phone: str) -> Caller:
 
 
 async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
-    answer = await start_verification(visit.desk, _caller(visit, phone), VerifyRequest(to=phone), None)
+    answer = await start_verification(visit.context, _caller(visit, phone), VerifyRequest(to=phone), None)
     record = msgspec.json.decode(answer.body, type=VerificationRecord)
     if record.error_message:
         raise Refusal(f"The SMS could not be sent. {record.error_message}")
@@ -114,11 +114,11 @@ async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
 
 async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
     """Whether the code is right, and the verification is one of this phone."""
-    found = await visit.desk.store.verifications.get(visit.team.record.ref, id_)
+    found = await visit.context.store.verifications.get(visit.team.record.ref, id_)
     if found is None or found.phone != phone:
         raise Gone
     request = CheckRequest(code=visit.form.get("code", "").strip())
-    return (await check_verification(visit.desk, _caller(visit, phone), id_, request)).verified
+    return (await check_verification(visit.context, _caller(visit, phone), id_, request)).verified
 
 
 # -- an email address ---------------------------------------------------------------------------------------
@@ -128,8 +128,8 @@ NAME_MAX = 60  # characters of the team's name in the mail
 
 
 async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
-    team, brand, now = visit.team.record, visit.setup.platform.brand, visit.desk.clock.now()
-    code = recipient_code(visit.desk.code_key, team.id, address, now)
+    team, brand, now = visit.team.record, visit.setup.platform.brand, visit.context.clock.now()
+    code = recipient_code(visit.context.code_key, team.id, address, now)
     name = without_addresses(team.name).replace('"', "'")[:NAME_MAX]
     called = f' They call themselves "{name}".' if name else ""
     await platform_mail.send(

@@ -47,7 +47,7 @@ async def add_domain(visit: Visit) -> Answer:
         return page(visit, brand=ONE_LINE)
     known = name in visit.team.domains
     try:
-        made = await visit.desk.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
+        made = await visit.context.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
     except CannotAdd as error:
         return page(visit, domain=str(error))
     if not known:
@@ -62,7 +62,7 @@ async def add_name(visit: Visit) -> Answer:
         return page(visit, name=ONE_LINE)
     if domain not in {own.id for own in team.domains.values()}:
         return page(visit, of="Choose a domain of this team.")
-    new = DisplayName(id=visit.desk.clock.new_id("dn_"), team=team.record.id, domain=domain, name=name)
+    new = DisplayName(id=visit.context.clock.new_id("dn_"), team=team.record.id, domain=domain, name=name)
 
     def change(setup: Setup) -> SetupChange:
         names = setup.teams[team.record.id].display_names.values()

@@ -62,7 +62,7 @@ async def _save(
 
 async def go_live(visit: Visit) -> Answer:
     id_ = visit.team.record.id
-    credit = (await visit.desk.store.ledger.account(visit.team.record.ref)).available
+    credit = (await visit.context.store.ledger.account(visit.team.record.ref)).available
 
     def decide(current: Setup) -> SetupChange:
         team = current.teams[id_]
@@ -100,7 +100,7 @@ async def leave_live(visit: Visit) -> Answer:
 
 async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     team = visit.team
-    account = await visit.desk.store.ledger.account(team.record.ref)
+    account = await visit.context.store.ledger.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name

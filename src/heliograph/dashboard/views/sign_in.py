@@ -114,7 +114,7 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     wrong, step = WRONG_CODE, None
     try:
         secret = visit.office.unseal(person.totp or "", f"totp/{person.id}")
-        step = totp.step_of(secret, code, visit.desk.clock.now())
+        step = totp.step_of(secret, code, visit.context.clock.now())
     except CannotOpen:
         wrong = LOST_CODE
     if step is None:
@@ -130,7 +130,7 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
-        device = visit.desk.clock.entropy(32).hex()
+        device = visit.context.clock.entropy(32).hex()
     token = await visit.people.sign_in(person, visit.address, agent, _marks(visit, device))
     if token is None:
         return _page(wrong=ENDED, status=403)

@@ -43,7 +43,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 async def show(visit: Visit) -> Answer:
     language = visit.query.get("language", "curl")
     language = language if language in LANGUAGES else "curl"
-    base = visit.desk.base_url
+    base = visit.context.base_url
     snippets = [(one, snippet(language, base + one.path, one.body)) for one in examples(visit)]
     missing = [channel for channel in ("email", "sms", "whatsapp") if template_of(visit, channel) is None]
     return Page(

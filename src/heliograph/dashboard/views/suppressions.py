@@ -32,7 +32,7 @@ async def add(visit: Visit) -> Answer:
     if reason not in REASONS:
         return await _list(visit, {"reason": f"Choose one of {', '.join(REASONS)}."})
     given = NewSuppression(visit.team.record.ref, address.normal, address.given, reason)
-    if not await visit.desk.store.suppressions.add(given):
+    if not await visit.context.store.suppressions.add(given):
         return await _list(visit, {"email": "This address is already on the list."})
     await visit.note("suppression.add", address.given, reason)
     return Redirect(_here(visit), f"{address.given} gets no more mail from this team.")
@@ -40,7 +40,7 @@ async def add(visit: Visit) -> Answer:
 
 async def ask_remove(visit: Visit) -> Answer:
     address = _address(visit.query.get("email", ""))
-    found = await visit.desk.store.suppressions.get(visit.team.record.ref, address.normal) if address else None
+    found = await visit.context.store.suppressions.get(visit.team.record.ref, address.normal) if address else None
     if found is None:
         raise Gone
     return Page("suppression_remove.html", {"found": found})
@@ -48,7 +48,7 @@ async def ask_remove(visit: Visit) -> Answer:
 
 async def remove(visit: Visit) -> Answer:
     address = _address(visit.form.get("email", ""))
-    if address is None or not await visit.desk.store.suppressions.remove(visit.team.record.ref, address.normal):
+    if address is None or not await visit.context.store.suppressions.remove(visit.team.record.ref, address.normal):
         return Redirect(_here(visit), "This address is no longer on the list.")
     await visit.note("suppression.remove", address.given)
     return Redirect(_here(visit), f"{address.given} can be mailed again.")
@@ -63,7 +63,7 @@ async def _lines(visit: Visit) -> AsyncIterator[bytes]:
     before: Place | None = START
     while before is not None:
         search = partial(suppressions.search, team=visit.team.record.ref, text="", before=before, limit=EXPORT_PORTION)
-        lines, before = await visit.desk.store.database.read(search)
+        lines, before = await visit.context.store.database.read(search)
         yield csv_lines((x.email, x.reason, x.source_message_id or "", timestamp(x.created_at)) for x in lines)
 
 
@@ -78,17 +78,17 @@ async def import_file(visit: Visit) -> Answer:
         lines = await asyncio.to_thread(read_lines, file, REASONS)
     except Unreadable as error:
         return await _list(visit, {"file": str(error)})
-    id_ = visit.desk.clock.new_id("imp_")
+    id_ = visit.context.clock.new_id("imp_")
     note = visit.entry("suppression.import", id_, f"{len(lines)} lines")
-    await imports.begin(visit.desk.store.database, id_, visit.team.record.ref, lines, note)
-    visit.desk.store.imports.begun.set()
+    await imports.begin(visit.context.store.database, id_, visit.team.record.ref, lines, note)
+    visit.context.store.imports.begun.set()
     return Redirect(f"{_here(visit)}/imports/{id_}")
 
 
 async def show_import(visit: Visit) -> Answer:
     live_at = await stream_place(visit, f"{_here(visit)}/imports/{visit.params['id']}/live", _followed(visit))
     begun = await _import(visit)
-    left = await visit.desk.store.database.read(partial(imports.first_left, id_=begun.id))
+    left = await visit.context.store.database.read(partial(imports.first_left, id_=begun.id))
     return Page("suppression_import.html", {"begun": begun, "left": left, "live": live_at})
 
 
@@ -101,7 +101,7 @@ async def _report(visit: Visit, begun: Import) -> AsyncIterator[bytes]:
     yield csv_lines([("line", "email", "reason", "outcome")])
     after: int | None = -1
     while after is not None:
-        lines, after = await visit.desk.store.database.read(partial(imports.report, id_=begun.id, after=after))
+        lines, after = await visit.context.store.database.read(partial(imports.report, id_=begun.id, after=after))
         yield csv_lines((str(line.number), line.text, line.reason, outcome) for line, outcome in lines)
 
 
@@ -120,7 +120,7 @@ def _followed(visit: Visit) -> Watch:
 
 async def _import(visit: Visit) -> Import:
     team, id_ = visit.team.record.ref, visit.params["id"].replace("\0", "")
-    begun = await visit.desk.store.database.read(partial(imports.find, team=team, id_=id_))
+    begun = await visit.context.store.database.read(partial(imports.find, team=team, id_=id_))
     if begun is None:
         raise Gone
     return begun
@@ -138,8 +138,8 @@ async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         text=whole.normal if whole else text.lower(),
         before=_place(visit.query.get("before", "")),
     )
-    lines, before = await visit.desk.store.database.read(search)
-    newest = await visit.desk.store.database.read(partial(imports.newest, team=visit.team.record.ref))
+    lines, before = await visit.context.store.database.read(search)
+    newest = await visit.context.store.database.read(partial(imports.newest, team=visit.team.record.ref))
     values = {"lines": lines, "q": text, "before": f"{before[0]}~{before[1]}" if before else "", "imports": newest}
     more = {"errors": errors or {}, "form": visit.form, "reasons": [(reason, reason) for reason in REASONS]}
     return Page("suppressions.html", values | more, 400 if errors else 200)

@@ -93,7 +93,7 @@ async def changed(visit: Visit, action: str, id_: str, rows: Callable[[Setup], l
 
 
 def saved_rows(visit: Visit, now: Setup, template: Template) -> list[Row]:
-    by, at = visit.person.person, visit.desk.clock.now()
+    by, at = visit.person.person, visit.context.clock.now()
     return save_rows(now, template, operator=visit.may("operator"), by=by, at=at, free=is_free(visit.form))
 
 

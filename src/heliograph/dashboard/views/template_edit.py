@@ -84,7 +84,7 @@ def _blank(visit: Visit) -> Template:
     if given not in CHANNELS:
         raise Gone
     channel = msgspec.convert(given, Channel)
-    return Template(id=visit.desk.clock.new_id("tpl_"), team=visit.team.record.id, channel=channel, name="")
+    return Template(id=visit.context.clock.new_id("tpl_"), team=visit.team.record.id, channel=channel, name="")
 
 
 def _editable(visit: Visit) -> Template:

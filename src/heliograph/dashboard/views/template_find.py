@@ -32,4 +32,4 @@ def number(text: str) -> int:
 
 
 async def version_of(visit: Visit, id_: str, version: int) -> Template | None:
-    return await visit.desk.store.database.read(lambda tx: find_version(tx, id_, version))
+    return await visit.context.store.database.read(lambda tx: find_version(tx, id_, version))

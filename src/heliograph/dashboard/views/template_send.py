@@ -45,12 +45,12 @@ async def _send(visit: Visit, caller: Caller, template: Template, from_: str | N
     """As the API would; answers the message's id."""
     given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
     variables = {name: value for name, value in given.items() if value or name not in template.optional}
-    to, desk = visit.form.get("to", "").strip(), visit.desk
+    to, context = visit.form.get("to", "").strip(), visit.context
     if template.channel == "email":
         mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)
-        done = await send_email(desk, caller, mail, None)
+        done = await send_email(context, caller, mail, None)
     else:
         phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
-        done = await (send_sms if template.channel == "sms" else send_whatsapp)(desk, caller, phone, None)
-    desk.accepted()
+        done = await (send_sms if template.channel == "sms" else send_whatsapp)(context, caller, phone, None)
+    context.accepted()
     return str(msgspec.json.decode(done.body)["id"])

@@ -91,7 +91,7 @@ async def preview(visit: Visit) -> Answer:
 async def _versions(visit: Visit, id_: str) -> list[VersionLine]:
     text = visit.query.get("before")
     before = number(text) if text else None
-    return await visit.desk.store.database.read(lambda tx: versions_of(tx, id_, before))
+    return await visit.context.store.database.read(lambda tx: versions_of(tx, id_, before))
 
 
 async def _compared(old: Template | None, new: Template) -> list[object]:

@@ -18,7 +18,7 @@ async def show_list(visit: Visit) -> Answer:
     wanted, errors = read_filter(visit, STATUSES)
     if text and wanted.address is None:
         errors["q"] = "Give a whole phone number such as +447700900123, or the id of a verification."
-    team, now = visit.team.record.ref, visit.desk.clock.now()
+    team, now = visit.team.record.ref, visit.context.clock.now()
     stream = "" if errors or wanted.before else await live.team_place(visit, "verifications")
     found = Found(lines=[]) if errors else await read(visit, lambda tx: search.verifications(tx, team, wanted, now))
     values = {"live": stream, "lines": found.lines, "statuses": STATUSES, "errors": errors, **paging(visit, found)}
@@ -26,7 +26,7 @@ async def show_list(visit: Visit) -> Answer:
 
 
 async def show(visit: Visit) -> Answer:
-    team, id_, now = visit.team.record.ref, visit.params["id"], visit.desk.clock.now()
+    team, id_, now = visit.team.record.ref, visit.params["id"], visit.context.clock.now()
     found = await read(visit, lambda tx: search.verification(tx, team, id_, now)) if is_id(id_) else None
     if found is None:
         raise Gone

@@ -49,7 +49,7 @@ async def create(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        hook, secret = await visit.desk.webhooks.create(visit.team.record.id, wanted)
+        hook, secret = await visit.context.webhooks.create(visit.team.record.id, wanted)
     except InvalidRequest as refusal:
         return await _list(visit, status=400, errors=_errors(refusal), form=given)
     await visit.note("webhook.create", hook.url, hook.id)
@@ -72,7 +72,7 @@ async def change(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        await visit.desk.webhooks.change(hook.team, hook.id, wanted)
+        await visit.context.webhooks.change(hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
         return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
     await visit.note("webhook.change", wanted.url or hook.url, hook.id)
@@ -81,21 +81,21 @@ async def change(visit: Visit) -> Answer:
 
 async def switch(visit: Visit) -> Answer:
     hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
-    await visit.desk.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
+    await visit.context.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
     await visit.note("webhook.enable" if enabled else "webhook.disable", hook.url, hook.id)
     told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
     return Redirect(_place(visit, hook), f"The webhook {told}")
 
 
 async def rotate(visit: Visit) -> Answer:
-    hook, secret = await visit.desk.webhooks.rotate(visit.team.record.id, _own(visit).id)
+    hook, secret = await visit.context.webhooks.rotate(visit.team.record.id, _own(visit).id)
     await visit.note("webhook.rotate", hook.url, hook.id)
     return await _one(visit, hook, secret=secret, told="The webhook has a new secret.")
 
 
 async def remove(visit: Visit) -> Answer:
     hook = _own(visit)
-    await visit.desk.webhooks.remove(hook.team, hook.id)
+    await visit.context.webhooks.remove(hook.team, hook.id)
     await visit.note("webhook.remove", hook.url, hook.id)
     return Redirect(f"{visit.base}/webhooks", "The webhook is removed.")
 
@@ -105,7 +105,7 @@ async def remove(visit: Visit) -> Answer:
 
 async def test(visit: Visit) -> Answer:
     hook = _own(visit)
-    event = await visit.desk.webhooks.test(hook.team, hook.id)
+    event = await visit.context.webhooks.test(hook.team, hook.id)
     await visit.note("webhook.test", hook.url, hook.id)
     return Redirect(
         f"{_place(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer."
@@ -126,7 +126,7 @@ async def replay(visit: Visit) -> Answer:
         if errors:
             return await _one(visit, hook, status=400, errors=errors, form=given)
         wanted |= span
-    count = await visit.desk.webhooks.replay(hook.team, hook.id, **wanted)
+    count = await visit.context.webhooks.replay(hook.team, hook.id, **wanted)
     await visit.note("webhook.replay", hook.url, event or f"{count} events")
     back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
     return Redirect(back, told_again(count))
@@ -140,8 +140,8 @@ def told_again(count: int) -> str:
 async def show_delivery(visit: Visit) -> Answer:
     hook, event = _own(visit), visit.params["event"]
     # The newest delivery that is not newer than this event: itself, when there is one.
-    found = await visit.desk.store.deliveries.page(hook.id, event + "!", 1)
-    told = await visit.desk.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
+    found = await visit.context.store.deliveries.page(hook.id, event + "!", 1)
+    told = await visit.context.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
     if not found or found[0].event != event or told is None:
         raise Gone
     body = event_body(told, visit.team)
@@ -171,7 +171,7 @@ def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
 
 def _own(visit: Visit) -> Webhook:
     try:
-        return visit.desk.webhooks.find(visit.team.record.id, visit.params["webhook"])
+        return visit.context.webhooks.find(visit.team.record.id, visit.params["webhook"])
     except WebhookNotFound:
         raise Gone from None
 
@@ -195,7 +195,7 @@ def _utc(text: str) -> str:
 
 
 async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
-    since = await visit.desk.store.database.read(lambda tx: failing_since(tx, [hook.id for hook in hooks]))
+    since = await visit.context.store.database.read(lambda tx: failing_since(tx, [hook.id for hook in hooks]))
     return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
 
 
@@ -210,7 +210,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
     followed = "" if before else await stream_place(visit, f"{_place(visit, hook)}/live", _watch(visit, hook))
     (line,) = await _lines(visit, [hook])
     failed = bool(visit.query.get("failed"))
-    found = await visit.desk.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
+    found = await visit.context.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
     own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
     shown: dict[str, Any] = {
         "live": followed,
@@ -220,7 +220,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
         "more": found[PAGE - 1].event if len(found) > PAGE else None,
         "before": before,
         "failed": failed,
-        "rotating": hook.old_until > visit.desk.clock.now(),
+        "rotating": hook.old_until > visit.context.clock.now(),
         "secret": "",
         "errors": {},
         "form": {},

@@ -22,7 +22,7 @@ class State(msgspec.Struct):
     refused: RequestLog = msgspec.field(default_factory=RequestLog)  # until it is written down
 
 
-class Desk(msgspec.Struct, frozen=True, kw_only=True):
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     domains: Domains
