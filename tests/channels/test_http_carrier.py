@@ -135,7 +135,7 @@ async def test_the_sender(web: Web, own: str, content: dict[str, Any], sender: s
 @pytest.mark.parametrize("field", ["url", "body", "headers"])
 def test_an_unknown_placeholder_is_told_at_once(field: str, template: str) -> None:
     value: Any = {"X-Y": template} if field == "headers" else "http://x/" + template
-    with pytest.raises(msgspec.ValidationError, match="is no placeholder"):
+    with pytest.raises(msgspec.ValidationError, match="is not a placeholder"):
         msgspec.convert({"url": "http://x/"} | {field: value}, HttpOptions)
 
 

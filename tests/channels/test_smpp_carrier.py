@@ -182,7 +182,7 @@ async def test_an_uncertain_one_is_sent_again_or_not() -> None:
     again, smsc = await one({}, parcel(uncertain=True))
     assert isinstance(again, Accepted)
     stopped, smsc = await one({}, parcel(uncertain=True), uncertain="stop")
-    assert isinstance(stopped, Refused) and "not known whether" in stopped.detail["text"]
+    assert isinstance(stopped, Refused) and "unknown whether" in stopped.detail["text"]
     assert smsc.received == []
 
 

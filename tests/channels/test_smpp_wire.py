@@ -310,7 +310,7 @@ def test_the_table_of_statuses() -> None:
         (0x14, "deferred", "message queue full (ESME_RMSGQFUL)"),
         (0x58, "throttled", "throttled: more messages than allowed (ESME_RTHROTTLED)"),
         (0x04, "unbound", "not bound for this command (ESME_RINVBNDSTS)"),
-        (0x0400, "deferred", "an error of the carrier's own (0x00000400)"),
+        (0x0400, "deferred", "a carrier-specific error (0x00000400)"),
     ],
 )
 def test_what_a_status_means(number: int, verdict: str, words: str) -> None:

@@ -85,7 +85,7 @@ async def test_a_request_goes_out_as_it_is_and_its_answer_comes_back(web: Web) -
     ("url", "why"),
     [
         ("http://127.0.0.1:1/", "the connection was refused"),
-        ("http://nowhere.invalid/", "its name is not known to DNS"),
+        ("http://nowhere.invalid/", "its name is not in DNS"),
         ("http://127.0.0.1:99999/", "its address is not valid"),
     ],
 )

@@ -67,7 +67,7 @@ async def test_what_is_sent(poster: Poster) -> None:
         ("redirect", 302, None, None),
         ("hang", None, "no answer within 1 s", None),
         ("reset", None, "the connection was closed before an answer came", None),
-        ("garbage", None, "what came back is not HTTP", None),
+        ("garbage", None, "the answer is not HTTP", None),
     ],
 )
 async def test_answers(

@@ -1,4 +1,4 @@
-"""The seam between delivery and the carriers: one call, three possible outcomes."""
+"""The interface between delivery and the carriers: one call, three possible outcomes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int  # outcomes recorded before this one
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
-    absent_ms: int | None = None  # ago, the recipient's domain was first said not to exist
+    absent_ms: int | None = None  # how long ago the recipient's domain was first found not to exist
 
     @property
     def mailbox(self) -> str:
@@ -29,10 +29,10 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to a carrier's callback address; nothing of it is believed yet."""
+    """A request to a carrier's callback address; nothing in it is trusted yet."""
 
     method: str  # GET or POST
-    url: str  # as the world writes it, with the query: what signatures cover
+    url: str  # the public address with the query: what signatures cover
     query: Mapping[str, str]
     headers: Mapping[str, str]  # names in lower case
     body: bytes
@@ -40,37 +40,37 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback said, and how it is answered."""
+    """What a callback reported, and how to answer it."""
 
     status: int = 200
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[tuple[str, Report]] = ()  # by the carrier's own ids
-    once: bool = False  # it says no time: what it says a second time is nothing new
+    once: bool = False  # it has no time: an exact repetition is ignored
 
 
 class Carrier(ABC):
     @abstractmethod
     async def hand_over(self, parcel: Parcel) -> Outcome:
-        """Try once. A failure that may pass is Deferred; an exception counts as Deferred too."""
+        """Try once. A temporary failure is Deferred; so is an exception."""
 
     def open(self) -> None:  # noqa: B027
-        """Called early for carriers whose reports come by a standing connection."""
+        """Called early, for carriers whose reports arrive on a standing connection."""
 
     def read_callback(self, callback: Callback) -> Told | None:
-        """Check who sent it and read it; None: this carrier takes no callbacks, or has no secret to check them by."""
+        """Verify and read it; None: this carrier takes no callbacks, or has no secret to verify them with."""
         return None
 
     async def close(self) -> None:  # noqa: B027
-        """End its connections."""
+        """Close its connections."""
 
 
 class NotReady(Exception):
-    """A message cannot be handed over now, for a reason that is not the carrier's; its text says which."""
+    """A message cannot be handed over now, for a reason other than the carrier; the text says which."""
 
 
 class Unusable(Carrier):
-    """Stands where a carrier cannot be made: what it is given is put off, and another one is asked."""
+    """Replaces a carrier that cannot be built: it defers everything, so the next carrier is asked."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -80,7 +80,7 @@ class Unusable(Carrier):
 
 
 class Carriers:
-    """The live carriers, made when first asked for and made anew when their settings change."""
+    """The live carriers, built when first needed and rebuilt when their settings change."""
 
     def __init__(self, make: Callable[[records.CarrierRecord], Carrier]) -> None:
         self._make = make
@@ -96,7 +96,7 @@ class Carriers:
         return self._live[record.id][1]
 
     async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
-        """Those that are set up are open, those that were and are no longer are closed."""
+        """Open the carriers that are set up and close those that no longer are."""
         wanted = {record.id: record for record in records if record.enabled}
         for id_ in self._kept - wanted.keys():
             await self._live.pop(id_)[1].close()

@@ -1,4 +1,4 @@
-"""What the channels share: one HTTP client, how answers, errors and callbacks are read, a memory for DNS."""
+"""What the channels share: an HTTP client, reading of answers, errors and callbacks, a DNS cache."""
 
 import hashlib
 import hmac
@@ -20,15 +20,15 @@ from heliograph.rules.outcome import Deferred, Refused
 from heliograph.rules.text import CONTROLS
 
 ANSWER_S = 10.0  # for the connection and the whole answer
-CONNECT_S = 3.0  # of these, for the connection: another carrier can still be asked in time
+CONNECT_S = 3.0  # part of it, for connecting: leaves time to ask another carrier
 CONNECTIONS = 200
 PER_HOST = 64
-IDLE_S = 10.0  # shorter than most servers keep a connection, so that few end under our hands
+IDLE_S = 10.0  # shorter than most servers keep a connection, so that few close while we write
 ANSWER_MAX = 64 * 1024  # octets
-WORDS_MAX = 300  # characters of a carrier's words
+WORDS_MAX = 300  # characters of a carrier's text
 FIELDS_MAX = 200  # of a form
-NO_S = 300  # the longest that a name is taken not to exist
-HIDDEN_MIN = 4  # characters: hiding less would eat holes into ordinary words
+NO_S = 300  # how long to believe that a name does not exist
+HIDDEN_MIN = 4  # characters: hiding less would leave holes in ordinary words
 
 FORBIDDEN = Told(status=403)
 
@@ -40,7 +40,7 @@ _WORD = re.compile("[A-Za-z0-9]+")
 
 
 class Answers(dns.resolver.LRUCache):
-    """Each for its own time to live, "no" for five minutes at most: without a SOA record it would be for ever."""
+    """Caches answers for their TTL, "no such name" for at most five minutes: without a SOA record it would last."""
 
     def put(self, key: Any, value: dns.resolver.Answer) -> None:
         if value.rrset is None:
@@ -53,7 +53,7 @@ class Unreachable(Exception):
 
 
 class NoAnswer(Exception):
-    """The request was written and no whole answer came: maybe sent."""
+    """The request was written and no complete answer came: maybe sent."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +72,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Web:
-    """One session for all carriers, made when first asked for: no cookies, no redirects, no proxies."""
+    """One session for all carriers, created when first needed: no cookies, no redirects, no proxies."""
 
     def __init__(self, roots: ssl.SSLContext | None = None, connect_s: float = CONNECT_S) -> None:
-        """`roots`: whose certificates are good; None: the system's."""
+        """`roots`: the trusted certificates; None: the system's."""
         self._roots = roots
         self._connect_s = connect_s
         self._session: aiohttp.ClientSession | None = None
@@ -124,7 +124,7 @@ class Web:
 
 
 async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
-    """Just before the first octet. aiohttp asks again by itself when a GET or PUT gets no answer: not here."""
+    """Called just before the first octet. aiohttp repeats a GET or PUT without an answer by itself: prevent that."""
     if context.trace_request_ctx.begun:
         raise NoAnswer
     context.trace_request_ctx.begun = True
@@ -141,10 +141,10 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _why(error: Exception) -> str:
-    """In our own words: an exception's text may hold the address with a key in it."""
+    """Our own wording: an exception's text may contain the address with a key in it."""
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return "its name is not known to DNS"
+            return "its name is not in DNS"
         case aiohttp.ClientConnectorCertificateError():
             return "its certificate is not trusted"
         case aiohttp.ClientConnectorSSLError():
@@ -183,7 +183,7 @@ def stopped(carrier: str) -> Refused:
 
 
 def verdict_of(status: int) -> Verdict:
-    """What an HTTP status says by itself. Without access this carrier serves nobody, but another one may."""
+    """What an HTTP status means by itself. Without access this carrier serves nobody, but another one may."""
     if status in (401, 403, 404):
         return "unreachable"
     return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
@@ -196,12 +196,12 @@ def judged(verdict: Verdict, detail: dict[str, Any], answer: Answer) -> Refused 
         detail=detail,
         retry_after_ms=answer.retry_after_ms,
         unreachable=verdict == "unreachable",
-        uncertain=answer.status == 504,  # a gateway whose own carrier fell silent
+        uncertain=answer.status == 504,  # a gateway whose upstream did not answer
     )
 
 
 def put_off(detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
-    """A status that no rule of the carrier's calls a refusal."""
+    """A status that none of the carrier's rules calls a refusal."""
     verdict = verdict_of(answer.status)
     return judged("deferred" if verdict == "refused" else verdict, detail, answer)
 
@@ -210,7 +210,7 @@ def put_off(detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
 
 
 def read_json(octets: bytes) -> Any:
-    """None when it is no JSON."""
+    """None when it is not JSON."""
     try:
         return msgspec.json.decode(octets)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -235,7 +235,7 @@ def pick(document: Any, path: str) -> Any:
 
 
 def said(words: object, hidden: Iterable[str]) -> str:
-    """A carrier's words for the timeline: one line, clipped, without what must not be in it."""
+    """A carrier's text for the timeline: one line, truncated, without the `hidden` values."""
     text = str(words) if isinstance(words, str | int) else ""
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= HIDDEN_MIN:
@@ -244,7 +244,7 @@ def said(words: object, hidden: Iterable[str]) -> str:
 
 
 def codes_in(body: str) -> list[str]:
-    """The message and what in it may be a code, for `said` to hide."""
+    """The message and anything in it that may be a code, for `said` to hide."""
     return [body, *(word for word in _WORD.findall(body) if not word.isalpha())]
 
 

@@ -1,4 +1,4 @@
-"""Complaints: feedback reports (RFC 5965), and Microsoft's JMRP, which only encloses the message."""
+"""Complaints: feedback reports (RFC 5965), and Microsoft's JMRP, which only attaches the message."""
 
 import re
 
@@ -7,7 +7,7 @@ import msgspec
 from heliograph.channels.email.parts import Fields, Mail, read_fields
 from heliograph.channels.email.words import own_words
 
-NOT_SPAM = "not-spam"  # the recipient takes a complaint back
+NOT_SPAM = "not-spam"  # the recipient withdraws a complaint
 
 _REPORT = re.compile(r"^feedback-type[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _JMRP_SUBJECT = re.compile(r"complaint about (?:a )?message", re.IGNORECASE)

@@ -1,6 +1,6 @@
-"""What comes back: an SMTP listener for our own signed envelope senders and the abuse address, and for nothing else.
+"""Returned mail: an SMTP listener for our own signed envelope senders and the abuse address, and nothing else.
 
-Anybody may connect, so everything is limited: connections, those of one peer, recipients, replies, time and octets.
+Anyone may connect, so everything is limited: connections in all and per peer, recipients, replies, time and octets.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from heliograph.rules.limits import MIB
 from heliograph.rules.outcome import Report
 
 log = structlog.get_logger()
-library_log.disabled = True  # it repeats what a stranger sent, as it came and without end
+library_log.disabled = True  # it repeats what strangers send, unescaped and unlimited
 
-PIECE = 64 * 1024  # octets that are taken from the socket at once; a line of a mail may be longer
+PIECE = 64 * 1024  # octets read from the socket at a time; a line of a mail may be longer
 ABUSE = ("abuse@", "postmaster@")
 UNKNOWN = "550 5.1.1 No such address here"
 BUSY = "421 4.7.0 Too many connections, try again later"
@@ -35,18 +35,18 @@ Receive = Callable[[str, int, Report], Awaitable[None]]
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 100
-    per_peer: int = 20  # connections of one address, or of one IPv6 network
-    recipients: int = 100  # of a mail; more are put off (RFC 5321, 4.5.3.1.10)
+    per_peer: int = 20  # connections from one address, or one IPv6 network
+    recipients: int = 100  # of a mail; more are deferred (RFC 5321, 4.5.3.1.10)
     replies: int = 1000  # to one connection
     session_s: float = 600
-    size: int = 50 * MIB  # of a mail, of which only the beginning is kept, and so of a line
+    size: int = 50 * MIB  # of a mail, and so of a line; only the beginning is kept
 
 
 LIMITS = Limits()
 
 
 class Returns:
-    """aiosmtpd asks this at every step of a session."""
+    """aiosmtpd calls this at every step of a session."""
 
     def __init__(self, envelope_key: bytes, now: Callable[[], int], receive: Receive, limits: Limits = LIMITS) -> None:
         self._key = envelope_key
@@ -68,22 +68,22 @@ class Returns:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         raw: Any = envelope.content
-        # In a thread: a hostile message of 1 MiB takes up to half a second to read. And one by one, because the
-        # threads are everybody's.
+        # In a thread, because a hostile message of 1 MiB takes up to half a second to read; and one at a time, because
+        # the threads are shared.
         async with self._one_by_one:
             returned = await asyncio.to_thread(read_returned, raw)
         report = to_report(returned)
         for address in envelope.rcpt_tos:
-            # What comes to the abuse address proves itself by the signed sender of the mail that it is about.
+            # Mail to the abuse address is authenticated by the signed sender of the mail that it is about.
             place = self._place(address) or self._place((returned.original_sender or "").strip("<> "))
-            log.info("mail came back", kind=returned.kind, status=returned.status, message=place and place[0])
+            log.info("mail returned", kind=returned.kind, status=returned.status, message=place and place[0])
             if place and report:
                 await self._receive(*place, report)
         return "250 2.0.0 OK"
 
     async def handle_exception(self, error: Exception) -> str:
-        """Such as a database that is away: who brings the mail back tries again."""
-        log.error("mail that came back was not recorded", error=type(error).__name__)
+        """For example when the database is down: the sending server retries."""
+        log.error("returned mail not recorded", error=type(error).__name__)
         return "451 4.3.0 Try again later"
 
     def _place(self, address: str) -> Place | None:
@@ -102,7 +102,7 @@ class Listener(SMTP):
         )
         self._limits = limits
         self._peers = returns.peers
-        self._peer: str | None = None  # None: not let in
+        self._peer: str | None = None  # None: not admitted
         self._replies = 0
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -137,10 +137,10 @@ class Listener(SMTP):
         elif self.transport is not None:
             await super().push(ENOUGH)
             self.transport.close()
-        await asyncio.sleep(0)  # commands that were sent together keep nobody else waiting
+        await asyncio.sleep(0)  # pipelined commands must not keep others waiting
 
     async def smtp_DATA(self, arg: str | None) -> None:
-        """The library's own reads line by line and refuses lines over 1,001 octets, which real bounces have."""
+        """Replaces the library's, which refuses lines over 1,001 octets; real bounces have those."""
         envelope = self.envelope
         if envelope is None or await self.check_helo_needed():
             return
@@ -148,7 +148,7 @@ class Listener(SMTP):
             await self.push("501 5.5.4 Syntax: DATA" if arg else "503 5.5.1 RCPT first")
             return
         await self.push("354 End data with <CR><LF>.<CR><LF>")
-        # The end is a dot between two line ends, of which the first may be that of the command.
+        # The mail ends with a dot between two line ends; the first may be that of the command.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]
         kept, size, ended = bytearray(), 0, False
         while not ended:

@@ -20,7 +20,7 @@ Private = rsa.RSAPrivateKey | Ed25519PrivateKey
 RSA_BITS = 2048
 LINE = 76  # characters
 
-# Each is listed once more than it is there, so that nobody can add another and keep the signature.
+# Each is listed once more than it occurs, so that adding another breaks the signature.
 SIGNED = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type")
 
 _SIGNED = [(name, name.lower().encode()) for name in SIGNED]
@@ -35,7 +35,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signer:
-    """Signs for one domain. Reading the keys costs more than a signature: keep the signer."""
+    """Signs for one domain. Reading the keys costs more than a signature, so keep the signer."""
 
     def __init__(self, domain: str, keys: Sequence[Key]) -> None:
         if not keys or normal_domain(domain) != domain:
@@ -44,9 +44,9 @@ class Signer:
         self._keys = [(key, _opened(key)) for key in keys]
 
     def sign(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
-        """The DKIM-Signature fields to put before the header block; CRLF line ends are taken for granted.
+        """The DKIM-Signature fields to put before the header block, which must have CRLF line ends.
 
-        Runs a millisecond, mostly without the interpreter's lock: call it in a thread.
+        Takes a millisecond, mostly without the interpreter's lock: call it in a thread.
         """
         fields = _read(headers)
         names = ":".join([name for name, lower in _SIGNED for _ in range(len(fields.get(lower, ())) + 1)])
@@ -112,7 +112,7 @@ def _read(headers: bytes) -> dict[bytes, list[bytes]]:
     while at < len(headers):
         found = _FIELD.match(headers, at)
         if not found:
-            raise ValueError(f"the header block has a line that is no field: {headers[at : at + 80]!r}")
+            raise ValueError(f"the header block has a line that is not a field: {headers[at : at + 80]!r}")
         fields.setdefault(found[1].lower(), []).append(_relaxed(found[1], found[2]))
         at = found.end()
     return fields
@@ -126,7 +126,7 @@ def _relaxed(name: bytes, value: bytes) -> bytes:
 def _hash_body(chunks: Iterable[bytes]) -> bytes:
     """SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
     digest = hashlib.sha256()
-    waiting: list[bytes] = []  # the white space at the end: what becomes of it depends on what follows
+    waiting: list[bytes] = []  # trailing white space, kept or dropped depending on what follows
     empty = True
     for chunk in chunks:
         solid = chunk.rstrip(b" \t\r\n")
@@ -143,13 +143,13 @@ def _hash_body(chunks: Iterable[bytes]) -> bytes:
 
 def _single_spaced(text: bytes) -> bytes:
     text = text.replace(b"\t", b" ")
-    while b"  " in text:  # halves every run: faster than an expression that stops at each space
+    while b"  " in text:  # halves every run: faster than a regular expression
         text = text.replace(b"  ", b" ")
     return text
 
 
 def _folded(text: str, after: str = "") -> str:
-    """The value on several lines, broken after the mark or, without one, anywhere."""
+    """The value on several lines, broken after `mark` or, without one, anywhere."""
     lines: list[str] = []
     while len(text) > LINE - 4:
         end = text.rfind(after, 0, LINE - 4) + 1 if after else LINE - 4

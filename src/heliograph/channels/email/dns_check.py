@@ -1,6 +1,6 @@
-"""Looks a sending domain's records up where they are kept: at the authoritative servers, past every cache.
+"""Looks up a sending domain's records at its authoritative servers, bypassing every cache.
 
-A resolver set by an operator is asked alone instead, for private DNS and for networks that let no other DNS out.
+A resolver set by an operator is queried instead, for private DNS and for networks that block other DNS.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from heliograph.rules.denied import Network, is_denied
 from heliograph.rules.setup.domain_records import Record, Verdict, judge, txt, unanswered
 
 ALL_S = 15.0  # for all records of a domain
-LOOK_UP_S = 5.0  # for one question to the system's resolver, its retries included
-SERVER_S = 2.5  # for one question to one server by UDP, and as much again by TCP
+LOOK_UP_S = 5.0  # for one query to the system's resolver, with retries
+SERVER_S = 2.5  # for one query to one server by UDP, and again by TCP
 HOSTS_MAX = 6  # name servers of one zone whose addresses are looked up
-SERVERS_MAX = 3  # asked of one zone in each IP version, one after the other
+SERVERS_MAX = 3  # queried for one zone and IP version, one after the other
 ALIASES_MAX = 8
 
 ANSWERS = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 
 
 class NotAnswered(Exception):
-    """No server gave an answer that counts; the message says which and why, in words."""
+    """No server gave a usable answer; the message says which and why."""
 
 
 class Source(Protocol):
@@ -46,7 +46,7 @@ class Source(Protocol):
 async def check(
     records: Sequence[Record], resolver: tuple[str, int] | None = None, *, allow: Sequence[Network] = ()
 ) -> list[tuple[Record, Verdict]]:
-    """Each record with its verdict, within 15 seconds. `allow`: private ranges that name servers may be in."""
+    """Each record with its verdict, within 15 seconds. `allow`: private ranges where name servers may be."""
     return await check_at(OneResolver(*resolver) if resolver else Authorities(allow=allow), records)
 
 
@@ -73,7 +73,7 @@ async def _verdict(source: Source, record: Record) -> Verdict:
 
 
 async def _found(source: Source, record: Record) -> list[str]:
-    """The record's values, also where an alias leads into another zone."""
+    """The record's values; aliases may lead into another zone."""
     name = dns.name.from_text(record.name)
     for _ in range(ALIASES_MAX):
         response = await source.ask(name, record.type)
@@ -83,7 +83,7 @@ async def _found(source: Source, record: Record) -> list[str]:
         if chain.canonical_name == name:
             return []
         name = chain.canonical_name
-    raise NotAnswered(f"its aliases lead on and on (more than {ALIASES_MAX}).")
+    raise NotAnswered(f"it has more than {ALIASES_MAX} aliases in a row.")
 
 
 def _text(rdata: dns.rdata.Rdata) -> str:
@@ -124,12 +124,12 @@ class OneResolver:
         address = str(found[0][4][0])
         try:
             return await _ask(query, address, self._port)
-        except NotAnswered:  # a lost packet: there is no other server to ask
+        except NotAnswered:  # a lost packet: there is no other server to query
             return await _ask(query, address, self._port)
 
 
 class Authorities:
-    """The servers of each zone, found once. The system's resolver is only asked where they are."""
+    """The servers of each zone, found once. The system's resolver only locates them."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Authorities:
         self._known: dict[dns.name.Name, asyncio.Task[list[str]]] = {}
 
     async def ask(self, name: dns.name.Name, type: str) -> dns.message.QueryMessage:
-        query = dns.message.make_query(name, type, flags=0, use_edns=True)  # no flags: no recursion wanted
+        query = dns.message.make_query(name, type, flags=0, use_edns=True)  # no flags: no recursion
         failures = []
         for address in await self._servers(name):
             try:
@@ -158,21 +158,21 @@ class Authorities:
         raise NotAnswered(" ".join(failures))
 
     def _servers(self, name: dns.name.Name) -> asyncio.Task[list[str]]:
-        """Shared, for all records of a domain are looked up at once and mostly live in one zone."""
+        """Shared: all records of a domain are looked up at once, mostly in one zone."""
         if name not in self._known:
             self._known[name] = asyncio.create_task(self._find(name))
         return self._known[name]
 
     async def _find(self, name: dns.name.Name) -> list[str]:
-        """The addresses of the servers of the closest zone that holds the name."""
+        """The addresses of the servers of the closest enclosing zone."""
         hosts = await self._name_servers(name)
         if not hosts and name == dns.name.root:
-            raise NotAnswered("the system's resolver knows no zone that could hold it.")
+            raise NotAnswered("the system's resolver knows no zone for it.")
         if not hosts:
             return await self._servers(name.parent())
         resolved = await asyncio.gather(*(self._addresses(host) for host in hosts))
         addresses = [address for of_host in resolved for address in of_host]
-        # A stranger's zone names these hosts, so they may not lead us to our own network.
+        # A stranger's zone names these hosts, so they must not lead into our own network.
         reachable = [address for address in addresses if not is_denied(address, self._allow)]
         if not reachable:
             named = ", ".join(host.to_text(omit_final_dot=True) for host in hosts)

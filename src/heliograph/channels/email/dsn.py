@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"[^\s<>;]{1,64}@[^\s<>;]{1,255}")
 _STATUS = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 _INSIDE_TEXT = re.compile(r"^\s{0,8}content-type:\s{0,8}message/delivery-status.*$", re.IGNORECASE | re.MULTILINE)
 
-# The five actions of RFC 3464, and the words that some servers write instead, by their beginning.
+# The five actions of RFC 3464, and what some servers write instead, by prefix.
 _ACTIONS = {
     "fail": "failed",
     "expire": "failed",
@@ -37,7 +37,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_status(mail: Mail) -> Group | None:
-    """The group that matters: the first failed recipient, else the first of all."""
+    """The group that matters: the first failed recipient, else the first."""
     groups = [group for part in mail.parts if part.type.endswith("delivery-status") for group in _groups(part.text)]
     if not groups:
         groups = _groups_in_text(mail)

@@ -1,6 +1,6 @@
-"""The text part of a mail that was given as HTML only: what a reader would see, line by line.
+"""The text part of a mail sent as HTML only: what a reader would see, line by line.
 
-One pass over tokens, each expression linear: whoever sends a mail also chooses its HTML.
+One pass over tokens, each expression linear: the caller chooses the HTML.
 """
 
 import re
@@ -15,7 +15,7 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""(?<![^\s"'/])(href|alt)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 _WHITE = re.compile("[ \t\r\n\f\xa0]+")
-_BLANK = re.compile("[\\s\u00ad\u034f\u200b-\u200f\u2060\ufeff]*")  # also what pads previews
+_BLANK = re.compile("[\\s\u00ad\u034f\u200b-\u200f\u2060\ufeff]*")  # also preview padding
 _ADDRESS = re.compile("(?:https?://|mailto:|tel:).+", re.IGNORECASE)
 
 _LINES = frozenset("address article aside dd div dl dt figcaption footer form header li main nav section tr".split())
@@ -37,10 +37,10 @@ def text_from_html(html: str) -> str:
 class _Page:
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._due = 0  # line ends before the next text
+        self._due = 0  # line ends due before the next text
         self._bullet = ""
         self._verbatim = False
-        self._link: tuple[str, int] | None = None  # address, and where its text begins
+        self._link: tuple[str, int] | None = None  # address, and where its text starts
 
     def write(self, source: str) -> None:
         text = unescape(source)
@@ -70,7 +70,7 @@ class _Page:
             self.write(_attribute(attributes, "alt"))
 
     def _end_link(self) -> None:
-        """The address stands behind the text, unless it is the text."""
+        """Put the address after the text, unless it is the text."""
         if self._link is None:
             return
         address, start = self._link

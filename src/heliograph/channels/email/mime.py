@@ -2,7 +2,7 @@
 
 What leaves here has CRLF line ends only, lines of at most 76 characters where a line can be broken (an address or a
 long word of a subject cannot), a body in seven bits with no line that starts with a dot or with `From `, and exactly
-the header fields that were meant.
+the intended header fields.
 """
 
 import re
@@ -23,12 +23,12 @@ from heliograph.rules.limits import KIB
 from heliograph.rules.text import quoted
 
 LINE = 76  # characters of a line that can be broken (RFC 2045 6.7 and 6.8, RFC 2047 2)
-SOFT = 72  # of a line that goes on: room for the `=` at its end and for _guarded
+SOFT = 72  # of a continued line: room for the `=` at its end and for _guarded
 LINE_MAX = 998  # of any line (RFC 5322 2.1.1)
-CHUNK = 64 * KIB  # bytes handed out at once
-STEP = 57 * 840  # bytes of a file read at once: whole lines of 76, and less than a CHUNK of them
+CHUNK = 64 * KIB  # bytes yielded at a time
+STEP = 57 * 840  # bytes of a file read at a time: whole lines of 76, less than a CHUNK
 WORD = 39  # bytes in an encoded word in base64: the longest field name, `Subject: `, leaves 67 characters
-Q_WORD = 55  # characters in an encoded word that is readable: 67 less `=?utf-8?Q?` and `?=`
+Q_WORD = 55  # characters in a readable encoded word: 67 less `=?utf-8?Q?` and `?=`
 SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters
 ENTROPY_MIN = 8  # bytes
 
@@ -38,12 +38,11 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile("[ -~]{1,400}")
-# ASCII goes as it is: filters distrust an encoding that nothing needs. Folded where a single space stands, so that
-# it comes back the same.
+# ASCII stays as it is: filters distrust needless encoding. It is folded at single spaces: unfolding restores it.
 _PLAIN = re.compile("[!-~](?:[ -~]*[!-~])?")
 _FOLD = re.compile("(?<=[!-~]) (?=[!-~])")
 _UNBROKEN = 900  # characters between two such spaces; leaves room for the field's name
-_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no backslash between quotes
+_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no escaping between quotes
 _TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
 _FIELD_NAME = re.compile(rb"[!-9;-~]+")
 
@@ -57,11 +56,11 @@ _BYTES = [bytes([byte]) for byte in range(256)]
 _ESCAPES = [b"=%02X" % byte for byte in range(256)]
 _Q = [b"_" if byte == _SPACE else _BYTES[byte] if byte in _Q_AS_IS else _ESCAPES[byte] for byte in range(256)]
 
-Fields = list[tuple[str, Sequence[bytes]]]  # name, and what stands between the places where it may be folded
+Fields = list[tuple[str, Sequence[bytes]]]  # name, and the pieces between which it may be folded
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that becomes base64 while it is read, so that it is never whole in memory."""
+    """A file that is encoded as base64 while it is read, so that it is never in memory as a whole."""
 
     blob: str
     size: int  # of the file
@@ -90,7 +89,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_utf8(self) -> bool:
-        """Some local part is not ASCII: only a peer with SMTPUTF8 can take it."""
+        """Some local part is not ASCII: only a peer with SMTPUTF8 can accept it."""
         return not self.headers.isascii()
 
     @property
@@ -98,7 +97,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.headers) + 2 + sum(map(len, self.body))
 
     def chunks(self) -> Iterator[bytes]:
-        """The whole mail; can be asked for again and again."""
+        """The whole mail; can be read any number of times."""
         yield self.headers + b"\r\n"
         yield from self.body_chunks()
 
@@ -127,7 +126,7 @@ def build(
     entropy: bytes,
     open_blob: Callable[[str], BinaryIO],
 ) -> Mail:
-    """The same arguments make the same bytes. ValueError: some value cannot stand in a header."""
+    """The same arguments give the same bytes. ValueError: some value cannot be in a header."""
     if len(entropy) < ENTROPY_MIN:
         raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
     seed = entropy.hex().encode()
@@ -140,9 +139,9 @@ def build(
 
 
 def check_headers(block: bytes, expected: Sequence[str]) -> None:
-    """The last gate: ValueError unless the bytes hold exactly the expected fields, each on sound lines."""
+    """The last check: ValueError unless the bytes are exactly the expected fields on well-formed lines."""
     lines = block.split(b"\r\n")
-    # With all else taken away only the line ends are left: no bare CR or LF, no NUL, no other control.
+    # Without everything else only line ends are left: no bare CR or LF, no NUL, no other control.
     if lines.pop() or block.translate(None, _NO_CONTROL) != b"\r\n" * len(lines):
         raise ValueError("the header block has a control character or a bare line end")
     names: list[str] = []
@@ -155,10 +154,10 @@ def check_headers(block: bytes, expected: Sequence[str]) -> None:
             continue
         name, colon, _ = line.partition(b":")
         if not colon or not _FIELD_NAME.fullmatch(name):
-            raise ValueError(f"the header block has a line that is no field: {line[:80]!r}")
+            raise ValueError(f"the header block has a line that is not a field: {line[:80]!r}")
         names.append(name.decode())
     if sorted(names) != sorted(expected):
-        raise ValueError(f"the header block has the fields {names}, {list(expected)} were meant")
+        raise ValueError(f"the header block has the fields {names}, {list(expected)} were expected")
 
 
 # -- header fields -----------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ def _folded(name: bytes, tokens: Sequence[bytes]) -> bytes:
 
 
 def _mailbox(text: str) -> bytes:
-    """The address as it was given, but for a domain that has to become A-labels."""
+    """The address as given, except for a domain that needs A-labels."""
     address = parse_address(text)
     if address is None:
         raise ValueError(f"{quoted(text)} is not an email address")
@@ -242,12 +241,12 @@ def _unstructured(text: str) -> list[bytes]:
 
 def _line(text: str) -> str:
     if _CONTROL.search(text):
-        raise ValueError(f"{quoted(text)} has a control character or a line break and cannot stand in a header")
+        raise ValueError(f"{quoted(text)} has a control character or a line break and cannot be in a header")
     return text
 
 
 def _words(text: str) -> list[bytes]:
-    """Encoded words (RFC 2047), in the shorter of the two forms; the space between two is no part of the text."""
+    """Encoded words (RFC 2047), in the shorter of the two forms; the space between two is not part of the text."""
     whole = text.encode()
     if 6 * len(whole.translate(None, b" " + _Q_AS_IS)) < len(whole):
         return [b"=?utf-8?Q?" + word + b"?=" for word in _q_words(text)]
@@ -301,7 +300,7 @@ def _written(content: EmailContent, seed: bytes) -> Entity:
 
 
 def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity:
-    """`=_` opens the boundary: it stands in no quoted-printable and in no base64, so in no part."""
+    """`=_` starts the boundary: it cannot occur in quoted-printable or base64, so in no part."""
     content: list[bytes | Attached] = []
     for entity in entities:
         content += [b"--" + boundary + b"\r\n" + _block(entity.fields) + b"\r\n", *entity.content]
@@ -315,7 +314,7 @@ def _text(kind: str, text: str) -> Entity:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     plain = text.removesuffix("\n").replace("\n", "\r\n").encode()
     to_escape = plain.translate(None, _AS_IS)
-    # Escapes can be read in the raw mail and cost two bytes each; filters distrust base64 where ASCII would do.
+    # Escapes are readable in the raw mail and cost two bytes each; filters distrust base64 where ASCII would do.
     if len(to_escape) * 4 > len(plain) and not text.isascii():
         encoding, encoded = b"base64", _base64(plain)
     else:
@@ -343,7 +342,7 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
 
 
 def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tuple[bytes, bytes | Attached]:
-    """The transfer encoding and the file in it. Large files stay on disk until they leave, and so are base64."""
+    """The transfer encoding and the encoded file. Large files stay on disk until they are sent, and so are base64."""
     if file.blob is not None:
         return b"base64", Attached(blob=file.blob, size=file.size, open_blob=open_blob)
     if file.base64 is None:
@@ -365,7 +364,7 @@ def _parameter(name: str, value: str) -> list[bytes]:
 
 
 def _joined(pieces: Iterable[bytes | Attached]) -> Iterator[bytes | Attached]:
-    """Neighbouring bytes in one: a mail without files is one piece."""
+    """Join adjacent bytes: a mail without files is one piece."""
     waiting: list[bytes] = []
     for piece in pieces:
         if isinstance(piece, Attached):
@@ -385,8 +384,8 @@ def _base64(content: bytes) -> bytes:
 
 
 def _quoted_printable(plain: bytes, to_escape: bytes) -> bytes:
-    """Lines of at most 76 characters; the last line end is the encoding's, not the text's."""
-    # One replacement of the whole text for each distinct byte: an expression with a function costs ten times that.
+    """Lines of at most 76 characters; the last line end belongs to the encoding, not to the text."""
+    # One replacement over the whole text for each distinct byte: ten times faster than a pattern with a function.
     for byte in sorted(set(to_escape), key=b"=".__contains__, reverse=True):
         plain = plain.replace(_BYTES[byte], _ESCAPES[byte])
     lines = [
@@ -399,7 +398,7 @@ def _quoted_printable(plain: bytes, to_escape: bytes) -> bytes:
 
 
 def _exact(content: bytes) -> bytes:
-    """Quoted-printable of a file in ASCII: every byte comes back, also a line end that is not CRLF."""
+    """Quoted-printable of an ASCII file: every byte is preserved, also a line end that is not CRLF."""
     lines = content.replace(b"=", b"=3D").split(b"\r\n")
     return b"\r\n".join([b"=\r\n".join(map(_wrapped, _lone_ends(line))) for line in lines]) + b"\r\n"
 
@@ -413,7 +412,7 @@ def _wrapped(line: bytes) -> bytes:
         line = line[:-1] + _ESCAPES[line[-1]]
     if len(line) <= LINE - 2:
         return _guarded(line)
-    # Most lines have no escape, and slices take a third of the expression's time.
+    # Most lines have no escape, and slicing takes a third of the time of a regular expression.
     pieces = _SOFT_LINE.findall(line) if b"=" in line else [line[at : at + SOFT] for at in range(0, len(line), SOFT)]
     return b"=\r\n".join([_guarded(piece) for piece in pieces])
 

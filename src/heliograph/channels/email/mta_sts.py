@@ -1,4 +1,4 @@
-"""MTA-STS (RFC 8461): a domain's published promise that its mail exchangers bear these names and speak TLS."""
+"""MTA-STS (RFC 8461): a domain's published policy that its mail exchangers have these names and speak TLS."""
 
 import asyncio
 import re
@@ -35,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mx: tuple[str, ...] = ()
 
     def allows(self, host: str) -> bool:
-        """A `*` stands for exactly one label."""
+        """A `*` matches exactly one label."""
         return host in self.mx or f"*.{host.partition('.')[2]}" in self.mx
 
 
@@ -46,7 +46,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Policies:
-    """Each domain's policy, fetched when its id changes and kept for its max_age."""
+    """Each domain's policy, fetched when its id changes and cached for its max_age."""
 
     def __init__(self, resolver: Resolver, fetch: Fetch) -> None:
         self._resolver = resolver
@@ -55,9 +55,9 @@ class Policies:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def enforced(self, domain: str) -> Policy | None:
-        """The policy to be obeyed, if there is one."""
+        """The policy to follow, if there is one."""
         lock = self._locks.setdefault(domain, asyncio.Lock())
-        async with lock:  # a burst of mails to one domain fetches once
+        async with lock:  # a burst of mail to one domain fetches once
             policy = await self._policy(domain)
         return policy if policy and policy.mode == "enforce" else None
 
@@ -68,7 +68,7 @@ class Policies:
             kept = None
         id = await self._published_id(domain)
         if id is None or (kept and kept.id == id):
-            return kept.policy if kept else None  # a record that vanishes does not end a policy
+            return kept.policy if kept else None  # a policy outlives its record
         fetched = await self._fetched(domain)
         if fetched is None and kept and kept.policy:
             return kept.policy
@@ -100,7 +100,7 @@ def read_id(texts: Sequence[str]) -> str | None:
 
 
 def read_policy(text: str) -> Policy:
-    """Raises ValueError when it is not one."""
+    """Raises ValueError when it is not a policy."""
     pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in text.splitlines())]
     fields = dict(reversed(pairs))  # the first of each counts
     mode, age = MODES.get(fields.get("mode", "")), fields.get("max_age", "")
@@ -113,7 +113,7 @@ def read_policy(text: str) -> Policy:
 
 
 class _CheckedAddresses(AbstractResolver):
-    """aiohttp connects only where our own resolver and the deny list lead."""
+    """Makes aiohttp connect only where our own resolver and the deny list allow."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
@@ -152,7 +152,7 @@ def https_fetch(resolver: Resolver, roots: ssl.SSLContext, port: int = 443) -> F
             async for chunk in response.content.iter_any():
                 octets += chunk
                 if len(octets) > POLICY_MAX:
-                    raise ValueError("a policy file without end")
+                    raise ValueError("the policy file is too large")
             return octets.decode()
 
     return fetch

@@ -18,8 +18,8 @@ from heliograph.channels.email.tls import Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
 from heliograph.rules.retry import ABSENT_MS
 
-TRIES_MAX = 5  # addresses asked in one hand-over
-TRIES_S = 120.0  # no further address is asked after this
+TRIES_MAX = 5  # addresses tried in one hand-over
+TRIES_S = 120.0  # no further address is tried after this
 
 
 class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Mx(Carrier):
         fetch: Fetch | None = None,
         random: Random | None = None,
     ) -> None:
-        """`fetch` gets MTA-STS policies; None: by HTTPS."""
+        """`fetch` gets MTA-STS policies; None: over HTTPS."""
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
@@ -70,7 +70,7 @@ class Mx(Carrier):
         await self._pool.close()
 
     async def _ask_each(self, domain: str, exchange: Exchange, recipient: str, mail: Prepared) -> Outcome:
-        """One address after the other, until one has the last word."""
+        """Try one address after the other until one gives a final answer."""
         late = asyncio.get_running_loop().time() + TRIES_S
         tried: list[Outcome] = []
         async with aclosing(self._doors(domain, exchange)) as doors:
@@ -79,7 +79,7 @@ class Mx(Carrier):
                     outcome = await self._pool.send(door, recipient, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _after(tried, outcome)
-                    tried.append(replace(outcome, unreachable=False))  # the host is, we are not
+                    tried.append(replace(outcome, unreachable=False))  # the host is unreachable, this carrier is not
                 else:
                     tried.append(door)
                 if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:
@@ -88,7 +88,7 @@ class Mx(Carrier):
         return _after([outcome for outcome in tried if outcome is not last], last)
 
     async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:
-        """Every address to ask, in order; in place of a host that cannot be asked, why not."""
+        """Every address to try, in order; for a host that cannot be tried, the reason."""
         policy = await self._policies.enforced(domain)
         strict = policy is not None or self._options.tls == "required"
         for host in exchange.hosts:
@@ -104,7 +104,7 @@ class Mx(Carrier):
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
             except Unknown:
                 if not exchange.listed:
-                    raise  # a domain without any address takes no mail; a listed exchanger without one may be a slip
+                    raise  # a domain without an address accepts no mail; a listed exchanger without one may be an error
                 yield _unasked(host, f"{host} has no address", "5.4.4")
             else:
                 for address in addresses:
@@ -119,7 +119,7 @@ class Mx(Carrier):
 
 
 def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
-    """The outcome with the hosts asked before it, for the timeline."""
+    """The outcome with the hosts tried before it, for the timeline."""
     if not tried:
         return outcome
     before = [{name: other.detail[name] for name in ("host", "address", "text")} for other in tried]
@@ -131,7 +131,7 @@ def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]
 
 
 def _absent(domain: str, ago_ms: int | None) -> Outcome:
-    """Two answers at least 15 minutes apart count: one may be a slip of a name server."""
+    """Two answers at least 15 minutes apart count: a single one may be a name server's mistake."""
     text = f"there is no domain {domain} that takes mail"
     if ago_ms is None or ago_ms < ABSENT_MS:
         detail = _detail(domain, f"{text}; DNS is asked again after 15 minutes")

@@ -1,4 +1,4 @@
-"""A message made ready for the wire: built and signed once for all its recipients, each with an envelope sender."""
+"""A message ready for the wire: built and signed once for all its recipients, each with its own envelope sender."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,9 +16,9 @@ from heliograph.rules.address import Address, parse_address
 from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
 
-KEPT = 200  # mails kept ready for their other recipients; large attachments stay on disk
+KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
-TOGETHER = 8  # mails built on one way to a thread and back, which costs as much as half a mail's building
+TOGETHER = 8  # mails built in one round trip to a thread, which costs half as much as building a mail
 
 _content = msgspec.json.Decoder(EmailContent)
 
@@ -36,7 +36,7 @@ class Outgoing:
     def __init__(
         self,
         *,
-        ensure_keys: Callable[[str], Awaitable[None]],  # makes them for a domain that has none yet
+        ensure_keys: Callable[[str], Awaitable[None]],  # creates keys for a domain without any
         keys_of: Callable[[str], Sequence[Key]],  # the signing keys of a domain
         open_blob: Callable[[str], BinaryIO],
         envelope_key: bytes,
@@ -70,11 +70,11 @@ class Outgoing:
         )
 
     def plain(self, message_id: str, content: str) -> bytes:
-        """The whole mail in memory, unsigned: to look at, not to send."""
+        """The whole mail in memory, unsigned: for display, not for sending."""
         return b"".join(self._mail(message_id, _content.decode(content)).chunks())
 
     async def _shared(self, parcel: Parcel) -> Ready:
-        """The first recipient's hand-over builds it; those of the others wait for the same mail."""
+        """The first recipient's hand-over builds it; the others wait for the same mail."""
         task = self._ready.get(parcel.message_id)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(self._make(parcel))
@@ -99,7 +99,7 @@ class Outgoing:
         return await made
 
     async def _build_waiting(self) -> None:
-        """In a thread: signing takes most of a millisecond, without the interpreter's lock."""
+        """Runs in a thread: signing takes most of a millisecond, without the interpreter's lock."""
         while self._waiting:
             taken, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             for (*_, made), ready in zip(taken, await asyncio.to_thread(self._build_all, taken), strict=True):
@@ -133,7 +133,7 @@ class Outgoing:
         )
 
     def _signer(self, domain: str) -> Signer | None:
-        """Kept while the domain's keys stay the same: reading a key costs more than a signature."""
+        """Cached while the domain's keys stay the same: reading a key costs more than a signature."""
         keys = self._keys_of(domain)
         known = self._signers.get(domain)
         if known is None or known[0] != keys:

@@ -1,7 +1,7 @@
-"""Reading a foreign MIME message into flat parts, within limits: no input makes it raise, loop or grow.
+"""Reads a foreign MIME message into flat parts, within limits: no input makes it raise, loop or grow.
 
-A message inside the message (the returned original) is one part with its own fields and is not opened:
-what our own mail said must not be taken for what the other side says. Only a report inside is: we send none.
+A message inside the message (the returned original) is one part with its own fields and is not parsed: the text of our
+own mail must not be mistaken for what the other side says. Only an attached report is parsed: we send none.
 """
 
 import binascii
@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-READ_MAX = 1024 * 1024  # octets; the rest is not looked at
+READ_MAX = 1024 * 1024  # octets; the rest is ignored
 DEPTH_MAX = 10
 PARTS_MAX = 100
 HEADER_MAX = 64 * 1024  # octets of one header block
@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r";\s*([A-Za-z0-9_-]{1,40})\s*=\s*(\"[^\"]{0,300}\"|[^;\
 _ENCODED_WORD = re.compile(r"=\?([A-Za-z0-9_-]{1,40})\?([BbQq])\?([^?\s]{0,500})\?=(?:\s+(?==\?))?")
 _TAG = re.compile(r"<[^<>]{1,500}>")
 
-# Others are read as UTF-8: Python's table also has codecs that are slow or do more than decode.
+# Others are read as UTF-8: Python also has codecs that are slow or do more than decode.
 _CHARSETS = frozenset(
     """latin1 koi8-r koi8-u iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr
     gb2312 gbk gb18030 big5 cp932""".split()
@@ -49,7 +49,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return next((part for part in self.parts if part.type in ENCLOSED), None)
 
     def text(self) -> str:
-        """What a person reads first: the text in front of the returned original."""
+        """What a person reads first: the text before the returned original."""
         plain, rich = [], []
         for part in self.parts:
             if part.type in ENCLOSED:
@@ -71,7 +71,7 @@ def read_mail(raw: bytes) -> Mail:
 
 
 def read_fields(block: str) -> Fields:
-    """The `Name: value` lines of a header block, folded lines joined, everything else passed over."""
+    """The `Name: value` lines of a header block, with folded lines joined; everything else is skipped."""
     fields: Fields = {}
     for line in re.sub(r"\n[ \t]+", " ", block).split("\n"):
         found = _FIELD.fullmatch(line[:VALUE_MAX])
@@ -93,7 +93,7 @@ def _walk(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     for piece in pieces:
         if len(parts) < PARTS_MAX:
             _walk(piece, depth + 1, parts)
-    if not pieces:  # also a multipart whose boundary never comes: its body is text
+    if not pieces:  # also a multipart without its boundary: its body is text
         parts.append(_leaf(kind, fields, parameters, body))
     return fields
 
@@ -136,7 +136,7 @@ def _unwrapped(body: bytes, encoding: str) -> bytes:
         if encoding == "quoted-printable":
             return binascii.a2b_qp(body)
     except binascii.Error:
-        pass  # cut short or mislabelled: read as it stands
+        pass  # truncated or mislabelled: read as it is
     return body
 
 

@@ -1,4 +1,4 @@
-"""A carrier's connections: kept for the next mail, limited for each host, and held back where a host asked for it."""
+"""A carrier's connections: reused, limited for each host, and paused when a host asks for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,10 +13,10 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.smtp_reply import pauses_host
 
 IDLE_S = 10.0  # a connection waits this long for another mail
-IDLE_MAX = 200  # connections waiting, of all hosts: they are open files
+IDLE_MAX = 200  # idle connections to all hosts: they are open files
 USES_MAX = 100  # mails on one connection
 PAUSE_S = 60.0  # after a 421, the first step of the retry schedule
-QUEUE_S = 60.0  # for a free connection; the place in the worker's lane is others' too
+QUEUE_S = 60.0  # for a free connection; the hand-over occupies a slot of its lane
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,9 @@ LIMITS = Limits()
 class _Host:
     def __init__(self, per_host: int) -> None:
         self.free = asyncio.Semaphore(per_host)
-        self.asking = 0  # hand-overs that have a connection or wait for one
-        self.busy = 0  # those that have one
-        self.idle: dict[Session, asyncio.TimerHandle] = {}  # each with the end of its wait
+        self.asking = 0  # hand-overs that have or await a connection
+        self.busy = 0  # those that have a connection
+        self.idle: dict[Session, asyncio.TimerHandle] = {}  # each with its idle timer
         self.paused_until = 0.0
 
 
@@ -91,7 +91,7 @@ class Pool:
             return False
 
     async def _send_in_turn(self, host: _Host, destination: Destination, recipient: str, mail: Prepared) -> Outcome:
-        # Looked at only now: the pause may have come while this hand-over waited.
+        # Checked only now: the pause may have started while this hand-over waited.
         if _now() < host.paused_until:
             return _not_asked(destination, "asked for a pause (421)")
         outcome = await self._speak_on_kept(host, destination, recipient, mail)
@@ -106,12 +106,12 @@ class Pool:
     async def _speak_on_kept(
         self, host: _Host, destination: Destination, recipient: str, mail: Prepared
     ) -> Outcome | None:
-        """None when there is no such connection, or it turned out to have ended while it waited."""
+        """None when there is no such connection, or it was closed while idle."""
         session = await self._kept(host, destination)
         if session is None:
             return None
         outcome = await self._speak(host, session, recipient, mail)
-        # A hang-up or a 421 at the first command is about idleness, not about this mail or that host.
+        # A close or a 421 at the first command is an idle timeout, and says nothing about this mail or host.
         stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
         return None if stale else outcome
 
@@ -125,7 +125,7 @@ class Pool:
         return outcome
 
     async def _kept(self, host: _Host, destination: Destination) -> Session | None:
-        """An idle connection to the same destination, the last used; another's is closed where there is no room."""
+        """The last used idle connection to this destination; one to another destination is closed to make room."""
         for session in [session for session in host.idle if not session.usable]:
             self._part(self._take(host, session))
         for session in reversed(host.idle):
@@ -164,7 +164,7 @@ def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asynci
 
 
 def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
-    """The outcome as the carrier gives it: with its name, its time, and the id that later reports bear."""
+    """The outcome with the carrier's name, the time, and the id that later reports carry."""
     detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
     if isinstance(outcome, Accepted):
         return Accepted(carrier_id=f"{parcel.message_id}/{parcel.position}", detail=detail, delivered=delivered)

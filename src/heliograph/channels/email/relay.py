@@ -1,4 +1,4 @@
-"""The carrier `smtp`: every mail goes to one relay of the operator's."""
+"""The carrier `smtp`: every mail goes to the operator's relay."""
 
 import asyncio
 from typing import Literal
@@ -17,13 +17,13 @@ PORTS = {"none": 25, "starttls": 587, "tls": 465}
 
 
 class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str  # a private one too: it is the operator's word
-    port: int | None = None  # None: the usual one
+    host: str  # may be private: an operator sets it
+    port: int | None = None  # None: the default
     tls: Literal["none", "starttls", "tls"] = "starttls"
     username: str | None = None
     password: str = ""
     connections: int = 4
-    final: bool = False  # the relay is the recipient's own: accepted is delivered
+    final: bool = False  # the relay is the recipient's own: accepted means delivered
 
 
 class Relay(Carrier):

@@ -17,13 +17,13 @@ from heliograph.channels.email.tls import Pin
 from heliograph.channels.web import Answers
 from heliograph.rules.denied import Network, is_denied
 
-LIFETIME_S = 15.0  # of one question with all its repetitions
+LIFETIME_S = 15.0  # of one query with all its retries
 CACHED_MAX = 20_000  # answers
-DANE_EE = 3  # RFC 7672: of the usages, the one that needs no chain
+DANE_EE = 3  # RFC 7672: the usage that needs no chain
 
 
 class Unresolved(Exception):
-    """DNS does not answer now."""
+    """DNS did not answer."""
 
 
 class Unknown(Exception):
@@ -31,18 +31,18 @@ class Unknown(Exception):
 
 
 class NullMx(Exception):
-    """The domain says that it takes no mail (RFC 7505)."""
+    """The domain declares that it accepts no mail (RFC 7505)."""
 
 
 class Forbidden(Exception):
-    """The name leads to an address that a stranger may not send us to."""
+    """The name has an address that strangers may not make us connect to."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes a domain's mail."""
+    """Who accepts a domain's mail."""
 
-    hosts: tuple[str, ...]  # in the order to be tried
-    listed: bool  # by MX records; else the domain's own address is all there is
+    hosts: tuple[str, ...]  # in the order to try
+    listed: bool  # by MX records; otherwise it is the domain's own address
     secure: bool  # the resolver validated the answer
 
 
@@ -65,7 +65,7 @@ class Resolver:
         return Exchange(hosts=tuple(hosts), listed=True, secure=_is_secure(answer))
 
     async def addresses(self, host: str) -> list[str]:
-        """All of a host's addresses, IPv4 first: where IPv6 is lame, the first attempt is not lost to it.
+        """All of a host's addresses, IPv4 first, so that broken IPv6 does not cost the first attempt.
 
         One denied address forbids them all: a name that mixes them is up to no good.
         """
@@ -80,7 +80,7 @@ class Resolver:
         return [address for family in found for address in family]
 
     async def pins(self, host: str, port: int) -> tuple[Pin, ...]:
-        """The certificates that a validated answer names; none when it is not validated."""
+        """The certificates in a validated answer; none when it is not validated."""
         try:
             answer = await self._ask(f"_{port}._tcp.{host}", "TLSA")
         except Unknown:
@@ -115,7 +115,7 @@ class Resolver:
             resolver.port = int(port)
         resolver.cache = Answers(CACHED_MAX)
         resolver.lifetime = LIFETIME_S
-        # AD in a question asks for AD in the answer (RFC 6840); large answers come by UDP up to the usual size.
+        # AD in a query asks for AD in the answer (RFC 6840); large answers come over UDP up to the usual size.
         resolver.flags = dns.flags.RD | dns.flags.AD
         resolver.use_edns(0, 0, 1232)
         return resolver

@@ -1,6 +1,6 @@
-"""What comes back by mail: bounces, delays, receipts, complaints and auto-replies, read into one record.
+"""Returned mail: bounces, delays, receipts, complaints and auto-replies, read into one record.
 
-No input makes it raise. A record changes nothing by itself: `to_report` says what it does to a recipient.
+No input makes it raise. A record changes nothing by itself: `to_report` says what it means for a recipient.
 """
 
 import re
@@ -18,9 +18,9 @@ from heliograph.rules.outcome import Report
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
 
-TEXT_MAX = 500  # characters of the carrier's words that are kept
+TEXT_MAX = 500  # characters of the carrier's text that are kept
 
-# A recipient's own word; other feedback (auth-failure, dmarc) tells about us, not about the recipient's wish.
+# Complaints by a recipient; other feedback (auth-failure, dmarc) is about us.
 COMPLAINTS = frozenset({"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"})
 
 _DAEMON = re.compile(
@@ -45,13 +45,13 @@ _AUTO_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-autoreply-
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     permanent: bool | None = None
-    status: str | None = None  # enhanced code, as the message itself says
+    status: str | None = None  # enhanced code, as stated in the message
     code: str | None = None  # SMTP reply code; of a complaint: its feedback type
     recipient: str | None = None
     text: str = ""
     action: str | None = None  # of RFC 3464
-    reason: str | None = None  # of rules/blame.py, when the words give one
-    bad_address: bool = False  # it is the address's own fault
+    reason: str | None = None  # of rules/blame.py, when the text gives one
+    bad_address: bool = False  # the address itself is to blame
     original_sender: str | None = None  # envelope sender of the mail it is about: our signed one
     original_id: str | None = None  # … and its Message-ID
 
@@ -69,7 +69,7 @@ def read_returned(raw: bytes) -> Returned:
 
 
 def to_report(returned: Returned) -> Report | None:
-    """What it does to the recipient; None: nothing."""
+    """What it means for the recipient; None: nothing."""
     detail = {
         name: value
         for name, value in (("code", returned.code), ("enhanced", returned.status), ("text", returned.text))
@@ -84,7 +84,7 @@ def to_report(returned: Returned) -> Report | None:
     if returned.kind == "bounce":
         if returned.permanent and returned.bad_address:
             return Report(status="bounced", detail=detail, suppress="bounce")
-        # Also a soft failure: who returns the mail has stopped trying (contract 6: retried, then `failed`).
+        # Also a soft failure: the server that returns the mail has given up (contract 6: retried, then `failed`).
         return Report(status="failed", detail=detail)
     return None
 
@@ -112,7 +112,7 @@ def _status_report(mail: Mail, group: Group) -> Returned:
     status = _sharper(group.status, codes.enhanced)
     kind = _kind(group, status, notice)
     diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
-    # A diagnostic may be the first line of a longer reply, which the notice then quotes.
+    # A diagnostic may be the first line of a longer reply that the notice quotes.
     told = (diagnostic, words.read_codes(notice).excerpt)
     reason = read_reason(*(told if _WORD.search(diagnostic) else (codes.excerpt, notice)))
     return Returned(
@@ -124,7 +124,7 @@ def _status_report(mail: Mail, group: Group) -> Returned:
         text=_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        # Some servers report any refusal of a recipient as 5.1.1, over the reply's own `5.7.1`: both must say so.
+        # Some servers report any refused recipient as 5.1.1 although the reply said `5.7.1`: both must say so.
         bad_address=blames_address(reason, status, codes.enhanced)
         and not words.is_at_sender(f"{diagnostic}\n{notice}"),
         original_sender=_enclosed(mail, "return-path"),
@@ -133,7 +133,7 @@ def _status_report(mail: Mail, group: Group) -> Returned:
 
 
 def _sharper(field: str | None, told: str | None) -> str | None:
-    """The status field decides the class; where it says no more, the reply's own code does."""
+    """The status field decides the class; the reply's own code adds the details it lacks."""
     if field is None:
         return told
     return told if told and words.is_vague(field) and told[0] == field[0] else field
@@ -161,7 +161,7 @@ def _is_permanent(status: str | None, codes: words.Codes, reason: Reason | None,
 
 
 def _notice(mail: Mail) -> Returned | None:
-    """A bounce or a delay in words only."""
+    """A bounce or a delay in plain text."""
     notice = words.own_words(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
@@ -229,7 +229,7 @@ def _is_auto(mail: Mail) -> bool:
 
 
 def _named(mail: Mail, notice: str) -> str | None:
-    """The address a notice is about: the first that is neither the reader's nor the writer's own."""
+    """The address a notice is about: the first that is neither its recipient's nor its sender's."""
     failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
         return failed[0]
@@ -244,7 +244,7 @@ def _is_contact(address: str) -> bool:
 
 
 def _enclosed(mail: Mail, name: str) -> str | None:
-    """An address or id that the returned original carries."""
+    """An address or id from the returned original."""
     part = mail.enclosed()
     found = ADDRESS.search(part.fields.get(name, "")) if part else None
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""Amazon SES told by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
+"""Amazon SES notifications by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The email carrier that sends nothing: the local part of the address says what happens (contract 13)."""
+"""The email carrier that sends nothing: the local part of the address decides what happens (contract 13)."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
     "asyncbounce": (DELIVERED, BOUNCED),
     "complained": (DELIVERED, COMPLAINED),
     "softbounce": (DELIVERED,),
-    "suppressed": (DELIVERED,),  # accept drops it before; only other domains' addresses come here
+    "suppressed": (DELIVERED,),  # refused at accept; only addresses of other domains get here
 }
 
 

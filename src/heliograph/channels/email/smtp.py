@@ -1,7 +1,7 @@
-"""One SMTP connection: opened, secured, and one hand-over after another spoken on it.
+"""One SMTP connection: opened, secured, and used for one hand-over after another.
 
-A connection that breaks before the final dot leaves nothing behind: Deferred. After it, without a reply, the
-mail may have arrived: Deferred as `uncertain`, and the retry carries the same Message-ID.
+If it breaks before the final dot, nothing was sent: Deferred. If it breaks after the dot and before the reply, the mail
+may have arrived: Deferred as `uncertain`, and the retry carries the same Message-ID.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from heliograph.rules.denied import is_denied
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
 
-BLOCK = 64 * 1024  # octets of mail written at once
+BLOCK = 64 * 1024  # octets of mail written at a time
 
 _PATH = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds; the replies' are those of RFC 5321, 4.5.3.2."""
+    """Seconds; for replies those of RFC 5321, 4.5.3.2."""
 
     connect: float = 30
     greeting: float = 300
@@ -42,14 +42,14 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a connection leads and how it is secured: connections of equal destinations serve each other."""
+    """Where a connection leads and how it is secured: connections with equal destinations are interchangeable."""
 
-    host: str  # the name that its certificate must bear
-    address: str  # what is connected to: a checked address, or an operator's own host
+    host: str  # the name that its certificate must have
+    address: str  # to connect to: a checked address, or an operator's own host
     port: int
     tls: Tls
     pins: tuple[Pin, ...] = ()
-    source: str | None = None  # the local address to speak from
+    source: str | None = None  # the local address to send from
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +61,12 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
-    """How a carrier speaks on all its connections."""
+    """What all connections of a carrier share."""
 
     helo: str | None = None  # None: the local address as a literal
     login: Login | None = None
     timeouts: Timeouts = Timeouts()
-    roots: ssl.SSLContext | None = None  # judges certificates; None: the system's roots
+    roots: ssl.SSLContext | None = None  # verifies certificates; None: the system's roots
 
 
 MANNER = Manner()
@@ -80,16 +80,16 @@ class Session:
         self._manner = manner
         self._address = _host_of(wire, "peername")
         self._offers: dict[str, str] = {}  # EHLO keyword → its parameters
-        self._unclean = False  # a transaction was given up: RSET comes first
+        self._unclean = False  # a transaction was abandoned: RSET first
         self._open = True
         self.destination = destination
         self.tls: str | None = None
-        self.verb: Verb = "connect"  # how far the talk came
-        self.sent = 0  # hand-overs spoken, whatever their outcome
+        self.verb: Verb = "connect"  # the last command
+        self.sent = 0  # hand-overs made, whatever their outcome
 
     @classmethod
     async def open(cls, destination: Destination, manner: Manner) -> Self | Deferred:
-        """Connect, greet, secure, log in. Opportunistic TLS that fails is done without."""
+        """Connect, greet, secure, log in. If opportunistic TLS fails, continue without it."""
         try:
             return await cls._open_as_asked(destination, manner)
         except Untrusted:
@@ -120,7 +120,7 @@ class Session:
     async def send(
         self, envelope_from: str, recipient: str, chunks: Iterable[bytes], size: int, needs_utf8: bool = False
     ) -> Outcome:
-        """One mail to one recipient. An exception from `chunks` leaves nothing behind at the server."""
+        """One mail to one recipient. If `chunks` raises, the server keeps nothing."""
         wide = needs_utf8 or not (envelope_from + recipient).isascii()
         if misfit := self._misfit(envelope_from, recipient, size, wide):
             return Refused(detail=misfit)
@@ -141,7 +141,7 @@ class Session:
         self._wire.transport.abort()
 
     async def quit(self) -> None:
-        """Say goodbye, and wait a little for the answer."""
+        """Quit, and wait briefly for the answer."""
         try:
             if self.usable:
                 self._wire.write(b"QUIT\r\n")
@@ -151,7 +151,7 @@ class Session:
         finally:
             self.abort()
 
-    # -- opening: each step answers None, or why no mail can be sent --
+    # -- opening: each step returns None, or why no mail can be sent --
 
     async def _greet(self) -> dict[str, Any] | None:
         if self.destination.tls == "implicit":
@@ -185,12 +185,12 @@ class Session:
         context = context_for(asked, self._manner.roots)
         await self._wire.secure(context, self.destination.host, self._manner.timeouts.connect)
         self._judge()
-        return await self._hello()  # what was offered in the clear does not count
+        return await self._hello()  # ignore what was offered in the clear
 
     def _judge(self) -> None:
         tls, destination = self._wire.transport.get_extra_info("ssl_object"), self.destination
         if destination.tls == "dane" and not is_pinned(tls.getpeercert(binary_form=True), destination.pins):
-            raise Untrusted("the certificate is not the one that the TLSA records name")
+            raise Untrusted("the certificate is not one of those in the TLSA records")
         self.tls = f"{tls.version()}{TRUST.get(destination.tls, '')}"
 
     async def _log_in(self) -> dict[str, Any] | None:
@@ -198,7 +198,9 @@ class Session:
         if login is None:
             return None
         if self.tls is None and not (self._address and is_denied(self._address)):
-            return self._detail("the password was not sent: without TLS only a relay at a private address gets it")
+            return self._detail(
+                "the password was not sent: without TLS it is sent only to a relay at a private address"
+            )
         mechanisms = self._offers.get("AUTH", "").upper().split()
         if "PLAIN" in mechanisms:
             word = _base64("\0".join(("", login.username, login.password)))
@@ -215,10 +217,10 @@ class Session:
     # -- sending --
 
     def _misfit(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[str, Any] | None:
-        """Why this server need not be asked."""
+        """Why there is no point in asking this server."""
         host = self.destination.host
         if not (_PATH.fullmatch(envelope_from) and _PATH.fullmatch(recipient)):
-            return self._detail("the address cannot stand in an SMTP command", enhanced="5.1.3")
+            return self._detail("the address cannot be used in an SMTP command", enhanced="5.1.3")
         if wide and "SMTPUTF8" not in self._offers:
             text = f"{host} does not take international addresses: it does not offer SMTPUTF8"
             return self._detail(text, enhanced="5.6.7")
@@ -230,7 +232,7 @@ class Session:
     def _commands(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[Verb, bytes]:
         parameters = f" SIZE={size}" if "SIZE" in self._offers else ""
         if wide:
-            # Other mail is 7bit, and announced as 8BITMIME a later hop might recode what is signed.
+            # Other mail is 7bit; announced as 8BITMIME, a later hop might re-encode what is signed.
             parameters += " BODY=8BITMIME SMTPUTF8" if "8BITMIME" in self._offers else " SMTPUTF8"
         commands: dict[Verb, bytes] = {"rset": b"RSET\r\n"} if self._unclean else {}
         commands["mail"] = f"MAIL FROM:<{envelope_from}>{parameters}\r\n".encode()
@@ -239,7 +241,7 @@ class Session:
         return commands
 
     async def _envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
-        """None when the server waits for the mail."""
+        """None when the server is ready for the mail."""
         together = "PIPELINING" in self._offers
         if together:
             self._wire.write(b"".join(commands.values()))
@@ -256,14 +258,14 @@ class Session:
         return None
 
     async def _give_up(self, unanswered: list[Verb]) -> None:
-        """Read what is still to come, so that the connection can serve again; the outcome stands already."""
+        """Read the remaining replies, so that the connection can be reused; the outcome is already known."""
         self._unclean, verb = True, self.verb
         try:
             late = [await self._read(asked) for asked in unanswered]
         except (Broken, TimeoutError):
             self.abort()
         else:
-            if any(reply.code == 354 for reply in late):  # only a hang-up surely leaves no empty mail behind
+            if any(reply.code == 354 for reply in late):  # only closing makes sure that no empty mail is accepted
                 self.abort()
         self.verb = verb
 
@@ -283,7 +285,7 @@ class Session:
         return self._outcome(await self._read("final"), "final")
 
     async def _early(self) -> Outcome | None:
-        """Wait until what is written is on its way. A server that answers before the end has refused."""
+        """Wait until what was written is sent. A server that answers before the end has refused."""
         try:
             await self._wire.drain(self._manner.timeouts.block)
         except Broken:
@@ -295,7 +297,7 @@ class Session:
         self.abort()
         return self._outcome(reply, "body")
 
-    # -- talking and telling --
+    # -- talking and reporting --
 
     async def _ask(self, verb: Verb, command: str) -> Reply:
         self._wire.write(f"{command}\r\n".encode())
@@ -318,7 +320,7 @@ class Session:
                 return Refused(detail=detail, bounced=refused == "bounced")
 
     def _broken(self, error: BaseException) -> Deferred:
-        """What a broken connection means; any other exception goes on its way."""
+        """What a broken connection means; any other exception is raised again."""
         host, seconds = self.destination.host, self._manner.timeouts.of(self.verb)
         match error:
             case TimeoutError():

@@ -1,4 +1,4 @@
-"""Which certificate of a mail server is good enough: any, one of the known roots, or one pinned by DNS (DANE)."""
+"""Which certificate of a mail server to accept: any, one from a trusted root, or one pinned by DNS (DANE)."""
 
 import hashlib
 import ssl
@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-# verified: STARTTLS or nothing, with a certificate for the host's name; implicit: the same from the first byte.
+# verified: STARTTLS with a certificate for the host's name, or no mail; implicit: the same from the first byte.
 Tls = Literal["none", "opportunistic", "verified", "implicit", "dane"]
 
 TRUST: dict[Tls, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}  # for the timeline
@@ -23,7 +23,7 @@ _DIGESTS: dict[int, Callable[[bytes], bytes]] = {
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True):
-    """A TLSA record of usage 3: this certificate or this key, whoever signed it."""
+    """A TLSA record of usage 3: this certificate or key, whoever signed it."""
 
     selector: int  # 0 the certificate, 1 its public key
     matching: int  # 0 as it is, 1 SHA-256, 2 SHA-512
@@ -45,7 +45,7 @@ def system_roots() -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def _any_certificate() -> ssl.SSLContext:
-    """For opportunistic TLS, which no certificate may stop, and for DANE, which judges by itself."""
+    """For opportunistic TLS, which accepts any certificate, and for DANE, which checks the certificate itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

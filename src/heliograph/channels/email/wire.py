@@ -1,4 +1,4 @@
-"""The bytes of an SMTP connection: a mail goes out in wire form, replies come in, both bounded."""
+"""The bytes of an SMTP connection: outgoing mail in wire form and incoming replies, both bounded."""
 
 import asyncio
 import re
@@ -9,9 +9,9 @@ from typing import cast
 
 from heliograph.rules.smtp_reply import Reply, read_reply
 
-LINE_MAX = 2048  # octets of a reply's line; RFC 5321 asks for 512
+LINE_MAX = 2048  # octets of a reply line; RFC 5321 requires 512
 LINES_MAX = 100  # of one reply
-UNREAD_MAX = 8  # replies waiting to be read: more than any group of our commands has
+UNREAD_MAX = 8  # unread replies: more than any group of our commands has
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -21,7 +21,7 @@ class Broken(Exception):
 
 
 class Untrusted(Broken):
-    """The connection cannot be secured as asked."""
+    """The connection cannot be secured as required."""
 
 
 class Wire(asyncio.Protocol):
@@ -88,7 +88,7 @@ class Wire(asyncio.Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Alive, and nothing came that was not asked for."""
+        """Alive, and without unexpected input."""
         return not (self._broken or self._replies or self._lines or self._partial)
 
     @property
@@ -107,8 +107,8 @@ class Wire(asyncio.Protocol):
             raise Broken(self._broken)
 
     async def reply(self, seconds: float) -> Reply:
-        """The next reply, whole within this time; one that came before the connection broke is still told."""
-        if not self._replies:  # of a group, mostly only the first has to be waited for
+        """The next reply, complete within this time; one that came before the connection broke is still returned."""
+        if not self._replies:  # usually only the first of a group has to be awaited
             await self._come(seconds)
         return self._replies.popleft()
 
@@ -121,13 +121,13 @@ class Wire(asyncio.Protocol):
                 await self._waiter
 
     async def secure(self, context: ssl.SSLContext, host: str, seconds: float) -> None:
-        if not self.quiet:  # what came in the clear must not be read as if it had come inside TLS
+        if not self.quiet:  # input sent in the clear must not be read as if it had come over TLS
             raise Untrusted("sent more in the clear after STARTTLS")
         try:
             transport = await self._loop.start_tls(
                 self.transport, self, context, server_hostname=host, ssl_handshake_timeout=seconds
             )
-        except (OSError, ValueError) as error:  # ssl's own are OSErrors; of a host that is no name, ValueErrors
+        except (OSError, ValueError) as error:  # SSLError is an OSError; ValueError: the host is not a name
             raise Untrusted(tls_words(error)) from None
         if transport is None:
             raise Untrusted("closed the connection during the TLS handshake")
@@ -136,7 +136,7 @@ class Wire(asyncio.Protocol):
 
 def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
-    last, held = b"\r\n", b""  # the last two octets given out; a CR whose LF may be in the next chunk
+    last, held = b"\r\n", b""  # the last two octets yielded; a CR whose LF may be in the next chunk
     for chunk in chunks:
         text = held + chunk
         held = text[-1:] if text.endswith(b"\r") else b""

@@ -1,4 +1,4 @@
-"""What people and servers write about a failed delivery: reply codes, and whether it is final."""
+"""Reads what people and servers write about a failed delivery: reply codes, and whether it is final."""
 
 import re
 
@@ -8,8 +8,8 @@ from heliograph.rules.blame import ADDRESS, URL, WORDS_MAX
 
 EXCERPT = 400  # characters after a reply code that belong to it
 
-# Where the copy of the original begins in a notice without MIME: a line that says so, or its first fields. What stands
-# before the words is never given back: else each line of rules and arrows is read eighty times over.
+# Where the copy of the original starts in a notice without MIME: a line that says so, or its first fields. The prefix
+# is possessive: with backtracking each line of dashes and arrows would be read eighty times.
 _ORIGINAL = re.compile(
     r"""^[\s\-=_*|>+]{0,80}+(?:
         (?:below\ this\ line|enclosed|included|attached|this|below|here)\ is\ (?:a|the)\ (?:copy|original|message)
@@ -26,7 +26,7 @@ _ORIGINAL = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
-# A notice quotes the subject of our mail, which may say anything.
+# A notice quotes the subject of our mail, which may contain anything.
 _QUOTED_SUBJECT = re.compile(
     r"^.{0,40}\b(?:subject|betreff|objet|asunto|oggetto|assunto|件名|тема)[ \t]{0,3}[:：].*$",
     re.IGNORECASE | re.MULTILINE,
@@ -46,10 +46,10 @@ _LONE_CODE = re.compile(
 class Codes(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     enhanced: str | None = None
-    excerpt: str = ""  # the words that came with them
+    excerpt: str = ""  # the text that came with them
 
 
-_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one word more of the same sentence
+_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one more word of the same sentence
 
 _FINAL = re.compile(
     rf"permanent(?:ly)?[ -]{_W}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
@@ -74,7 +74,7 @@ _GAVE_UP = re.compile(
     r"not going to try again|giving up|given up|will be deleted from|(?:mail|message) has been (?:returned|removed)",
     re.IGNORECASE,
 )
-# The server was told who sends, not yet to whom.
+# The server knows the sender, not yet the recipient.
 _AT_SENDER = re.compile(
     r">>> ?mail from|after (?:mail from|helo|ehlo)|in reply to (?:mail from|helo|ehlo)|\[mail_from\]"
     r"|but (?:sender|my name) was rejected",
@@ -111,7 +111,7 @@ def own_words(text: str) -> str:
 
 
 def read_codes(text: str) -> Codes:
-    """The reply code and the enhanced code that matter most: together, then by themselves."""
+    """The most significant reply code and enhanced code: a pair first, then each alone."""
     masked = _ADDRESS_OR_URL.sub(lambda found: "@" * len(found[0]), text)
     pairs = list(_PAIR.finditer(masked))
     if pairs:
@@ -122,12 +122,12 @@ def read_codes(text: str) -> Codes:
     code = _LONE_CODE.search(masked)
     if code:
         return Codes(code=code[1], enhanced=best[1] if best else None, excerpt=_excerpt(text, code))
-    # An enhanced code by itself often closes the sentence: `no mailbox here by that name. (#5.1.1)`.
+    # An enhanced code alone often ends the sentence: `no mailbox here by that name. (#5.1.1)`.
     return Codes(enhanced=best[1], excerpt=_excerpt(text, best, EXCERPT // 2)) if best else Codes()
 
 
 def is_vague(status: str) -> bool:
-    """`5.0.0` says no more than `5`."""
+    """`5.0.0` is no more specific than `5`."""
     return status.endswith(".0.0")
 
 
@@ -149,7 +149,7 @@ def says_returned(text: str) -> bool:
 
 
 def _excerpt(text: str, found: re.Match[str], before: int = 0) -> str:
-    """The paragraph from the code on, up to where it speaks of another recipient."""
+    """The paragraph from the code on, up to the next recipient."""
     start = max(found.start() - before, 0)
     start = max(text.rfind("\n\n", start, found.start()), start)
     kept, named = list[str](), set[str]()

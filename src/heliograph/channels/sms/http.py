@@ -1,4 +1,4 @@
-"""The carrier `http`: any provider's HTTP API, described by a request template, rules for answers, a callback map."""
+"""The carrier `http`: any provider's HTTP API, described by a request template, answer rules and a callback map."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -35,13 +35,13 @@ from heliograph.rules.text import CONTROLS
 
 NAME = "http"
 FORM = "application/x-www-form-urlencoded"
-WINDOW_MS = 5 * MINUTE_MS  # how old or early a callback's own time may be
-MS_FROM = 100_000_000_000  # a larger unix time counts milliseconds
+WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
+MS_FROM = 100_000_000_000  # a larger Unix time is in milliseconds
 PLACEHOLDERS = ("to", "to_digits", "from", "text", "message_id", "callback_url", "country")
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
-# How a value is written into a body of each type; into any other it goes as it is.
+# How a value is escaped in a body of each type; in any other it stays as it is.
 ESCAPES: dict[str, Callable[[str], str]] = {
     "application/json": lambda value: msgspec.json.encode(value).decode()[1:-1],
     FORM: quote_plus,
@@ -52,7 +52,7 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 
 class AcceptedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: frozenset[int] = frozenset({200, 201, 202})
-    id: str | None = None  # where the answer names the message; without it there, it is not accepted
+    id: str | None = None  # path of the message id in the answer; an answer without it is not accepted
 
 
 class RefusedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class CallbackMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     status: str = "$.status"
     delivered: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
-    each: str | None = None  # the list of reports, where one callback brings several
+    each: str | None = None  # path of the list, when one callback has several reports
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
@@ -73,20 +73,20 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     method: Literal["GET", "POST", "PUT"] = "POST"
     headers: dict[str, str] = {}
     body: str = ""
-    sender: str = ""  # what {{from}} says where the team has no sender id of its own
+    sender: str = ""  # the value of {{from}} when the team has no sender id of its own
     accepted: AcceptedRule = AcceptedRule()
     refused: RefusedRule = RefusedRule()
     callback: CallbackMap | None = None
     callback_secret: str = ""
-    callback_check: Literal["signature", "token"] = "signature"  # token: the secret stands in the callback address
-    callback_timestamp: str | None = None  # where a callback says its time; checked when set
+    callback_check: Literal["signature", "token"] = "signature"  # token: the secret is in the callback address
+    callback_timestamp: str | None = None  # path of a callback's time; checked when set
     uncertain: Literal["resend", "stop"] = "resend"
 
     def __post_init__(self) -> None:
         for template in (self.url, self.body, *self.headers.values()):
             for name in _PLACEHOLDER.findall(template):
                 if name not in PLACEHOLDERS:
-                    raise ValueError(f"{{{{{name}}}}} is no placeholder. Known: {', '.join(PLACEHOLDERS)}")
+                    raise ValueError(f"{{{{{name}}}}} is not a placeholder. Known: {', '.join(PLACEHOLDERS)}")
 
 
 class Http(Carrier):
@@ -155,7 +155,7 @@ class Http(Carrier):
         if status in refused.status:
             return Refused(detail=detail)
         if status in accepted.status:
-            text = f"the carrier answered {status} and named no message: maybe it was sent"
+            text = f"the carrier answered {status} without a message id: maybe it was sent"
             return Deferred(detail=reply(NAME, status, text), uncertain=True)
         return put_off(detail, answer)
 
@@ -166,7 +166,7 @@ class Http(Carrier):
 
 
 def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
-    """One pass: a value that looks like a placeholder stays what it is."""
+    """One pass: a value that looks like a placeholder is not replaced."""
     return _PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 

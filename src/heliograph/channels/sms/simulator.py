@@ -1,4 +1,4 @@
-"""The SMS carrier that sends nothing: magic numbers say what happens, any other is delivered (contract 13)."""
+"""The SMS carrier that sends nothing: magic numbers decide what happens, any other is delivered (contract 13)."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Report
 
 NAME = "twilio"
-SKEW_MS = 5 * SECOND_MS  # Twilio's clock against ours, in whole seconds
+SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
 VALIDITY_MAX_S = 36_000
 PAGE = 100  # messages to one number that a look-up reads
 
@@ -51,7 +51,7 @@ STATES = {
     "canceled": "failed",
 }
 
-# Twilio's codes: what they mean at hand-over, and words that say what to do. In a callback each is the end.
+# Twilio's codes: what they mean at hand-over, and what to do about it. In a callback each is final.
 CODES: dict[int, tuple[Verdict, str]] = {
     10001: ("unreachable", "the Twilio account is not active: see its console"),
     14107: ("deferred", "Twilio's limit of messages a second is reached"),
@@ -61,7 +61,7 @@ CODES: dict[int, tuple[Verdict, str]] = {
     20403: ("unreachable", "the Twilio account may not send: see its console"),
     20404: ("unreachable", "Twilio does not know this account: check account_sid and base_url"),
     20429: ("deferred", "Twilio asks us to slow down"),
-    20500: ("deferred", "Twilio has an error of its own"),
+    20500: ("deferred", "Twilio has an internal error"),
     20503: ("deferred", "Twilio is not available now"),
     21211: ("refused", "the number is not a valid phone number"),
     21212: ("refused", "the sender is not a valid number or sender id"),
@@ -96,7 +96,7 @@ CODES: dict[int, tuple[Verdict, str]] = {
     30006: ("refused", "the number is a landline, or its network takes no SMS"),
     30007: ("refused", "the message was filtered by Twilio or the network: check its content and the sender"),
     30008: ("refused", "the network gave no reason"),
-    30010: ("refused", "the message costs more than the most that was allowed"),
+    30010: ("refused", "the message costs more than the maximum price"),
     30022: ("refused", "the sender's A2P 10DLC rate is exceeded"),
     30023: ("refused", "the sender's A2P 10DLC messages of today are used up"),
     30024: ("refused", "the network does not know the sender id"),
@@ -115,7 +115,7 @@ class TwilioOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     account_sid: str
     auth_token: str
     signing_key: str = ""  # the secret of a shared key that signs callbacks instead of the token
-    sender: str = ""  # a number, a sender id, or a messaging service (MG…), where the team has none of its own
+    sender: str = ""  # a number, a sender id or a messaging service (MG…), for teams without a sender id
     uncertain: Literal["lookup", "resend", "stop"] = "lookup"
 
 
@@ -166,7 +166,9 @@ class Twilio(Carrier):
         if answer.status in (200, 201):
             if isinstance(pick(told, "$.sid"), str):
                 return _accepted(told, answer.status, sender)
-            return Deferred(detail=reply(NAME, answer.status, "Twilio named no message: maybe sent"), uncertain=True)
+            return Deferred(
+                detail=reply(NAME, answer.status, "Twilio returned no message id: maybe it was sent"), uncertain=True
+            )
         code = pick(told, "$.code")
         code = code if isinstance(code, int) else answer.status
         hidden = [*codes_in(body), self._options.auth_token]
@@ -186,7 +188,7 @@ class Twilio(Carrier):
         return urlencode({name: value for name, value in form.items() if value}).encode()
 
     async def _look_up(self, parcel: Parcel, body: str, sender: str) -> Outcome | None:
-        """The message of an earlier hand-over, if Twilio has it: same text, same sender, not older than ours."""
+        """The message of an earlier hand-over, if Twilio has it: same text and sender, not older than ours."""
         url = f"{self._url}?{urlencode({'To': parcel.address, 'PageSize': PAGE})}"
         try:
             answer = await self._web.ask("GET", url, headers=self._headers)
@@ -194,7 +196,7 @@ class Twilio(Carrier):
         except NoAnswer:
             messages = None
         if not isinstance(messages, list):
-            # Not `uncertain`: nothing new was sent, and what was uncertain stays so.
+            # Not `uncertain`: nothing new was sent, and the earlier hand-over stays uncertain.
             return Deferred(detail=reply(NAME, None, "Twilio did not say whether it has the message already"))
         since = ulid_ms(parcel.message_id.partition("_")[2]) - SKEW_MS
         for message in messages:
@@ -203,7 +205,7 @@ class Twilio(Carrier):
         return None
 
     def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
-        """By SHA-1, Twilio's default, and by SHA-256; with the token, and with the shared key where there is one."""
+        """With SHA-1, Twilio's default, and SHA-256; with the token, and with the shared key if there is one."""
         text = url + "".join(name + value for name, value in sorted(set(form)))
         for key in filter(None, (self._options.auth_token, self._options.signing_key)):
             for digest in (hashlib.sha1, hashlib.sha256):
@@ -218,13 +220,13 @@ def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
     return Accepted(
         carrier_id=message["sid"],
         detail=reply(NAME, code, status, sender=sender, **price),
-        # A look-up may find it finished: its callback came when nobody knew the id.
+        # A look-up may find it finished: its callback came before we knew the id.
         reports=[] if last.status == "sent" else [(0, last)],
     )
 
 
 def _is_same(message: Any, body: str, sender: str) -> bool:
-    # A trial account puts words of its own in front.
+    # A trial account puts its own text in front.
     return (
         isinstance(pick(message, "$.sid"), str)
         and str(message.get("body")).endswith(body)
@@ -240,7 +242,7 @@ def _created(message: Mapping[str, Any]) -> float:
 
 
 def _price(amount: Any, currency: Any) -> dict[str, str]:
-    """What Twilio charged, when it says; it writes charges as negative amounts."""
+    """What Twilio charged, if it says so; charges are negative amounts."""
     if not amount or not currency:
         return {}
     return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}
@@ -251,7 +253,7 @@ def _words(code: int) -> str:
 
 
 def _spellings(url: str) -> Iterator[str]:
-    """Twilio signs the address with or without its port, whichever of the two it was given."""
+    """Twilio signs the address with or without its port, depending on what it was given."""
     yield url
     parts = urlsplit(url)
     host = parts.hostname or ""

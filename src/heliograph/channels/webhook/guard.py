@@ -1,4 +1,4 @@
-"""Where a webhook's URL leads, and whether we may go there (reliability, SSRF): one denied address refuses them all."""
+"""Where a webhook's URL leads, and whether we may connect (reliability, SSRF): one denied address refuses them all."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_network
@@ -13,18 +13,18 @@ from heliograph.channels.web import Answers
 from heliograph.rules.denied import is_denied
 from heliograph.rules.setup.webhook_url import Target, parse_target
 
-LIFETIME_S = 5.0  # of one question with all its repetitions
+LIFETIME_S = 5.0  # of one query with all its retries
 CACHED_MAX = 20_000  # answers
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
 
 
 class Denied(Exception):
-    """A target that is not allowed; the text is for the one who wrote it and names no address of our network."""
+    """A target that is not allowed; the text is shown to its owner and names no address of our network."""
 
 
 class Unresolved(Exception):
-    """The host has no address, or DNS does not answer."""
+    """The host has no address, or DNS did not answer."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 class Guard:
     def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None) -> None:
-        """`allow_private`: the operator's ranges; `resolve`: by default DNS, from the system's name servers."""
+        """`allow_private`: the operator's ranges; `resolve`: by default DNS with the system's name servers."""
         self._allow = tuple(ip_network(text) for text in allow_private)
         self._resolve = resolve or Names().addresses
 
@@ -56,7 +56,7 @@ class Guard:
 
 
 class Names:
-    """Addresses by DNS, never by threads: names that hang must not use up a pool that all endpoints share."""
+    """Resolves without threads: names that hang must not use up a pool that all endpoints share."""
 
     def __init__(self, server: tuple[str, int] | None = None) -> None:
         """`server`: IP address and port; None: the system's."""
@@ -64,12 +64,12 @@ class Names:
         self._asked: dns.asyncresolver.Resolver | None = None
 
     async def addresses(self, host: str) -> list[str]:
-        """IPv4 first. What one family answers is enough when the other one's question fails."""
-        if host == "localhost":  # RFC 6761: not a question for DNS
+        """IPv4 first. If the query for one family fails, the other family's answer is enough."""
+        if host == "localhost":  # RFC 6761: not to be looked up in DNS
             return ["127.0.0.1"]
         found: list[str] = []
         failed: Unresolved | None = None
-        for kind in ("A", "AAAA"):  # in turn: nearly always both are cached, where two tasks cost more than the answers
+        for kind in ("A", "AAAA"):  # in turn: usually both are cached, and two tasks would cost more than the answers
             try:
                 found += await self._ask(host, kind)
             except Unresolved as error:

@@ -1,4 +1,4 @@
-"""One attempt to tell an event: a POST to a checked address, within 15 s, and what came back."""
+"""One attempt to deliver an event: a POST to a checked address within 15 s, and its answer."""
 
 import asyncio
 import os
@@ -18,29 +18,29 @@ from heliograph.rules.webhook_retry import retry_after_s
 
 TOTAL_S = 15.0
 ANSWER_MAX = 1024  # bytes kept
-KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that we hang up first
+KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that we close first
 
-# The addresses that the attempt of this task was allowed. A name is not asked for again between check and connection.
+# The addresses allowed for this task's attempt. A name is not resolved again between check and connection.
 _CHECKED: ContextVar[tuple[str, ...]] = ContextVar("checked")
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None  # None: no answer
-    error: str | None = None  # why there was none, in words
+    error: str | None = None  # why there was none
     duration_ms: int
     answer: bytes = b""  # its beginning
     retry_after_s: int | None = None
 
 
 class Poster:
-    """Make it inside the event loop; connections are kept and used again."""
+    """Create it inside the event loop; connections are reused."""
 
     def __init__(self, guard: Guard, roots: ssl.SSLContext | None = None, total_s: float = TOTAL_S) -> None:
         self._guard = guard
         self._total_s = total_s
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0,  # whoever calls says how many are in flight
+                limit=0,  # callers limit how many are in flight
                 resolver=_CheckedAddresses(),
                 use_dns_cache=False,
                 socket_factory=_checked_socket,
@@ -51,7 +51,7 @@ class Poster:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None),  # ours holds for DNS as well
+            timeout=aiohttp.ClientTimeout(total=None),  # our own covers DNS as well
         )
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
@@ -67,11 +67,11 @@ class Poster:
                 ) as response:
                     status = response.status
                     wish = retry_after_s(status, response.headers.get("Retry-After"), response.headers.get("Date"))
-                    # aiohttp ends a connection on which more of the answer is to come.
+                    # aiohttp closes a connection with an unread rest of the answer.
                     while len(answer) < ANSWER_MAX and (some := await response.content.read(ANSWER_MAX - len(answer))):
                         answer += some
         except (Denied, Unresolved, TimeoutError, aiohttp.ClientError, OSError) as failure:
-            # An answer counts from its status on: what breaks after that is only missing from its text.
+            # An answer counts once its status is there: what breaks later is only missing from its text.
             error = _in_words(failure, self._total_s) if status is None else None
         return Posted(
             status=status,
@@ -105,7 +105,7 @@ class _CheckedAddresses(AbstractResolver):
 
 
 def _checked_socket(found: aiohttp.AddrInfoType) -> socket.socket:
-    """The last gate, also for IP addresses in URLs, for which aiohttp asks no resolver."""
+    """The last check, also for IP addresses in URLs, for which aiohttp calls no resolver."""
     family, kind, protocol, _, address = found
     if address[0] not in _CHECKED.get():
         raise OSError("not a checked address")
@@ -127,7 +127,7 @@ def _in_words(failure: Exception, total_s: float) -> str:
         case aiohttp.ServerDisconnectedError():
             return "the connection was closed before an answer came"
         case aiohttp.ClientResponseError():
-            return "what came back is not HTTP"
+            return "the answer is not HTTP"
         case _:
             return f"the connection broke: {_reason(failure)}"
 

@@ -1,4 +1,4 @@
-"""The headers that prove who sent an event: our own signature, and Standard Webhooks', from one secret."""
+"""The headers that authenticate an event: our own signature and that of Standard Webhooks, from one secret."""
 
 import hmac
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pybase64
 
 PREFIX = "whsec_"
-ENTROPY_MIN = 24  # bytes; Standard Webhooks' least
+ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
 
 
 def make_secret(entropy: bytes) -> str:
@@ -16,7 +16,7 @@ def make_secret(entropy: bytes) -> str:
 
 
 def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
-    """`t`: unix seconds of this attempt. During a rotation both secrets sign."""
+    """`t`: Unix seconds of this attempt. During a rotation both secrets sign."""
     service = b"%d.%b" % (t, body)
     standard = b"%b.%b" % (event_id.encode(), service)
     v1 = [hmac.digest(secret.encode(), service, "sha256").hex() for secret in secrets]

@@ -34,21 +34,21 @@ NAME = "cloud_api"
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
-# Meta's codes: what they mean at hand-over, and words that say what to do. In a webhook each is the end.
+# Meta's codes: what they mean at hand-over, and what to do about it. In a webhook each is final.
 CODES: dict[int, tuple[Verdict, str]] = {
-    0: ("unreachable", "Meta does not accept the access token: make a new one"),
+    0: ("unreachable", "Meta does not accept the access token: create a new one"),
     1: ("deferred", "Meta does not know what went wrong: see the platform's status page"),
-    2: ("deferred", "Meta is overloaded or down for the moment"),
+    2: ("deferred", "Meta is overloaded or temporarily down"),
     3: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
     4: ("deferred", "the app has reached Meta's limit of calls"),
     10: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
-    33: ("unreachable", "the business phone number is gone: check phone_number_id"),
+    33: ("unreachable", "the business phone number does not exist: check phone_number_id"),
     100: ("refused", "Meta refuses a parameter: check template, variables and phone_number_id"),
-    190: ("unreachable", "the access token has expired: make a new one"),
+    190: ("unreachable", "the access token has expired: create a new one"),
     200: ("unreachable", "the app lacks a permission: grant whatsapp_business_messaging"),
     368: ("unreachable", "Meta has restricted the business account for a breach of policy: see its quality page"),
     80007: ("deferred", "the business account has reached Meta's rate limit"),
-    130429: ("deferred", "the phone number has reached Meta's limit of messages a second"),
+    130429: ("deferred", "the phone number has reached Meta's limit of messages per second"),
     130472: ("refused", "Meta holds back marketing from this recipient, who is part of an experiment"),
     130497: ("refused", "Meta does not let this account send to the recipient's country"),
     131000: ("deferred", "Meta does not know what went wrong"),
@@ -59,14 +59,17 @@ CODES: dict[int, tuple[Verdict, str]] = {
     131021: ("refused", "sender and recipient are the same number"),
     131026: (
         "refused",
-        "the number cannot get WhatsApp messages: it has none, an old one, or did not accept the terms",
+        "the number cannot receive WhatsApp messages: no WhatsApp, an old version, or terms not accepted",
     ),
     131030: ("refused", "a test number sends to the numbers on its list only: add the recipient there"),
     131031: ("unreachable", "Meta has locked the business account: see WhatsApp Manager"),
     131037: ("unreachable", "the phone number's display name is not approved yet: see WhatsApp Manager"),
-    131042: ("unreachable", "Meta cannot charge the business account: mend its payment settings"),
-    131045: ("unreachable", "the phone number is not registered rightly: register it again"),
-    131047: ("refused", "the recipient wrote more than 24 hours ago, and this is no template that may be sent then"),
+    131042: ("unreachable", "Meta cannot charge the business account: fix its payment settings"),
+    131045: ("unreachable", "the phone number is not registered correctly: register it again"),
+    131047: (
+        "refused",
+        "the recipient last wrote more than 24 hours ago, and this is not a template that may be sent then",
+    ),
     131048: ("deferred", "Meta limits the phone number because many reported it as spam: see its quality"),
     131049: (
         "refused",
@@ -75,12 +78,12 @@ CODES: dict[int, tuple[Verdict, str]] = {
     131050: ("refused", "the recipient has stopped marketing messages from this business"),
     131051: ("refused", "Meta does not know this type of message"),
     131052: ("refused", "Meta could not load the message's media"),
-    131053: ("refused", "Meta could not take the message's media"),
+    131053: ("refused", "Meta could not accept the message's media"),
     131056: ("deferred", "too many messages to this recipient in a short time"),
     131057: ("deferred", "the business account is in maintenance"),
     132000: (
         "refused",
-        "the number of variables is not that of the template: compare the manifest with WhatsApp Manager",
+        "the number of variables differs from the template: compare the manifest with WhatsApp Manager",
     ),
     132001: (
         "refused",
@@ -90,7 +93,7 @@ CODES: dict[int, tuple[Verdict, str]] = {
     132007: ("refused", "the template's content breaks Meta's policy"),
     132012: ("refused", "a variable has not the form that the template wants"),
     132015: ("refused", "Meta has paused the template for low quality: improve it, or use another"),
-    132016: ("refused", "Meta has disabled the template for low quality: make a new one"),
+    132016: ("refused", "Meta has disabled the template for low quality: create a new one"),
     132018: (
         "refused",
         "a variable has a line break, a tab, or more than four spaces in a row, or is not fitting else",
@@ -111,7 +114,7 @@ class CloudApiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     phone_number_id: str
     access_token: str
     app_secret: str = ""  # signs the webhooks
-    verify_token: str = ""  # of the webhooks' challenge
+    verify_token: str = ""  # for the webhooks' challenge
     uncertain: Literal["resend", "stop"] = "resend"
 
 
@@ -158,9 +161,11 @@ class CloudApi(Carrier):
                 status = said(pick(told, "$.messages[0].message_status"), ()) or "accepted"
                 sender = self._options.phone_number_id
                 return Accepted(carrier_id=id_, detail=reply(NAME, answer.status, status, sender=sender))
-            return Deferred(detail=reply(NAME, answer.status, "Meta named no message: maybe sent"), uncertain=True)
+            return Deferred(
+                detail=reply(NAME, answer.status, "Meta returned no message id: maybe it was sent"), uncertain=True
+            )
         code = pick(told, "$.error.code")
-        if not isinstance(code, int):  # not Meta, but something on the way to it
+        if not isinstance(code, int):  # not Meta, but something between us and Meta
             return put_off(reply(NAME, answer.status, f"Meta answered {answer.status}"), answer)
         theirs = self._words(told, content)
         verdict, ours = CODES.get(200 if 200 <= code < 300 else code, (verdict_of(answer.status), theirs))
@@ -190,7 +195,7 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
 
 
 def _reports(told: Any) -> Iterator[tuple[str, Report]]:
-    """A webhook's statuses; messages to us, news about templates and all else are none."""
+    """A webhook's statuses; incoming messages, news about templates and everything else are ignored."""
     for entry in _list(pick(told, "$.entry")):
         for change in _list(pick(entry, "$.changes")):
             for status in _list(pick(change, "$.value.statuses")):

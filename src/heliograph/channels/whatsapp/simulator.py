@@ -1,4 +1,4 @@
-"""The WhatsApp carrier that sends nothing: magic numbers say what happens, any other is read (contract 13)."""
+"""The WhatsApp carrier that sends nothing: magic numbers decide what happens, any other is read (contract 13)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The carrier `smpp`: a transceiver session with an SMSC; receipts come by the same connection."""
+"""The carrier `smpp`: a transceiver session with an SMSC; receipts arrive on the same connection."""
 
 import asyncio
 import ssl
@@ -19,24 +19,24 @@ from heliograph.channels.sms.smpp.session import TIMINGS, Session, Timings, Unan
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 
-PART_TRIES = 4  # of a part whose forerunners are sent already
+PART_TRIES = 4  # of a part whose predecessors were sent
 
 _CONTENT = msgspec.json.Decoder(SmsContent)
 
 
 class SmppOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str  # a private one too: it is the operator's word
+    host: str  # may be private: an operator sets it
     port: int = 2775
     tls: bool = False
     system_id: str
     password: str
     system_type: str = ""
     window: int = 10  # submits without an answer
-    throughput: int = 0  # messages a second of each process, 0: no limit
-    source_addr: str = ""  # the sender when the team has none of its own
+    throughput: int = 0  # messages per second and process; 0: no limit
+    source_addr: str = ""  # the sender for teams without a sender id
     long: Long = "udh"
     receipt_id: IdForm = "same"
-    uncertain: Literal["resend", "stop"] = "resend"  # when it is not known whether a message was sent
+    uncertain: Literal["resend", "stop"] = "resend"  # when it is unknown whether a message was sent
 
 
 class Smpp(Carrier):
@@ -75,7 +75,7 @@ class Smpp(Carrier):
         content = _CONTENT.decode(parcel.content)
         options = self._options
         source = sender_address(content.sender(options.source_addr))
-        # The same at every try, so that a phone can put the parts of two tries together.
+        # The same at every attempt, so that a phone can combine the parts of two attempts.
         reference = zlib.crc32(parcel.message_id.encode()) & 0xFF
         bodies = compose(
             source,
@@ -87,7 +87,7 @@ class Smpp(Carrier):
         )
         detail = {"carrier": "smpp", "host": options.host, "sender": source.value, "parts": len(bodies)}
         if parcel.uncertain and options.uncertain == "stop":
-            text = "it is not known whether the message was sent, and this carrier is set not to send it again"
+            text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
             return Refused(detail=detail | {"text": text})
         return await self._send(bodies, detail)
 
@@ -114,7 +114,7 @@ class Smpp(Carrier):
 
     async def _submit(self, body: bytes, tries: int) -> Pdu:
         while True:
-            await self._link.session()  # who cannot be reached need not be waited for
+            await self._link.session()  # no need to wait for an unreachable carrier
             await self._pace.turn()
             session = await self._link.session()
             answer = await session.submit(body)
@@ -140,7 +140,7 @@ class Smpp(Carrier):
             return
         if receipt:
             self._intake.take(receipt, acknowledge)
-        else:  # somebody's SMS, which nobody here waits for
+        else:  # an incoming SMS, which nobody here expects
             acknowledge(status.ROK)
 
 

@@ -1,4 +1,4 @@
-"""The ids of the SMPP commands that are spoken here; each but the last two has an answer, with RESP in its id."""
+"""The ids of the SMPP commands used here; each but the last two has an answer, with RESP in its id."""
 
 RESP = 0x80000000
 

@@ -8,19 +8,19 @@ from msgspec.structs import replace
 from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, Address, ShortMessage, encode_short_message
 from heliograph.channels.sms.smpp.text import cut, fits, to_octets
 
-Long = Literal["udh", "payload"]  # how a text that one part does not hold is sent
+Long = Literal["udh", "payload"]  # how to send a text that does not fit into one part
 
-HAS_HEADER = 0x40  # esm_class: the text begins with a user data header
+HAS_HEADER = 0x40  # esm_class: the text starts with a user data header
 RECEIPT_WANTED = 1
 
-LETTERS_MAX = 11  # of a sender of letters, as the air interface has it
+LETTERS_MAX = 11  # of an alphanumeric sender, by the air interface
 SHORT_CODE_MAX = 8  # digits
 _NUMBER = re.compile("([+]?)([0-9]+)")
 _NO_LETTERS = re.compile("[^ -~]")
 
 
 def sender_address(sender: str) -> Address:
-    """Empty: the network shows its own."""
+    """Empty: the network uses its own."""
     if number := _NUMBER.fullmatch(sender):
         plus, digits = number.groups()
         return Address(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else Address(3, 0, digits)
@@ -29,7 +29,7 @@ def sender_address(sender: str) -> Address:
 
 
 def relative(seconds: int) -> str:
-    """A time from now on, as SMPP writes it (YYMMDDhhmmsstnnR); empty for 0."""
+    """A relative time in SMPP's form (YYMMDDhhmmsstnnR); empty for 0."""
     days, rest = divmod(seconds, 86_400)
     return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
 

@@ -1,4 +1,4 @@
-"""Receipts on their way to the store: acknowledged when they are safe there, and asked for again when they are not."""
+"""Receipts on their way to the store: acknowledged when stored, otherwise refused so that the SMSC repeats them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ ToStore = Callable[[Sequence[Receipt]], Awaitable[object]]
 
 
 class Intake:
-    """What comes while the store is busy goes to it in one piece."""
+    """Receipts that arrive while the store is busy are stored as one batch."""
 
     def __init__(self, report: ToStore) -> None:
         self._report = report

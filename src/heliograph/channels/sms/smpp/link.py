@@ -1,4 +1,4 @@
-"""Keeps a session bound from open to close: connects, binds, and does so again for ever, ever more slowly."""
+"""Keeps a session bound from open to close: connects, binds, and reconnects with growing delays."""
 
 import asyncio
 import ssl
@@ -29,7 +29,7 @@ class Link:
         self._make = lambda: Session(window, timings, deliver)
         self._timings = timings
         self._task: asyncio.Task[None] | None = None
-        self._tried = asyncio.Event()  # cleared while a try runs
+        self._tried = asyncio.Event()  # cleared during an attempt
         self._session: Session | None = None
         self._trouble = "is not connected"
         self._closed = False
@@ -39,7 +39,7 @@ class Link:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> Session:
-        """The bound one; a try that is under way is waited for, the next one is not."""
+        """The bound session; waits for an attempt in progress, but not for the next one."""
         self.open()
         if not self._closed:
             await self._tried.wait()

@@ -1,4 +1,4 @@
-"""How fast submits may leave: so many a second, and none for a moment after the carrier said that it is too much."""
+"""How fast submits may leave: a number per second, and none for a moment after the carrier throttled us."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ class Pace:
         loop = asyncio.get_running_loop()
         if not self._interval and self._next <= loop.time():
             return
-        async with self._turns:  # first come, first served; who gives up takes no turn
+        async with self._turns:  # first come, first served; a cancelled waiter takes no turn
             while (wait := self._next - loop.time()) > 0:
                 await asyncio.sleep(wait)
             self._next = max(self._next, loop.time() - CATCH_UP_S) + self._interval

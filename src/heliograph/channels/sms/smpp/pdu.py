@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-PDU_MAX = 70_000  # octets: a message_payload of 64 KiB with all around it
+PDU_MAX = 70_000  # octets: a message_payload of 64 KiB with everything around it
 SEQUENCE_MAX = 0x7FFFFFFF
 ID_MAX = 64  # octets of a message id
 
@@ -19,7 +19,7 @@ _TLV = struct.Struct(">HH")
 
 
 class Malformed(Exception):
-    """These octets are no PDU."""
+    """These octets are not a PDU."""
 
 
 class Pdu(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
     source: Address
     destination: Address
     esm_class: int = 0
-    validity: str = ""  # as SMPP writes times; empty: as long as the carrier pleases
+    validity: str = ""  # in SMPP's form; empty: the carrier decides
     registered: int = 0
     coding: int = 0
     text: bytes = b""
@@ -57,7 +57,7 @@ def encode(command: int, sequence: int, body: bytes = b"", status: int = 0) -> b
 
 
 class Frames:
-    """Cuts what arrives into PDUs."""
+    """Splits incoming octets into PDUs."""
 
     def __init__(self) -> None:
         self._partial = b""
@@ -139,7 +139,7 @@ def _read_address(body: bytes, at: int) -> tuple[Address, int]:
 
 
 def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """The whole ones: carriers are known to leave rubbish at the end."""
+    """The complete ones: some carriers leave garbage at the end."""
     while at + _TLV.size <= len(body):
         tag, length = _TLV.unpack_from(body, at)
         at += _TLV.size + length

@@ -13,9 +13,9 @@ from heliograph.channels.sms.smpp.pdu import (
 from heliograph.channels.sms.smpp.text import UCS2
 from heliograph.rules.outcome import Report
 
-IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when submit_sm_resp writes them otherwise
+IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
 
-# By the first letters, because the ends are abbreviated in many ways: DELIVRD, DELIVERED.
+# By prefix, because the rest is abbreviated in many ways: DELIVRD, DELIVERED.
 STATES: dict[str, tuple[str, str]] = {
     "SCHED": ("sent", "scheduled"),
     "ENROU": ("sent", "on its way"),
@@ -36,7 +36,7 @@ MESSAGE_STATES = (
     *("UNDELIV", "ACCEPTD", "UNKNOWN", "REJECTD", "SKIPPED"),
 )
 
-# The bits of esm_class that say what a deliver_sm is, and those of receipts and of intermediate notices.
+# The bits of esm_class that say what a deliver_sm is, and their values for receipts and intermediate notices.
 _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
 
 _TEXT = re.compile(r"\btext:", re.I)
@@ -48,7 +48,7 @@ _DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 
 
 def issued_id(id_: str, form: IdForm) -> str:
-    """An id of submit_sm_resp as it is kept: where the two ways of writing differ, in decimal.
+    """An id of submit_sm_resp as it is stored: in decimal where the two notations differ.
 
     Without leading zeros and in lower case, because many receipts differ in these.
     """
@@ -56,9 +56,9 @@ def issued_id(id_: str, form: IdForm) -> str:
 
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
-    """None: it is no receipt, or says nothing."""
+    """None: it is not a receipt, or says nothing."""
     told = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
-    # A text alone proves nothing: anybody can send an SMS that looks like a receipt.
+    # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
     if not told and sm.esm_class & _KIND not in _RECEIPTS:
         return None
     pairs = _pairs(sm)
@@ -66,7 +66,7 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
     state = _state(sm, pairs)
     if not (told or written) or not state:
         return None
-    if told and written and _plain(told) != _plain(written):  # then the TLV is as submit_sm_resp had it
+    if told and written and _plain(told) != _plain(written):  # then the TLV is written as in submit_sm_resp
         id_ = issued_id(told, form)
     else:
         id_ = told or written
@@ -75,7 +75,7 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:
-    """The fields before `text`, which is the message's own."""
+    """The fields before `text`, which comes from the message."""
     line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
     pairs: dict[str, str] = {}
     for key, value in _PAIR.findall(_TEXT.split(line, 1)[0]):

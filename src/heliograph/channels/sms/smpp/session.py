@@ -9,8 +9,8 @@ import msgspec
 from heliograph.channels.sms.smpp import command, status
 from heliograph.channels.sms.smpp.pdu import SEQUENCE_MAX, Frames, Malformed, Pdu, encode
 
-LINGER_S = 1.0  # for the last words to leave
-UNREAD_MAX = 1 << 20  # octets that the carrier has not read: more than a window holds
+LINGER_S = 1.0  # for the last octets to leave
+UNREAD_MAX = 1 << 20  # octets that the carrier has not read: more than a full window
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,10 +19,10 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     connect: float = 5.0  # for TCP, TLS and bind together
     answer: float = 10.0  # for one answer
     enquire: float = 30.0  # between two enquire_links
-    backoff: float = 0.2  # before the second try to connect, doubled for each further one
+    backoff: float = 0.2  # before the second attempt to connect, doubled for each further one
     backoff_max: float = 5.0
-    throttled: float = 1.0  # nothing is submitted after a carrier said so
-    close: float = 5.0  # for answers that are still to come, then for unbind
+    throttled: float = 1.0  # pause after the carrier throttled us
+    close: float = 5.0  # for outstanding answers, then for unbind
 
 
 TIMINGS = Timings()
@@ -66,7 +66,7 @@ class Session(asyncio.Protocol):
         self.end("closed the connection")
 
     def pause_writing(self) -> None:
-        """A carrier that reads no answers gets to ask nothing more."""
+        """A carrier that reads no answers may send no more requests."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -77,7 +77,7 @@ class Session(asyncio.Protocol):
             for pdu in self._frames.feed(data):
                 self._heard = self._loop.time()
                 self._take(pdu)
-        except Malformed:  # where the next PDU begins cannot be known
+        except Malformed:  # no way to know where the next PDU starts
             self._nack(0, status.RINVCMDLEN)
             self.end("did not speak SMPP")
 
@@ -113,7 +113,7 @@ class Session(asyncio.Protocol):
         return await self._ask(command.SUBMIT_SM, body)
 
     async def unbind(self) -> None:
-        """Once what was asked is answered."""
+        """Unbind once all requests are answered."""
         try:
             if answers := [asked.answer for asked in self._asked.values()]:
                 await asyncio.wait(answers, timeout=self._timings.close)
@@ -123,12 +123,12 @@ class Session(asyncio.Protocol):
             self.end("was unbound")
 
     def _enquire(self) -> None:
-        """Whether an answer comes is seen when its time is over."""
+        """Send without waiting; a missing answer is noticed by its timeout."""
         self._ask(command.ENQUIRE_LINK)
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     def _ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
-        """Its place is taken until the answer comes or its time is over, even if nobody waits for it any more."""
+        """It occupies the window until its answer or timeout, even if nobody waits for it any more."""
         self._sequence = sequence = self._sequence % SEQUENCE_MAX + 1
         answer = self._loop.create_future()
         timer = self._loop.call_later(self._timings.answer, self._expire, sequence)
@@ -139,7 +139,7 @@ class Session(asyncio.Protocol):
     def _answered(self, pdu: Pdu) -> None:
         asked = self._asked.get(pdu.sequence)
         if asked is None or pdu.command not in (asked.command | command.RESP, command.GENERIC_NACK):
-            return  # too late, or never asked
+            return  # too late, or never requested
         self._forget(pdu.sequence)
         if not asked.answer.done():
             asked.answer.set_result(pdu)
@@ -171,7 +171,7 @@ class Session(asyncio.Protocol):
         self._write(encode(command.GENERIC_NACK, sequence, status=error))
 
     def _write(self, octets: bytes) -> None:
-        """All that is written in one round of the event loop leaves in one piece."""
+        """Everything written in one turn of the event loop is sent in one piece."""
         if not self._unwritten:
             self._loop.call_soon(self._flush)
         self._unwritten.append(octets)

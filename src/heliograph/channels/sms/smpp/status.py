@@ -1,8 +1,8 @@
-"""The table of command_status: what each means, and what becomes of a message that it answers."""
+"""The table of command_status: what each means, and what happens to the message."""
 
 from typing import Literal
 
-# throttled: deferred, and the others wait a moment too; unbound: the carrier takes nothing from us.
+# throttled: deferred, and all others pause too; unbound: the carrier accepts nothing from us.
 Verdict = Literal["accepted", "refused", "deferred", "throttled", "unbound"]
 
 ROK = 0x00
@@ -65,12 +65,12 @@ STATUSES: dict[int, tuple[str, str, Verdict]] = {
 
 
 def verdict(status: int) -> Verdict:
-    """A status that is a carrier's own invention may pass."""
+    """An unknown, carrier-specific status may be temporary."""
     return STATUSES[status][2] if status in STATUSES else "deferred"
 
 
 def words(status: int) -> str:
-    name, text, _ = STATUSES.get(status, (code(status), "an error of the carrier's own", None))
+    name, text, _ = STATUSES.get(status, (code(status), "a carrier-specific error", None))
     return f"{text} ({name})"
 
 

@@ -1,4 +1,4 @@
-"""A text as octets: GSM-7 one septet an octet, or UCS-2, and cut into parts where no character breaks."""
+"""A text as octets: GSM-7 with one septet per octet, or UCS-2, split into parts between characters."""
 
 import codecs
 
@@ -6,14 +6,14 @@ from heliograph.rules.gsm import ALPHABET, EXTENSION, PART, SINGLE
 
 GSM7, UCS2 = 0, 8  # data_coding
 
-_ESCAPE = 0x1B  # its place in the alphabet, which ALPHABET leaves out
+_ESCAPE = 0x1B  # its position in the alphabet, which ALPHABET leaves out
 _EXTENSION_CODES = b"\x0a\x14\x28\x29\x2f\x3c\x3d\x3e\x40\x65"
 _CODES: dict[int, bytes] = {
     **{ord(char): bytes((place + (place >= _ESCAPE),)) for place, char in enumerate(ALPHABET)},
     **{ord(char): bytes((_ESCAPE, code)) for char, code in zip(EXTENSION, _EXTENSION_CODES, strict=True)},
 }
 
-# Octets in a message of one part, in one of several, in a unit; and what begins a pair of units.
+# Octets in a single part, in one of several parts, in a unit; and what starts a pair of units.
 _MEASURES = {
     GSM7: (SINGLE["gsm7"], PART["gsm7"], 1, frozenset((_ESCAPE,))),
     UCS2: (SINGLE["ucs2"] * 2, PART["ucs2"] * 2, 2, frozenset(range(0xD8, 0xDC))),
