@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from heliograph.api.errors import error_list
+from heliograph.api.routes import V1
 from heliograph.cli.options import FLAGS
 from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
@@ -272,6 +273,19 @@ def test_every_error_code_is_listed() -> None:
     listed = {(bare(row[1]), row[0]) for row in table(read("docs/errors.md"))}
     assert listed == {(error["code"], str(error["status"])) for error in error_list()}
     assert {error["code"] for error in error_list()} <= set(re.findall(r"`(\w+)`", read("docs/contract.md")))
+
+
+def test_log_lines_of_the_operators_page_exist() -> None:
+    page = read("docs/operations.md")
+    lines = page[page.index("| line |") :].partition("\n\n")[0]
+    named = [name for row in table(lines) for name in re.findall("`(.+?)`", row[0])]
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert [name for name in named if f'"{name}' not in code] == []
+
+
+def test_every_endpoint_is_in_the_contract() -> None:
+    paths = {re.sub(r"\{(\w+)\}", r":\1", route.path) for route in V1}
+    assert paths - set(re.findall(r"/[\w/:.]+", read("docs/contract.md"))) == set()
 
 
 # -- the README's lines ------------------------------------------------------------------------------------
