@@ -18,7 +18,7 @@ from heliograph.app import (
     webhook_secrets,
 )
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
-from heliograph.circuits import Circuits
+from heliograph.handover import Handover
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome
 from heliograph.rules.setup import records
@@ -68,13 +68,13 @@ async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings
     options = sealed({"auth_token": "hunter2"}, lambda plain, field: BEFORE.seal(plain, f"carrier/twilio/{field}"))
     record = records.CarrierRecord(id="twilio", channel="sms", kind="twilio", options=options)
     tools = make_tools(settings, store, clock, make_domains(settings, store, clock))
-    circuits = Circuits(store, Carriers(lambda record: make_carrier(record, tools)), clock)
-    await circuits.carriers.keep([record])  # as housekeeping does every second
-    outcome = await circuits.hand_over(record, PARCEL)
+    handover = Handover(store, Carriers(lambda record: make_carrier(record, tools)), clock)
+    await handover.carriers.keep([record])  # as housekeeping does every second
+    outcome = await handover.ask(record, PARCEL)
     assert isinstance(outcome, Deferred) and outcome.unreachable  # the next carrier is asked
     assert "Apply the setup file with them again" in outcome.detail["text"]
-    assert (await circuits.carriers.get(record)).read_callback(None) is None  # type: ignore[arg-type]
-    await circuits.carriers.close()
+    assert (await handover.carriers.get(record)).read_callback(None) is None  # type: ignore[arg-type]
+    await handover.carriers.close()
     await tools.web.close()
 
 
@@ -123,10 +123,10 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
             keys_of("a.test")
             raise AssertionError("unsigned")
 
-    circuits = Circuits(store, Carriers(lambda _: Signing()), clock)
+    handover = Handover(store, Carriers(lambda _: Signing()), clock)
     carrier = records.CarrierRecord(id="mx", channel="email", kind="mx")
     for _ in range(MISSES_TO_OPEN + 1):
-        outcome: Any = await circuits.hand_over(carrier, PARCEL)
+        outcome: Any = await handover.ask(carrier, PARCEL)
         assert isinstance(outcome, Deferred) and not outcome.unreachable
         assert "Rotate them" in outcome.detail["text"]
     assert store.setup.current.circuits == {}

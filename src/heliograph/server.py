@@ -33,7 +33,6 @@ from heliograph.app import (
 )
 from heliograph.channels.carrier import Carriers
 from heliograph.channels.email.bounce_server import Returns, protocol
-from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.importing import keep_importing
@@ -43,6 +42,7 @@ from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.reports import take_return
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
+from heliograph.handover import Handover
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
@@ -181,8 +181,8 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     domains = make_domains(settings, store, clock)
     tools = make_tools(settings, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
-    circuits = Circuits(store, carriers, clock)
-    worker = None if parts.role == "api" else Worker(store, circuits, clock)
+    handover = Handover(store, carriers, clock)
+    worker = None if parts.role == "api" else Worker(store, handover, clock)
     poster, watch = make_poster(settings), LoopWatch()
     teller = Teller(store, poster, clock, partial(webhook_secrets, tools.sealer))
     context = Context(
@@ -190,7 +190,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         clock=clock,
         domains=domains,
         webhooks=make_webhooks(settings, store, clock),
-        circuits=circuits,
+        handover=handover,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
         accepted=worker.wake if worker else lambda: None,

@@ -14,7 +14,7 @@ from heliograph.accept.verify_start import VerifyRequest, start_verification
 from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.app import open_store
 from heliograph.channels.carrier import Carriers, Parcel
-from heliograph.circuits import Circuits
+from heliograph.handover import Handover
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
@@ -61,8 +61,8 @@ async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") ->
         own.append(("template", template.id, template, TEAM))
         own.append(("carrier", channel, CarrierRecord(id=channel, channel=channel, kind=kind, countries=("GB",)), None))
     await set_up(store, ("platform", PLATFORM_ID, Platform(sandbox_per_day=MOST), None), *own)
-    circuits = Circuits(store, Carriers(lambda record: Line()), clock)  # type: ignore[arg-type, return-value]
-    return msgspec.structs.replace(make_context(store, clock), circuits=circuits, code_key=b"k")
+    handover = Handover(store, Carriers(lambda record: Line()), clock)  # type: ignore[arg-type, return-value]
+    return msgspec.structs.replace(make_context(store, clock), handover=handover, code_key=b"k")
 
 
 def caller(context: Context) -> Caller:

@@ -9,7 +9,7 @@ import msgspec
 from heliograph.accept.verify_check import CheckRecord, CheckRequest, check_verification
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.circuits import Circuits
+from heliograph.handover import Handover
 from heliograph.rules.content import SmsContent
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
@@ -25,8 +25,8 @@ class Verifying:
     """`lines` are asked in their order."""
 
     def __init__(self, store: Store, clock: Any, lines: Mapping[str, Carrier]) -> None:
-        self.circuits = Circuits(store, Carriers(lambda record: lines[record.id]), clock)
-        self.context = msgspec.structs.replace(make_context(store, clock), circuits=self.circuits, code_key=b"k")
+        self.handover = Handover(store, Carriers(lambda record: lines[record.id]), clock)
+        self.context = msgspec.structs.replace(make_context(store, clock), handover=self.handover, code_key=b"k")
         self._store = store
         self._lines = lines
 

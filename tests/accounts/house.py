@@ -10,9 +10,9 @@ import msgspec
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.circuits import Circuits
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, Office
+from heliograph.handover import Handover
 from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import records
@@ -67,7 +67,7 @@ class House:
         self.sealer = sealer = Sealer(bytes(32))
         context = msgspec.structs.replace(
             make_context(store, clock),
-            circuits=Circuits(store, Carriers(lambda _: self.post), clock),
+            handover=Handover(store, Carriers(lambda _: self.post), clock),
             base_url=BASE,
         )
         budget = ByteBudget()
@@ -76,9 +76,9 @@ class House:
         self.front = Front(Api(context, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
-        records = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
-        rows = [to_row("team", record.id, record, record.id) for record in records]
-        new = [NewTeam(record.ref, 0) for record in records]
+        teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
+        rows = [to_row("team", team.id, team, team.id) for team in teams]
+        new = [NewTeam(team.ref, 0) for team in teams]
         await self.store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=new))
 
     async def send_mail(self) -> None:

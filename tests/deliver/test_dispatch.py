@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from heliograph import circuits
+from heliograph import handover
 from heliograph.channels import carrier as channels
 from heliograph.channels.carrier import Carriers, Parcel
-from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
+from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import DAY_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
@@ -44,7 +44,7 @@ class Scripted(channels.Carrier):
 
 
 def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:
-    return Dispatch(store, Circuits(store, carriers, clock), clock)
+    return Dispatch(store, Handover(store, carriers, clock), clock)
 
 
 async def set_carriers(store: Store, *carriers: CarrierRecord) -> None:
@@ -195,7 +195,7 @@ async def test_a_failure_that_may_pass_is_tried_again(
                 await asyncio.Event().wait()
             return await super().hand_over(parcel)
 
-    monkeypatch.setattr(circuits, "HAND_OVER_S", 0.01)
+    monkeypatch.setattr(handover, "HAND_OVER_S", 0.01)
     taken = Accepted(carrier_id="1")
     carrier = Hanging(taken) if isinstance(answer, str) else Scripted(answer, taken)
     id_ = await send("sms", "+447700900123")

@@ -11,10 +11,10 @@ import pytest
 
 from heliograph.app import attest, make_domains
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.circuits import Circuits
 from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
+from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Outcome
@@ -105,7 +105,7 @@ async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carri
     ids = [await send("email", f"person{n}@example.com") for n in range(150)]
     ids += [await send("sms", f"+4477009001{n:02}") for n in range(20)]
     ids += [await send("whatsapp", "+15005550005")]
-    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
+    async with running(Worker(store, Handover(store, carriers, clock), clock)):
         await until(is_empty(store))
     assert {await status(store, id_) for id_ in ids} == {"delivered"}
 
@@ -114,7 +114,7 @@ async def test_a_hint_makes_it_claim_at_once(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "POLL_S", 3600)
-    async with running(Worker(store, Circuits(store, carriers, clock), clock)) as worker:
+    async with running(Worker(store, Handover(store, carriers, clock), clock)) as worker:
         await asyncio.sleep(0.1)
         await send("email", "failed@simulator.test")
         worker.wake()
@@ -126,7 +126,7 @@ async def test_nothing_is_claimed_while_paused(
 ) -> None:
     await pause(store, True)
     id_ = await send("email", "anyone@example.com", status="queued")
-    async with running(Worker(store, Circuits(store, carriers, clock), clock)) as worker:
+    async with running(Worker(store, Handover(store, carriers, clock), clock)) as worker:
         for _ in range(10):
             worker.wake()
             await asyncio.sleep(0.03)
@@ -153,7 +153,7 @@ async def test_lanes_do_not_take_each_others_slots(
     gates["sms"].opened.set()
     for n in range(5):
         await send("email", f"person{n}@example.com")
-    async with running(Worker(store, Circuits(store, Carriers(lambda record: gates[record.channel]), clock), clock)):
+    async with running(Worker(store, Handover(store, Carriers(lambda record: gates[record.channel]), clock), clock)):
         await until(lambda: gates["email"].inside == 2)
         await send("sms", "+447700900123")
         await until(lambda: gates["sms"].begun)
@@ -165,7 +165,7 @@ async def test_lanes_do_not_take_each_others_slots(
 async def test_stopping_waits_for_hand_overs_and_records_them(store: Store, clock: Any, send: Send) -> None:
     gate = Gate()
     id_ = await send("email", "anyone@example.com")
-    worker = Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)
+    worker = Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)
     ran = asyncio.create_task(worker.run())
     await until(lambda: gate.begun)
     stopped = asyncio.create_task(worker.stop())
@@ -183,7 +183,7 @@ async def test_a_claim_that_comes_while_stopping_is_given_back(
     store: Store, other: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, claim = Gate(), store.outbox.claim
-    worker = Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)
+    worker = Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)
     stopping: list[asyncio.Task[None]] = []
 
     async def claim_and_stop(lane: str, most: int) -> list[Claim]:
@@ -214,7 +214,7 @@ async def test_stopping_does_not_wait_for_ever(
     monkeypatch.setattr(loops, "STOP_S", 0.05)
     gate = Gate()
     await send("email", "anyone@example.com")
-    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
+    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(lambda: gate.begun)
     assert await other.outbox.claim("email", 10) == []  # it may have been sent: not free before the lease ends
     await store.outbox.take_back()
@@ -234,7 +234,7 @@ async def test_an_outage_is_survived(
 
     monkeypatch.setattr(store.outbox, "claim", claim_at_last)
     await send("email", "anyone@example.com")
-    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
+    async with running(Worker(store, Handover(store, carriers, clock), clock)):
         await until(is_empty(store))
     assert next(failures, None) is None
 
@@ -256,7 +256,7 @@ async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
     gate = Gate()
     gate.opened.set()
     await send("email", "first@example.com")
-    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)) as worker:
+    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)) as worker:
         await until(lambda: tried)
         await send("email", "second@example.com")
         for _ in range(10):
@@ -315,7 +315,7 @@ async def test_suspects_are_tried_one_by_one_while_nothing_else_is(
     gate.opened.set()
     for n in range(3):
         await send("sms", f"+44770090012{n}")
-    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
+    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
     at_once = dict(zip(gate.begun, gate.at_once, strict=True))
     assert {address: at_once[address] for address in suspects} == dict.fromkeys(suspects, 1)
@@ -327,7 +327,7 @@ async def test_a_process_that_just_began_tries_no_suspect(
     """In a crash loop they would be what each kill meets (P22)."""
     monkeypatch.setattr(loops, "SUSPECTS_S", 3600)
     id_ = await send("email", "innocent@example.com")
-    async with running(Worker(store, Circuits(store, carriers, clock), clock)):
+    async with running(Worker(store, Handover(store, carriers, clock), clock)):
         await until(lambda: has_status(store, id_, "delivered"))
     assert await store.outbox.suspects() == len(suspects)
 
@@ -343,14 +343,14 @@ async def test_who_is_not_alone_is_not_blamed(
         await send("email", "slow@example.com")
     for _ in range(DEATHS_MAX):  # the worker ends with the hand-over in flight, and the next one begins
         gate.begun.clear()
-        async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)) as worker:
+        async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)) as worker:
             await until(lambda: gate.begun)
             if how != "a stop":
                 await until(lambda: not worker._suspects_first)
         clock.forward(LEASE_MS)
         assert await store.outbox.reclaim() == 0
     gate.opened.set()
-    async with running(Worker(store, Circuits(store, Carriers(lambda _: gate), clock), clock)):
+    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
 
 

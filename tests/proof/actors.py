@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from heliograph.deliver.dispatch import Dispatch
+from heliograph.handover import Handover
 from heliograph.rules.acceptance import Once
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
@@ -84,8 +85,8 @@ class Process:
         self.beating = False
 
 
-class Carriers:
-    """In place of the circuits: what one claim's hand-over meets."""
+class Carriers(Handover):
+    """What one claim's hand-over meets, instead of carriers."""
 
     def __init__(self, world: "World", process: Process, claim: Claim) -> None:
         self._world, self._process, self._claim = world, process, claim
@@ -94,7 +95,7 @@ class Carriers:
     def closed_to(self) -> dict[str, int]:
         return {}
 
-    async def hand_over(self, carrier: CarrierRecord, parcel: Any) -> Outcome:
+    async def ask(self, carrier: CarrierRecord, parcel: Any) -> Outcome:
         world, process, claim = self._world, self._process, self._claim
         world.may_hand_over(process, claim)
         made = HandedOver()
@@ -270,7 +271,7 @@ class World:
             self.act(process, self._deliver(process, claim))
 
     async def _deliver(self, process: Process, claim: Claim) -> None:
-        carriers: Any = Carriers(self, process, claim)
+        carriers = Carriers(self, process, claim)
         process.working.append(claim)
         done = await Dispatch(process.store, carriers, self.clock).deliver(claim)
         process.working.remove(claim)

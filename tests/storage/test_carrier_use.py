@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
+from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.storage import carrier_use
 from heliograph.storage.carrier_use import Recent, Use
 from heliograph.storage.store import Store
@@ -18,28 +19,18 @@ from tests.storage.test_money import outcome
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("said", "result"),
-    [
-        (Accepted(), "accepted"),
-        (Refused(bounced=True), "refused"),
-        (Deferred(uncertain=True), "put_off"),
-        (None, "put_off"),
-    ],
-)
-def test_what_an_outcome_counts_as(said: Outcome | None, result: str) -> None:
-    made = to_hand_over("a", said, 1.2345)
-    assert (made.carrier, made.result, made.took_ms) == ("a", result, 1234)
+TAKEN, REFUSED, PUT_OFF = Accepted(), Refused(bounced=True), Deferred(uncertain=True)
 
 
-def _made(*results: str, carrier: str = "a", took_ms: int = 30) -> list[HandOver]:
-    return [HandOver(carrier=carrier, result=result, took_ms=took_ms) for result in results]  # type: ignore[arg-type]
+def _asked(*outcomes: Outcome, carrier: str = "a", took_ms: int = 30) -> list[Asked]:
+    record = CarrierRecord(id=carrier, channel="sms", kind="test")
+    return [Asked(carrier=record, outcome=outcome, took_ms=took_ms) for outcome in outcomes]
 
 
-async def _hand_over(store: Store, clock: TestClock, *made: HandOver) -> None:
+async def _hand_over(store: Store, clock: TestClock, *asked: Asked) -> None:
     await store.messages.accept(message(clock))
     (claim,) = await store.outbox.claim("email", 1)
-    change = replace(outcome(claim, clock.now(), "sent"), made=made)
+    change = replace(outcome(claim, clock.now(), "sent"), asked=asked)
     # Only the first time is it ours to record, and to count.
     assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
@@ -50,8 +41,8 @@ async def _recent(store: Store, clock: TestClock) -> dict[str, Recent]:
 
 
 async def test_hand_overs_are_counted_as_they_are_recorded(store: Store, other: Store, clock: TestClock) -> None:
-    await _hand_over(store, clock, *_made("put_off", carrier="b"), *_made("accepted"))
-    await _hand_over(other, clock, *_made("refused", took_ms=90))
+    await _hand_over(store, clock, *_asked(PUT_OFF, carrier="b"), *_asked(TAKEN))
+    await _hand_over(other, clock, *_asked(REFUSED, took_ms=90))
     found = await _recent(store, clock)
     assert {carrier: recent.hour for carrier, recent in found.items()} == {
         "a": Use(accepted=1, refused=1, took_ms=120),
@@ -64,7 +55,7 @@ async def test_hand_overs_are_counted_as_they_are_recorded(store: Store, other: 
 async def test_a_verifications_hand_overs_count_too(store: Store, clock: TestClock) -> None:
     begun = start(clock)
     await store.verifications.start(begun)
-    await store.verifications.finish(replace(finish(begun, clock), made=_made("put_off", "accepted")))
+    await store.verifications.finish(replace(finish(begun, clock), asked=_asked(PUT_OFF, TAKEN)))
     assert (await _recent(store, clock))["a"].hour == Use(accepted=1, put_off=1, took_ms=60)
 
 
@@ -72,7 +63,7 @@ async def test_minutes_hour_and_day(store: Store, clock: TestClock, sql: Sql) ->
     clock.forward(DAY_MS - clock.now() % DAY_MS)
     for wait in (0, 23 * HOUR_MS, 30 * MINUTE_MS, 28 * MINUTE_MS, MINUTE_MS):  # at 0:00, 23:00, 23:30, 23:58, 23:59
         clock.forward(wait)
-        await _hand_over(store, clock, *_made("accepted"))
+        await _hand_over(store, clock, *_asked(TAKEN))
     recent = (await _recent(store, clock))["a"]
     assert [place for place, use in enumerate(recent.minutes) if use.accepted] == [0, 30, 58, 59]
     assert (recent.hour.accepted, recent.day.accepted) == (4, 5)
@@ -92,11 +83,13 @@ async def test_many_at_once(store: Store, other: Store, clock: TestClock) -> Non
     """Two processes, each with several transactions, on the same carriers and minute."""
     for _ in range(40):
         await store.messages.accept(message(clock))
-    made = _made("accepted"), _made("refused", carrier="b")
+    asked = _asked(TAKEN), _asked(REFUSED, carrier="b")
     claims = [(process, claim) for process in (store, other) for claim in await process.outbox.claim("email", 20)]
     await asyncio.gather(
         *(
-            process.outbox.record(replace(outcome(claim, clock.now(), "sent"), made=[*made[i % 2], *made[1 - i % 2]]))
+            process.outbox.record(
+                replace(outcome(claim, clock.now(), "sent"), asked=[*asked[i % 2], *asked[1 - i % 2]])
+            )
             for i, (process, claim) in enumerate(claims)
         )
     )

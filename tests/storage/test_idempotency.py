@@ -10,7 +10,7 @@ from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_once
 from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
-from heliograph.circuits import Circuits
+from heliograph.handover import Handover
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
@@ -33,7 +33,7 @@ def make_context(store: Store, clock: TestClock) -> Context:
         clock=clock,
         domains=make_domains(settings, store, clock),
         webhooks=make_webhooks(settings, store, clock),
-        circuits=Circuits(store, Carriers(none), clock),
+        handover=Handover(store, Carriers(none), clock),
         base_url="",
         code_key=b"",
         running={},

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.domains import Domains
+from heliograph.handover import Handover
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
 from heliograph.webhooks import Webhooks
@@ -27,7 +27,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     domains: Domains
     webhooks: Webhooks
-    circuits: Circuits  # which carriers can be reached; Verify asks one inside the request
+    handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
     accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process

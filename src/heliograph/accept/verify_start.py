@@ -4,7 +4,6 @@ The code exists in this request's memory only; what is stored is its keyed diges
 a simulator delivered in its inbox: such a code is derived from its verification, so that it can be said again.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -12,12 +11,13 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_price, sms_content
 from heliograph.channels.carrier import Parcel
+from heliograph.handover import first_of
 from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import check_conversion
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
-from heliograph.rules.outcome import Accepted, HandOver, Outcome, Refused, to_hand_over
+from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan
 from heliograph.rules.setup.records import Caller, CarrierRecord, Platform
@@ -27,7 +27,6 @@ from heliograph.storage.verifications import Finish, Recent, Start
 
 CARRIERS_S = 8.0  # for all carriers together (contract 8)
 CARRIERS_MAX = 2
-FIRST_SHARE = 0.6  # of the time, for the first of two
 NO_CARRIER = "No carrier serves this destination now."
 MAGIC_OFF = (
     "This is a magic number, and this live team does not verify those. Use a real number, or ask the operator to set "
@@ -77,12 +76,12 @@ async def start_verification(context: Context, caller: Caller, request: VerifyRe
     parcel = Parcel(
         message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
     )
-    made: list[HandOver] = []
-    outcome, by = await _dispatch(context, carriers, parcel, made, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
-    error = None
-    if isinstance(outcome, Refused):
-        words = str(outcome.detail.get("text") or "The carrier refused the message.")
-        error = words.replace(code, "…")  # some repeat what they refuse
+    asked = await context.handover.in_turn(
+        first_of(carriers[:CARRIERS_MAX]), lambda _: parcel, may_wait=False, within_s=CARRIERS_S
+    )
+    error = _error(asked, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
+    if error:
+        error = error.replace(code, "…")  # some repeat what they refuse
     record = VerificationRecord(
         id=start.id,
         channel="sms",
@@ -104,8 +103,8 @@ async def start_verification(context: Context, caller: Caller, request: VerifyRe
             at=context.clock.now(),
             owner=start.owner,
             once=once,
-            simulated=by is not None and _is_simulator(by),
-            made=made,
+            simulated=any(isinstance(one.outcome, Accepted) and _is_simulator(one.carrier) for one in asked),
+            asked=asked,
         )
     )
     return Answer(202, response)
@@ -222,33 +221,11 @@ def _text(caller: Caller, platform: Platform, code: str) -> str:
     return verify_text(platform.verify_text, chosen.language, brand, code, chosen.webotp)
 
 
-async def _dispatch(
-    context: Context, carriers: list[CarrierRecord], parcel: Parcel, made: list[HandOver], nobody: str
-) -> tuple[Outcome | None, CarrierRecord | None]:
-    """The first carrier's word, the second's when the first deferred or was silent; and who accepted it.
-
-    No outcome: maybe it was sent. Each that was asked goes into `made`; `nobody` is said when there is none.
-    """
-    said: Outcome | None = Refused(detail={"text": nobody})
-    silent = False
-    time = asyncio.get_running_loop().time
-    ends_at = time() + CARRIERS_S
-    for place, carrier in enumerate(carriers[:CARRIERS_MAX]):
-        began = time()
-        left = ends_at - began
-        is_last = place + 1 == min(len(carriers), CARRIERS_MAX)
-        try:
-            async with asyncio.timeout(left if is_last else left * FIRST_SHARE):
-                said = await context.circuits.hand_over(carrier, parcel)
-        except TimeoutError:
-            made.append(to_hand_over(carrier.id, None, time() - began))
-            silent = True
-            continue
-        made.append(to_hand_over(carrier.id, said, time() - began))
-        if isinstance(said, Accepted):
-            return said, carrier
-        if isinstance(said, Refused):
-            break
-        silent = silent or said.uncertain
-        said = Refused(detail=said.detail)  # deferred: a code cannot wait
-    return None if silent else said, None
+def _error(asked: Sequence[Asked], nobody: str) -> str | None:
+    """Why the code was not sent; None: it was, or maybe it was, and then it must work."""
+    if not asked:
+        return nobody
+    said = asked[-1].outcome
+    if isinstance(said, Accepted) or any(isinstance(o := one.outcome, Deferred) and o.uncertain for one in asked):
+        return None
+    return str(said.detail.get("text") or "The carrier refused the message.")

@@ -12,7 +12,7 @@ CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
 async def callback(call: Call) -> Response:
     """404 for an unknown carrier and for one without a secret alike."""
-    store, request, carriers = call.context.store, call.request, call.context.circuits.carriers
+    store, request, carriers = call.context.store, call.request, call.context.handover.carriers
     for record in store.setup.current.carriers:
         if record.id == call.params["id"]:
             if (await carriers.get(record)).read_callback(_read(call)) is None:

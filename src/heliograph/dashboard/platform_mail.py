@@ -8,13 +8,14 @@ from heliograph.accept.phone import carriers_for
 from heliograph.channels.carrier import Parcel
 from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.visit import Visit
+from heliograph.handover import first_of
 from heliograph.rules.content import EmailContent
-from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.outcome import Accepted, Asked
 from heliograph.rules.refusals import Refusal
 
 MAIL_S = 10.0  # that the page waits for a mail server; the mail goes on without it
 
-_mails: set[asyncio.Task[Outcome]] = set()
+_mails: set[asyncio.Task[list[Asked]]] = set()
 
 
 def is_simulated(visit: Visit, channel: str) -> bool:
@@ -36,10 +37,10 @@ async def send(visit: Visit, address: str, subject: str, text: str) -> None:
     )
     id_ = visit.context.clock.new_id("eml_")
     parcel = Parcel(message_id=id_, address=address, content=msgspec.json.encode(content), attempt=0)
-    task = asyncio.create_task(visit.context.circuits.hand_over(carriers[0], parcel))
+    task = asyncio.create_task(visit.context.handover.in_turn(first_of(carriers), lambda _: parcel))
     _mails.add(task)
     task.add_done_callback(_mails.discard)
     # Waited for, not cancelled: a slow mail server would count against the carrier.
     done, _ = await asyncio.wait({task}, timeout=MAIL_S)
-    if done and not isinstance(said := task.result(), Accepted):
+    if done and not isinstance(said := task.result()[-1].outcome, Accepted):
         raise Refusal(f"The mail was not taken: {said.detail.get('text', 'no answer')} Try again in a few minutes.")

@@ -1,18 +1,18 @@
 """One claimed message to one recorded outcome: the page to read first."""
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import structlog
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
-from heliograph.circuits import Circuits
 from heliograph.clock import Clock
+from heliograph.handover import Handover
 from heliograph.rules import magic, routing
 from heliograph.rules.event import marked
 from heliograph.rules.lanes import LANE
-from heliograph.rules.outcome import Accepted, Deferred, HandOver, Outcome, Refused, to_hand_over
+from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
@@ -30,9 +30,9 @@ log = structlog.get_logger()
 
 
 class Dispatch:
-    def __init__(self, store: Store, circuits: Circuits, clock: Clock) -> None:
+    def __init__(self, store: Store, handover: Handover, clock: Clock) -> None:
         self._store = store
-        self._circuits = circuits
+        self._handover = handover
         self._clock = clock
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
 
@@ -40,26 +40,23 @@ class Dispatch:
         """True when the outcome is recorded; False when the claim was no longer ours."""
         if claim.promises:
             return await self._record(claim, keep_promise(claim, self._clock.now()))
-        made: list[HandOver] = []
-        carrier, outcome = await self._hand_over(claim, made)
+        asked = await self._handover.in_turn(
+            lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
+            lambda carrier: to_parcel(claim, carrier, self._clock.now()),
+        )
+        carrier, outcome = self._said(asked)
         change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
-        return await self._record(claim, replace(change, made=made))
+        return await self._record(claim, replace(change, asked=asked))
 
-    async def _hand_over(self, claim: Claim, made: list[HandOver]) -> tuple[CarrierRecord | None, Outcome]:
-        """Ask one carrier after the other until one can be reached; each goes into `made`."""
-        missed: dict[str, Outcome] = {}
-        time = asyncio.get_running_loop().time
-        while True:
-            closed = self._circuits.closed_to()
-            carrier = choose_carrier(claim, self._store.setup.current, {*closed, *missed})
-            if carrier is None:
-                return None, _nobody(closed, missed, self._clock.now() + self._clock.below(SPREAD_MS))
-            began = time()
-            outcome = await self._circuits.hand_over(carrier, to_parcel(claim, carrier, self._clock.now()))
-            made.append(to_hand_over(carrier.id, outcome, time() - began))
-            if not (isinstance(outcome, Deferred) and outcome.unreachable):
-                return carrier, _after(missed, outcome)
-            missed[carrier.id] = outcome
+    def _said(self, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
+        """Whose word counts, if anybody's, and the word, with what the carriers before it said for the timeline."""
+        if not asked:
+            return None, _nobody(self._handover.closed_to(), self._clock.now() + self._clock.below(SPREAD_MS))
+        *missed, last = asked
+        outcome, said = last.outcome, [{"carrier": one.carrier.id, **one.outcome.detail} for one in missed]
+        if said:
+            outcome = replace(outcome, detail={**outcome.detail, "missed": said})
+        return None if isinstance(outcome, Deferred) and outcome.unreachable else last.carrier, outcome
 
     async def _record(self, claim: Claim, change: Change) -> bool:
         """Until the store takes it or says that the claim is lost: what was sent must not be sent again."""
@@ -90,17 +87,8 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> C
     return routing.choose(asked, claim.deferrals, closed)
 
 
-def _after(missed: Mapping[str, Outcome], outcome: Outcome) -> Outcome:
-    """The outcome with what the carriers before it said, for the timeline."""
-    said = [{"carrier": id_, **other.detail} for id_, other in missed.items()]
-    return replace(outcome, detail={**outcome.detail, "missed": said}) if said else outcome
-
-
-def _nobody(closed: Mapping[str, int], missed: Mapping[str, Outcome], soon: int) -> Outcome:
+def _nobody(closed: Mapping[str, int], soon: int) -> Outcome:
     """No carrier can be asked: after a pause that ends when the first of them may be."""
-    if missed:
-        *before, last = missed
-        return _after({id_: missed[id_] for id_ in before}, missed[last])
     if closed:
         return Deferred(detail={"text": OUT_OF_REACH}, retry_after_ms=max(0, min(closed.values()) - soon) + SPREAD_MS)
     return Deferred(detail={"text": NO_CARRIER})

@@ -6,10 +6,10 @@ from typing import Any
 
 import structlog
 
-from heliograph.circuits import Circuits
 from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.waiting import happens, settle
+from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
 from heliograph.storage.outbox import Claim
@@ -31,10 +31,10 @@ log = structlog.get_logger()
 
 
 class Worker:
-    def __init__(self, store: Store, circuits: Circuits, clock: Clock) -> None:
+    def __init__(self, store: Store, handover: Handover, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._dispatch = Dispatch(store, circuits, clock)
+        self._dispatch = Dispatch(store, handover, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._hints = {lane: asyncio.Event() for lane in SLOTS}
         self._suspects_first = False  # the lanes stand still while suspects are tried

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.rules.setup.records import CarrierRecord
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the world says later about one hand-over: receipt, DSN, complaint, status."""
@@ -44,19 +46,18 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
 Outcome = Accepted | Refused | Deferred
 
 
-class HandOver(msgspec.Struct, frozen=True, kw_only=True):
-    """That a carrier was asked, and how it went: counted, and nothing more."""
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A carrier that a message was handed to, and what it said."""
 
-    carrier: str
-    result: Literal["accepted", "refused", "put_off"]
+    carrier: CarrierRecord
+    outcome: Outcome
     took_ms: int
 
-
-def to_hand_over(carrier: str, outcome: Outcome | None, took_s: float) -> HandOver:
-    """`None`: it did not answer in time."""
-    match outcome:
-        case Accepted():
-            return HandOver(carrier=carrier, result="accepted", took_ms=int(took_s * 1000))
-        case Refused():
-            return HandOver(carrier=carrier, result="refused", took_ms=int(took_s * 1000))
-    return HandOver(carrier=carrier, result="put_off", took_ms=int(took_s * 1000))
+    @property
+    def result(self) -> Literal["accepted", "refused", "put_off"]:
+        match self.outcome:
+            case Accepted():
+                return "accepted"
+            case Refused():
+                return "refused"
+        return "put_off"

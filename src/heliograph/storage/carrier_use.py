@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.outcome import HandOver
+from heliograph.rules.outcome import Asked
 from heliograph.storage.engine.database import Tx
 
 SHOWN = 60  # minutes, the last one not over yet
@@ -48,11 +48,11 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
         return sum(use.accepted for use in self.minutes[-NOW - 1 : -1]) / NOW
 
 
-async def count(tx: Tx, seat: str, made: Iterable[tuple[int, HandOver]]) -> None:
+async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
     """Hand-overs with the time of each. Last in a transaction: whatever else waits for these rows waits shortly."""
     sums: dict[tuple[str, int], Use] = {}
-    for at, one in made:
-        place = (one.carrier, at - at % MINUTE_MS)
+    for at, one in asked:
+        place = (one.carrier.id, at - at % MINUTE_MS)
         sums[place] = sums.get(place, Use()).plus(Use(**{one.result: 1}, took_ms=one.took_ms))
     if sums:
         # In order: transactions that count the same minute then wait in a line, never in a ring.

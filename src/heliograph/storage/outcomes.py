@@ -10,7 +10,7 @@ from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import HandOver, Report
+from heliograph.rules.outcome import Asked, Report
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx
@@ -51,7 +51,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     again: Later | None = None
     promises: Sequence[tuple[int, Report]] = ()
     lane: str = ""
-    made: Sequence[HandOver] = ()  # the carriers that were asked
+    asked: Sequence[Asked] = ()
 
 
 class Message(msgspec.Struct):
@@ -108,7 +108,7 @@ async def record(
     if parts:
         await tx.run("insert_parts", parts=parts)
     await _settle_outbox(tx, ours, messages)
-    await carrier_use.count(tx, owner or "", [(c.at, made) for c in ours for made in c.made])
+    await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
     return [c.claim is None or c.claim in live for c in changes]
 
 

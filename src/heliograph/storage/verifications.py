@@ -13,7 +13,7 @@ from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import Tally, hour_of, places
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
-from heliograph.rules.outcome import HandOver
+from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationNotFound
 from heliograph.rules.verification import CheckResult
@@ -77,7 +77,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     once: Once | None = None
     simulated: bool = False  # a simulator took it: it reached nobody
-    made: Sequence[HandOver] = ()  # the carriers that were asked
+    asked: Sequence[Asked] = ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
     await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
-    await carrier_use.count(tx, items[-1].owner, [(item.at, made) for item in items for made in item.made])
+    await carrier_use.count(tx, items[-1].owner, [(item.at, one) for item in items for one in item.asked])
     return [None] * len(items)
 
 

@@ -1,7 +1,5 @@
 """Carriers of the instance: health, throughput, order, on and off, and a test message through one of them."""
 
-import asyncio
-
 import msgspec
 from msgspec.structs import replace
 
@@ -9,6 +7,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.dashboard import charts
 from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.handover import first_of
 from heliograph.rules.address import parse_address
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
@@ -71,12 +70,8 @@ async def test(visit: Visit) -> Answer:
         what = "an email address" if carrier.channel == "email" else "a phone number such as +447400123456"
         return await _page(visit, {f"test-{carrier.id}": f"Type {what}."})
     await visit.note("carrier.test", carrier.id, address)
-    try:
-        async with asyncio.timeout(TEST_S):
-            outcome = await visit.context.circuits.hand_over(carrier, parcel)
-    except TimeoutError:
-        outcome = Deferred(detail={"text": f"no answer in {TEST_S:.0f} seconds"})
-    return await _page(visit, tested=_told(carrier, address, outcome))
+    (asked,) = await visit.context.handover.in_turn(first_of([carrier]), lambda _: parcel, within_s=TEST_S)
+    return await _page(visit, tested=_told(carrier, address, asked.outcome))
 
 
 def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> Parcel:

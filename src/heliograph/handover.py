@@ -1,26 +1,34 @@
-"""Hands parcels to carriers and learns which of them cannot be reached, for this process and all others."""
+"""The only way to a carrier: asks one after the other, and learns which cannot be reached, for every process."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
-from heliograph.rules.outcome import Deferred, Outcome
-from heliograph.rules.setup import records
+from heliograph.rules.outcome import Asked, Deferred, Outcome
+from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
 HAND_OVER_S = 660.0
+FIRST_SHARE = 0.6  # of the time that is left, for a carrier that another one follows
+
+Choose = Callable[[Collection[str]], CarrierRecord | None]  # the carriers that were asked → the next one
 
 log = structlog.get_logger()
 
 
-class Circuits:
+def first_of(carriers: Sequence[CarrierRecord]) -> Choose:
+    return lambda asked: next((carrier for carrier in carriers if carrier.id not in asked), None)
+
+
+class Handover:
     def __init__(self, store: Store, carriers: Carriers, clock: Clock) -> None:
         self.carriers = carriers
         self._store = store
@@ -39,7 +47,38 @@ class Circuits:
             if circuit.is_open(now) or id_ in self._probing
         }
 
-    async def hand_over(self, record: records.CarrierRecord, parcel: Parcel) -> Outcome:
+    async def in_turn(
+        self,
+        choose: Choose,
+        parcel_for: Callable[[CarrierRecord], Parcel],
+        *,
+        may_wait: bool = True,
+        within_s: float | None = None,
+    ) -> list[Asked]:
+        """Ask until a carrier has an answer, which is the last of those returned; none: there was nobody to ask.
+
+        A message that may wait goes to the next carrier only when this one cannot be reached, so that nothing is sent
+        twice. One that may not wait goes on from every carrier that did not take or refuse it.
+        """
+        time = asyncio.get_running_loop().time
+        ends_at = None if within_s is None else time() + within_s
+        asked: list[Asked] = []
+        tried: set[str] = set()
+        while carrier := choose(tried):
+            tried.add(carrier.id)
+            began = time()
+            left = None if ends_at is None else (ends_at - began) * (FIRST_SHARE if choose(tried) else 1)
+            try:
+                async with asyncio.timeout(left):
+                    outcome = await self.ask(carrier, parcel_for(carrier))
+            except TimeoutError:
+                outcome = Deferred(detail={"text": f"no answer in {left:.0f} seconds"}, uncertain=True)
+            asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int((time() - began) * 1000)))
+            if not (isinstance(outcome, Deferred) and (outcome.unreachable or not may_wait)):
+                break
+        return asked
+
+    async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""
         circuit = self._store.setup.current.circuits.get(record.id)
         if circuit:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.circuits import Circuits
 from heliograph.deliver.dispatch import Dispatch
+from heliograph.handover import Handover
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
@@ -46,8 +46,8 @@ class Lines:
 
     def __init__(self, store: Store, clock: Any, lines: dict[str, Line]) -> None:
         self.store, self.clock, self.lines = store, clock, lines
-        self.circuits = Circuits(store, Carriers(lambda record: lines[record.id]), clock)
-        self.dispatch = Dispatch(store, self.circuits, clock)
+        self.handover = Handover(store, Carriers(lambda record: lines[record.id]), clock)
+        self.dispatch = Dispatch(store, self.handover, clock)
 
     async def set_up(self) -> None:
         rows = [
@@ -137,7 +137,7 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
         await send("sms", PHONE)
     await both.deliver()
     assert both.asked() == {"a": MISSES_TO_OPEN, "b": MISSES_TO_OPEN + 3}
-    assert list(both.circuits.closed_to()) == ["a"]
+    assert list(both.handover.closed_to()) == ["a"]
     await other.setup.refresh()  # every process learns of it
     assert list(other.setup.current.circuits) == ["a"]
 
@@ -155,7 +155,7 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
     await both.deliver()
     assert both.asked()["a"] == MISSES_TO_OPEN + 4
     assert not store.setup.current.circuits
-    assert not both.circuits.closed_to()
+    assert not both.handover.closed_to()
 
 
 async def test_the_wait_between_probes_is_bounded(store: Store, clock: Any, send: Send, lines: Any) -> None:
@@ -178,7 +178,7 @@ async def test_all_away_messages_wait_and_leave_when_one_returns(
     both = await lines(a=Line(AWAY), b=Line(AWAY))
     ids = [await send("sms", PHONE, price=10) for _ in range(MISSES_TO_OPEN + 3)]
     await both.deliver()
-    assert sorted(both.circuits.closed_to()) == ["a", "b"]
+    assert sorted(both.handover.closed_to()) == ["a", "b"]
     assert {await status(store, id_) for id_ in ids} == {"sending"}
     both.lines["b"].answers = [TAKEN]
     for _ in range(3):
@@ -196,7 +196,7 @@ async def test_an_exception_is_a_miss_too(store: Store, send: Send, lines: Any) 
     one = await lines(a=Broken())
     ids = [await send("sms", PHONE) for _ in range(MISSES_TO_OPEN)]
     await one.deliver()
-    assert list(one.circuits.closed_to()) == ["a"]
+    assert list(one.handover.closed_to()) == ["a"]
     assert "secret words" not in repr([await store.messages.get(1, id_) for id_ in ids])
 
 
@@ -213,8 +213,8 @@ async def test_a_hand_over_that_nobody_can_wait_for_is_a_miss_too(store: Store, 
     for _ in range(MISSES_TO_OPEN):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await one.circuits.hand_over(store.setup.current.carriers[0], parcel)
+                await one.handover.ask(store.setup.current.carriers[0], parcel)
     async with asyncio.timeout(60):
         while not store.setup.current.circuits:
             await asyncio.sleep(0.01)
-    assert list(one.circuits.closed_to()) == ["a"]
+    assert list(one.handover.closed_to()) == ["a"]
