@@ -6,7 +6,7 @@ deadline (ADR 0018).
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -79,7 +79,7 @@ async def keep_alive(connection: Any) -> None:
 
 
 class PostgresTx:
-    def __init__(self, connection: Any, queries: dict[str, Query]) -> None:
+    def __init__(self, connection: Any, queries: Mapping[str, Query]) -> None:
         self._fetch = connection.fetch
         self._queries = queries
 

@@ -6,6 +6,8 @@ serves a whole batch.
 """
 
 import re
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
@@ -25,7 +27,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...]  # parameters that are rows(…)
 
 
-def load_queries(dialect: Dialect) -> dict[str, Query]:
+@cache
+def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     queries: dict[str, Query] = {}
     for file in sorted(resources.files("heliograph.storage").joinpath("queries").iterdir(), key=lambda f: f.name):
         head, *parts = _NAME.split(file.read_text("utf-8"))

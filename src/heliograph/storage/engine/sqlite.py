@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ BROKEN = (
 
 
 class SqliteTx:
-    def __init__(self, connection: apsw.Connection, queries: dict[str, Query]) -> None:
+    def __init__(self, connection: apsw.Connection, queries: Mapping[str, Query]) -> None:
         self._execute = connection.execute
         self._queries = queries
 
