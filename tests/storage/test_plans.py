@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -37,7 +38,8 @@ ROWS, MORE = 1000, {"outbox": 20_000, "delivery": 20_000, "recipient": 20_000}
 DEAR = "SET enable_seqscan = off; SET enable_mergejoin = off; SET enable_hashjoin = off"
 
 
-async def test_no_query_walks_through_a_table_that_grows(settings: Settings) -> None:
+async def test_no_query_walks_through_a_table_that_grows(empty_database_url: str, tmp_path: Path) -> None:
+    settings = Settings(database=empty_database_url, data=tmp_path / "data")
     await migrate(settings)
     path = sqlite_path(settings)
     found = sqlite_walks(str(path)) if path else await postgres_walks(settings.database)

@@ -1,0 +1,35 @@
+"""A database that tests use in turn is, for each of them, as if it had just been migrated."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+from tests.conftest import fresh_database, lent_database
+
+
+async def contents(url: str, *changes: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Every table's rows and every sequence's place, after these changes."""
+    server: Any = await asyncpg.connect(url)
+    for change in changes:
+        await server.execute(change)
+    tables = [row[0] for row in await server.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    asked = {table: f"SELECT * FROM {table} ORDER BY 1" for table in tables}
+    asked["pg_sequences"] = "SELECT sequencename, last_value FROM pg_sequences ORDER BY 1"
+    found = {name: [tuple(row) for row in await server.fetch(query)] for name, query in asked.items()}
+    await server.close()
+    return found
+
+
+def test_postgres_is_emptied_for_the_next_borrower(postgres: str) -> None:
+    new = asyncio.run(contents(fresh_database(postgres)))
+    changes = (
+        "INSERT INTO audit (at, action, subject, person, team, address, detail) VALUES (1, 'a', 'b', '', '', '', '')",
+        "DELETE FROM counter",
+        "SELECT nextval('message_key_seq')",
+    )
+    with lent_database(postgres) as url:
+        assert asyncio.run(contents(url, *changes)) != new
+    with lent_database(postgres) as again:
+        assert again == url
+        assert asyncio.run(contents(again)) == new
