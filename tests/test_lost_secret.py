@@ -19,6 +19,7 @@ from heliograph.app import (
 )
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.handover import Handover
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome
 from heliograph.rules.setup import records
@@ -29,8 +30,6 @@ from heliograph.rules.setup.snapshot import Setup, to_row, updated
 from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
-from heliograph.storage import audit
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -137,7 +136,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
 # -- the database knows its secret ---------------------------------------------------------------------------------
 
 ANOTHER = bytes([7] * 32)
-NOTE = AuditEntry(at=NOW, action="secret.replace", subject="master secret")
+NOTE = COMMAND_LINE.did(at=NOW, action="secret.replace", subject="master secret")
 
 
 async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, settings: Settings) -> None:
@@ -158,7 +157,7 @@ async def test_another_secret_is_taken_when_told_so(store: Store, settings: Sett
     await check_secret(store, another)
     with pytest.raises(WrongSecret):
         await check_secret(store, settings)
-    lines = await store.database.read(lambda tx: audit.lines(tx, None, audit.NEWEST, 10))
+    lines = await store.audit.lines(None)
     assert [line.action for line in lines] == ["secret.replace"]
 
 

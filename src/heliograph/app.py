@@ -32,13 +32,13 @@ from heliograph.clock import Clock
 from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.domains import Domains
 from heliograph.rules.address import normal_domain
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage import known_secret
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite

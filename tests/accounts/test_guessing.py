@@ -4,7 +4,7 @@ import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX, TRIES_MS, WAITING_MAX, Line
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
-from heliograph.storage.audit import AuditEntry
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.people import Link
 from tests.accounts.house import PASSWORD, Browser, House
 
@@ -84,7 +84,7 @@ async def test_codes_are_guessed_no_faster(house: House) -> None:
     await owner(house)
     person = await house.people.find(OWNER)
     assert person
-    await house.people.set_totp(person.id, "sealed by nobody", ["recovery"], AuditEntry(at=1, action="on", subject="x"))
+    await house.people.set_totp(person.id, "sealed by nobody", ["recovery"], COMMAND_LINE.did(1, "on", "x"))
     device, statuses = house.browser(ROAD), []
     for _ in range(TRIES_MAX + 1):
         asked = await device.sign_in(OWNER)
@@ -113,5 +113,5 @@ async def test_what_is_known_of_a_person_goes_with_the_person(house: House) -> N
     assert person
     network = f"network {HOME}"
     assert await house.people.familiar(person.id, [f"network {ROAD}", network]) == network
-    await house.people.remove(person.id, AuditEntry(at=1, action="remove", subject="x"))
+    await house.people.remove(person.id, COMMAND_LINE.did(at=1, action="remove", subject="x"))
     assert await house.people.familiar(person.id, [network]) is None

@@ -31,7 +31,7 @@ async def test_somebody_new_chooses_a_password_and_is_in(house: House) -> None:
     assert await roles(house, NEW) == ({"team_a": "viewer"}, {})
     assert await guest.sees(A)
     assert (await house.browser().get(made.link)).status == 404
-    lines = [(line.action, line.person) for line in await house.people.audit("team_a")]
+    lines = [(line.action, line.actor) for line in await house.store.audit.lines("team_a")]
     assert lines[:3] == [
         ("member.accept", NEW),
         ("link.invite", "owner@example.com"),
@@ -63,7 +63,7 @@ async def test_an_invitation_is_answered_on_the_first_page(house: House, answer:
     assert (await ada.post("/dashboard/invitations", team="team_b", answer=answer)).status == 303
     assert await roles(house, ADA) == (has, {})
     assert (await ada.get(link)).status == 404
-    assert (await house.people.audit("team_b"))[0].action == f"member.{answer}"
+    assert (await house.store.audit.lines("team_b"))[0].action == f"member.{answer}"
 
 
 async def test_only_a_plain_answer_counts(house: House) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from heliograph.dashboard.totp import STEP_MS, code_at
 from heliograph.dashboard.visit import COOKIE
-from heliograph.storage.audit import AuditEntry
+from heliograph.rules.audit import COMMAND_LINE
 from tests.accounts.house import PASSWORD, Browser, House
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ class World:
     async def with_code(self, email: str) -> None:
         id_ = await self.house.id_of(email)
         sealed = self.house.sealer.seal(SECRET, f"totp/{id_}")
-        await self.house.people.set_totp(id_, sealed, ["recovery"], AuditEntry(at=1, action="on", subject=email))
+        await self.house.people.set_totp(id_, sealed, ["recovery"], COMMAND_LINE.did(at=1, action="on", subject=email))
 
     async def ticket(self, browser: Browser, password: str = PASSWORD) -> str:
         asked = await browser.sign_in(COLLEAGUE, password)
@@ -269,7 +269,7 @@ async def a_ticket_kept_until_they_changed_the_password(world: World) -> Browser
     browser = world.house.browser("198.51.100.1")
     ticket = await world.ticket(browser)
     id_ = await world.house.id_of(COLLEAGUE)
-    await world.house.people.set_password(id_, "argon2id…", AuditEntry(at=1, action="x", subject="x"))
+    await world.house.people.set_password(id_, "argon2id…", COMMAND_LINE.did(at=1, action="x", subject="x"))
     await browser.post("/dashboard/sign-in", ticket=ticket, code=world.code())
     return browser
 

@@ -48,9 +48,9 @@ def test_a_key_without_a_name_gets_one_of_its_own(run: Run, example: str) -> Non
 def test_a_key_that_cannot_be_made(run: Run, example: str) -> None:
     run("apply", example)
     for wrong, message in (
-        (("--team", "team_x"), "there is no team 'team_x'. Known: team_acme"),
-        (("--team", "team_acme", "--name", "server"), "team_acme has a key named 'server' already"),
-        (("--team", "team_acme", "--name", "a\nb"), "--name: expected one line"),
+        (("--team", "team_x"), "There is no team team_x. Known: team_acme"),
+        (("--team", "team_acme", "--name", "server"), "Another key of the team has this name."),
+        (("--team", "team_acme", "--name", "a\nb"), "Give it a name of one line"),
         (("--team", "team_acme", "--domain", "not a domain"), "--domain 'not a domain' is not a domain"),
     ):
         refused = run("key", "create", *wrong)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.views.keys import next_name
+from heliograph.manage.keys import next_name
 from tests.dashboard.conftest import Shoot, Site, sync_api
 
 expect = sync_api.expect
@@ -59,7 +59,11 @@ def test_mistakes_stand_beside_their_fields(site: Site, shoot: Shoot) -> None:
     page.get_by_label("Expires at the end of").fill("2020-01-01")
     page.get_by_role("button", name="Make the key").click()
     expect(page.get_by_role("alert")).to_have_text(
-        ["Choose at least one.", "Choose a day that is not over yet, or leave it empty."]
+        [
+            "Another key of the team has this name.",
+            "Choose at least one.",
+            "Choose a day that is not over yet, or leave it empty.",
+        ]
     )
     shoot(page, "keys-wrong")
     page.get_by_label("send and read").check()

@@ -16,6 +16,7 @@ import msgspec
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.handover import Handover
 from heliograph.rules.acceptance import Once
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
@@ -23,7 +24,6 @@ from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
 from heliograph.storage import ledger
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -353,7 +353,7 @@ class World:
 
     async def top_up(self, _: Process) -> None:
         team, amount = self.rng.choice((1, 2)), self.rng.choice((40, 100, -15))
-        audit = AuditEntry(at=self.clock.now(), action="credit", subject="credit")
+        audit = COMMAND_LINE.did(at=self.clock.now(), action="credit", subject="credit")
         try:
             await self.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit))
         except ValueError:
@@ -365,7 +365,7 @@ class World:
             'SELECT message, position FROM recipient WHERE detail LIKE \'{"reason":"quarantined"%\''
         )
         if dead:
-            audit = AuditEntry(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
+            audit = COMMAND_LINE.did(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
             place = self.rng.choice(dead)
             await process.store.dead_letters.retry([place], audit)
             self.retried.add(place[0])

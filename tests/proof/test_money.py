@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage import ledger
-from heliograph.storage.audit import AuditEntry
 from tests.proof.size import report, size
 from tests.storage.test_money import Money
 
@@ -18,7 +18,7 @@ class BookedMoney(Money):
         """A top-up or a correction; one that would take more than there is changes nothing."""
         team = min(team, self.teams)
         before = self.run(self.store.ledger.account(team)).available
-        audit = AuditEntry(at=self.clock.now(), action="credit.book", subject="")
+        audit = COMMAND_LINE.did(at=self.clock.now(), action="credit.book", subject="")
         try:
             self.run(self.store.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit)))
         except ValueError:

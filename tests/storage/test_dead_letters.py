@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import dead_letters
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.dead_letters import DeadLetter, Queue, Retried
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import SetupChange
@@ -39,7 +39,7 @@ async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> lis
 
 
 def _audit(clock: TestClock) -> AuditEntry:
-    return AuditEntry(at=clock.now(), action="deadletter", subject="x")
+    return COMMAND_LINE.did(at=clock.now(), action="deadletter", subject="x")
 
 
 async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:

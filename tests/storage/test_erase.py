@@ -9,6 +9,7 @@ import pytest
 
 from heliograph.app import sqlite_path
 from heliograph.rules.acceptance import Accepted, Found
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.outcome import Report
 from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
@@ -17,7 +18,6 @@ from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
 from heliograph.storage import imports, suppressions
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.deliveries import Due, Lease, Try
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
@@ -57,7 +57,7 @@ async def team(store: Store) -> None:
 
 
 def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:
-    return lambda action, subject, detail: AuditEntry(
+    return lambda action, subject, detail: COMMAND_LINE.did(
         at=clock.now(), team="team_a", action=action, subject=subject, detail=detail
     )
 

@@ -10,10 +10,10 @@ import pytest
 
 from heliograph.accept.suppression import REASONS
 from heliograph.dashboard import importing
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.suppression_file import read_lines
 from heliograph.storage import imports, setup
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.imports import ADDED, KNOWN, Import
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable
@@ -31,7 +31,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def begin(store: Store, clock: TestClock, text: str, team: int = 1) -> str:
     id_ = clock.new_id("imp_")
-    note = AuditEntry(at=clock.now(), action="suppression.import", subject=id_)
+    note = COMMAND_LINE.did(at=clock.now(), action="suppression.import", subject=id_)
     await imports.begin(store.database, id_, team, read_lines(text.encode(), REASONS), note)
     return id_
 

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage import inbox, suppressions
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.inbox import Span
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -93,7 +93,7 @@ async def test_codes_of_simulators_and_of_magic_numbers_until_cleared(store: Sto
     codes = span(low="vrf_", high="vrf_~")
     lines, _ = await store.database.read(partial(inbox.codes, span=codes, now=clock.now()))
     assert {(line.id, line.magic) for line in lines} == {(inboxed.id, 0), (magic.id, 1)}
-    entry = AuditEntry(at=clock.now(), team="team_1", action="inbox.clear", subject="team_1")
+    entry = COMMAND_LINE.did(at=clock.now(), team="team_1", action="inbox.clear", subject="team_1")
     await store.database.write(partial(inbox.clear, team=1, entry=entry))
     assert await store.database.read(partial(inbox.cleared_at, team=1)) == entry.at
     assert await store.database.read(partial(inbox.cleared_at, team=2)) == 0

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage import ledger
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.ledger import Entry
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _audit(clock: TestClock) -> AuditEntry:
-    return AuditEntry(at=clock.now(), team="team_a", action="credit.book", subject="x")
+    return COMMAND_LINE.did(at=clock.now(), team="team_a", action="credit.book", subject="x")
 
 
 async def _book(store: Store, clock: TestClock, amount: int, team: int = 1) -> int:

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage import dead_letters
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import SqliteDatabase
@@ -195,7 +195,7 @@ class Money(RuleBasedStateMachine):
     @rule()
     def try_the_dead_again(self) -> None:
         letters = self.run(self.store.database.read(dead_letters.dead_letters))
-        audit = AuditEntry(at=self.clock.now(), action="retry", subject="")
+        audit = COMMAND_LINE.did(at=self.clock.now(), action="retry", subject="")
         self.run(self.store.dead_letters.retry([(one.message, one.position) for one in letters], audit))
 
     @rule(price=st.integers(0, 200))

@@ -2,8 +2,9 @@
 
 import pytest
 
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.limits import DAY_MS
-from heliograph.storage.audit import AuditEntry
+from heliograph.storage.audit import Audit
 from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -18,11 +19,11 @@ def people(store: Store, clock: TestClock) -> People:
 
 
 def entry(action: str, team: str | None = None) -> AuditEntry:
-    return AuditEntry(at=1, team=team, action=action, subject="x")
+    return COMMAND_LINE.did(at=1, team=team, action=action, subject="x")
 
 
 async def actions(people: People, team: str | None = None) -> list[str]:
-    return [line.action for line in await people.audit(team)]
+    return [line.action for line in await Audit(people._database).lines(team)]
 
 
 async def test_the_first_operator_is_one(people: People) -> None:
@@ -182,9 +183,10 @@ async def test_everybody_by_pages_and_by_search(people: People) -> None:
     assert [line.name for line in await people.lines("C_1@")] == ["c_1"]
 
 
-async def test_the_audit_log_by_pages(people: People) -> None:
-    await people.note([entry(str(number), "team_1" if number % 2 else None) for number in range(10)])
-    first = await people.audit("team_1", limit=2)
+async def test_the_audit_log_by_pages(store: Store) -> None:
+    for number in range(10):
+        await store.audit.add(entry(str(number), "team_1" if number % 2 else None))
+    first = await store.audit.lines("team_1", limit=2)
     assert [line.action for line in first] == ["9", "7", "5"]
-    assert [line.action for line in await people.audit("team_1", first[1].key, 2)] == ["5", "3", "1"]
-    assert len(await people.audit(None)) == 10
+    assert [line.action for line in await store.audit.lines("team_1", first[1].key, 2)] == ["5", "3", "1"]
+    assert len(await store.audit.lines(None)) == 10

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from heliograph.app import sqlite_path
+from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.settings import Settings
-from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from heliograph.storage.versions import PAGE, find_version, versions_of
 from tests.storage.conftest import Sql
+
+ADA = Actor(kind="person", id="usr_a")
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +34,7 @@ async def put(store: Store, *templates: Template, audit: Sequence[AuditEntry] = 
 async def test_each_version_stays_readable(store: Store) -> None:
     await put(store, template(1, "first"), template(2, "second"))
     listed = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
-    assert [(line.version, line.person) for line in listed] == [(2, COMMAND_LINE), (1, COMMAND_LINE)]
+    assert [(line.version, line.person) for line in listed] == [(2, "command line"), (1, "command line")]
     assert all(line.at for line in listed)
     old = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
     assert old == template(1, "first")
@@ -42,16 +44,18 @@ async def test_each_version_stays_readable(store: Store) -> None:
 async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> None:
     await put(store, template(1, "first"))
     await put(
-        store, template(1, "first", name="Other"), audit=[AuditEntry(at=1, person="usr_a", action="a", subject="b")]
+        store,
+        template(1, "first", name="Other"),
+        audit=[ADA.did(1, "a", "b")],
     )
     (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
-    assert line.person == COMMAND_LINE
+    assert line.person == "command line"
     found = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
     assert found and found.name == "Other"
 
 
 async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:
-    await put(store, template(1, "first"), audit=[AuditEntry(at=1, person="usr_a", action="a", subject="b")])
+    await put(store, template(1, "first"), audit=[ADA.did(1, "a", "b")])
     (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
     assert line.person == "usr_a"
 

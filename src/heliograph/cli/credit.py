@@ -4,10 +4,10 @@ import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.pricing import format_money, parse_booking
 from heliograph.settings import Settings
 from heliograph.storage import ledger
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.store import Store
 
 
@@ -32,7 +32,7 @@ def credit(settings: Settings, team: str, amount: str, note: str | None) -> None
         found = store.setup.current.teams.get(team)
         if found is None:
             raise click.ClickException(f"there is no team {team!r}")
-        audit = AuditEntry(
+        audit = COMMAND_LINE.did(
             at=Clock().now(), team=team, action="credit.book", subject=format_money(booked), detail=note or ""
         )
         try:

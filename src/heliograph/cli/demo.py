@@ -13,10 +13,10 @@ from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_st
 from heliograph.cli.serve import run
 from heliograph.clock import Clock
 from heliograph.datafolder import derive, master_secret
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 
@@ -54,7 +54,7 @@ def demo(settings: Settings) -> None:
         await people.set_operator(person.id, True)
         for team in TEAMS:
             await people.set_role(person.id, team, "owner")
-        await people.settle(person.id, AuditEntry(at=Clock().now(), action="demo", subject=PERSON))
+        await people.settle(person.id, COMMAND_LINE.did(at=Clock().now(), action="demo", subject=PERSON))
         return await people.make_link(Link(person.id, "demo"))
 
     link = with_store(settings, "Preparing the demo", prepare, seals=True)

@@ -5,9 +5,9 @@ import click
 from heliograph.app import sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.sqlite import vacuum as vacuum_file
 from heliograph.storage.store import Store
 
@@ -51,7 +51,7 @@ async def _erase(store: Store, team: str, address: str) -> int:
         raise click.ClickException(f"there is no team {team!r}")
 
     def entry(action: str, subject: str, detail: str) -> AuditEntry:
-        return AuditEntry(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
+        return COMMAND_LINE.did(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
 
     try:
         return await erasing.erase(store, found, address, entry, _tell)

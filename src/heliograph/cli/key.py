@@ -1,24 +1,17 @@
 """`heliograph key`: making, storing and revoking API keys."""
 
-from typing import Any
-
 import click
 import msgspec
 
-from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.manage import keys
+from heliograph.manage.keys import NewKey
 from heliograph.rules.address import normal_domain
-from heliograph.rules.setup.file import SetupFile
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
-from heliograph.rules.setup.plan import NewKey
-from heliograph.rules.setup.reading import line
-from heliograph.rules.setup.records import Key
-from heliograph.rules.setup.secrets import Vault
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.setup.records import Scope
 from heliograph.settings import Settings
-from heliograph.storage.setup import SetupChange
-from heliograph.storage.store import Store
 
 
 @click.group()
@@ -55,7 +48,7 @@ def create(
     settings: Settings,
     team: str,
     name: str | None,
-    scopes: tuple[str, ...],
+    scopes: tuple[Scope, ...],
     domain: str | None,
     as_json: bool,
 ) -> None:
@@ -64,31 +57,12 @@ def create(
     \b
     heliograph key create --team team_acme --name server --scope send --scope manage
     """
-    token = make_token(Clock().entropy(ENTROPY_BYTES))
-    try:
-        wanted: dict[str, Any] = {"name": line(name or f"key {parse_token(token)}"), "token": token}
-    except ValueError as error:
-        raise click.UsageError(f"--name: {error}.") from None
-    if scopes:
-        wanted["scopes"] = list(scopes)
-    if domain is not None:
-        wanted["domain"] = normal_domain(domain)
-        if wanted["domain"] is None:
-            raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    made = with_store(
-        settings, "Making the key", lambda store: _create(store, team, wanted, vault_of(settings)), seals=True
-    )
-    click.echo(msgspec.json.encode(made) if as_json else made.token)
-
-
-async def _create(store: Store, team: str, wanted: dict[str, Any], vault: Vault) -> NewKey:
-    if team not in store.setup.current.teams:
-        known = ", ".join(store.setup.current.teams) or "none; make one with heliograph apply"
-        raise click.ClickException(f"there is no team {team!r}. Known: {known}")
-    if any(c.key.name == wanted["name"] for c in store.setup.current.callers.values() if c.team.record.id == team):
-        raise click.ClickException(f"{team} has a key named {wanted['name']!r} already: choose another --name")
-    done = await apply_setup(store, SetupFile(name="key", teams=[{"id": team, "keys": [wanted]}]), vault)
-    return done.keys[0]
+    if domain is not None and normal_domain(domain) is None:
+        raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
+    wanted = NewKey(team=team, name=name or "", scopes=scopes or ("send",), domain=domain and normal_domain(domain))
+    made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
+    shown = {"team": team, "name": made.key.name, "token": made.token}
+    click.echo(msgspec.json.encode(shown) if as_json else made.token)
 
 
 @key.command()
@@ -103,20 +77,5 @@ def revoke(settings: Settings, key_or_id: str) -> None:
     heliograph key revoke 4fTzQ8kW1b
     """
     public = parse_token(key_or_id) or key_or_id
-    found: list[Key] = []
-
-    def decide(current: Setup, _: int) -> SetupChange:
-        record = current.records.get(("key", public))
-        if not isinstance(record, Key):
-            raise click.ClickException("there is no such key. Give the whole token, or the 10 characters after hk_")
-        found.append(record)
-        if record.revoked:
-            return SetupChange()
-        return SetupChange(rows=[to_row("key", public, msgspec.structs.replace(record, revoked=True), record.team)])
-
-    async def story(store: Store) -> None:
-        await store.setup.change(decide)
-
-    with_store(settings, "Revoking the key", story)
-    was = "was revoked already" if found[-1].revoked else "is revoked"
-    click.echo(f"key {found[-1].name} of {found[-1].team} {was}")
+    found = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, public))
+    click.echo(f"key {found.name} of {found.team} {'was revoked already' if found.revoked else 'is revoked'}")

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from heliograph.app import WrongSecret, check_secret, open_store
+from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
@@ -32,7 +33,7 @@ FLAGS = {
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
 
-MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret)
+MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 

@@ -5,8 +5,8 @@ import click
 from heliograph.app import replace_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
-from heliograph.storage.audit import AuditEntry
 
 
 @click.group()
@@ -25,7 +25,7 @@ def replace(settings: Settings) -> None:
     \b
     heliograph secret replace
     """
-    note = AuditEntry(at=Clock().now(), action="secret.replace", subject="master secret")
+    note = COMMAND_LINE.did(at=Clock().now(), action="secret.replace", subject="master secret")
     if with_store(settings, "Replacing the secret", lambda store: replace_secret(store, settings, note)):
         click.echo("The database goes by this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
     else:

@@ -7,10 +7,10 @@ from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.datafolder import kept_address
 from heliograph.rules.address import parse_address
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.reading import line
 from heliograph.settings import Settings
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, People, Person
 from heliograph.storage.store import Store
 
@@ -145,7 +145,7 @@ def _echo_link(settings: Settings, token: str) -> None:
 
 
 def _entry(action: str, subject: str, detail: str = "", team: str | None = None) -> AuditEntry:
-    return AuditEntry(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
+    return COMMAND_LINE.did(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
 
 
 async def _known(people: People, address: str) -> Person:

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from heliograph.dashboard import platform_mail
 from heliograph.dashboard.visit import Visit
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, Person
 
 MAILS = {

@@ -8,11 +8,12 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
+from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Channel, Key, Team
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage import throttle
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import People, SignedIn
 from heliograph.storage.setup import SetupChange
 from heliograph.web.request import Headers, Request
@@ -91,20 +92,17 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def may(self, need: Need) -> bool:
         return is_allowed(need, self.who, self.roles, self.team_found)
 
+    @property
+    def actor(self) -> Actor:
+        return Actor(kind="person", id=self.person.person, address=self.address)
+
     def entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
-        return AuditEntry(
-            at=self.context.clock.now(),
-            person=self.person.person,
-            team=self.team_found.record.id if self.team_found else None,
-            action=action,
-            subject=subject,
-            detail=detail,
-            address=self.address,
-        )
+        team = self.team_found.record.id if self.team_found else None
+        return self.actor.did(self.context.clock.now(), action, subject, detail, team=team)
 
     async def note(self, action: str, subject: str, detail: str = "") -> None:
         """Write a change that is not one of the setup into the audit log."""
-        await self.people.note([self.entry(action, subject, detail)])
+        await self.context.store.audit.add(self.entry(action, subject, detail))
 
     async def begin_try(self, limits: Mapping[str, int]) -> int:
         """Count a try of these names (each has so many in 15 minutes) before it is judged, so that many at once gain
@@ -189,6 +187,12 @@ def read_cookies(request: Request) -> dict[str, str]:
 def session_cookie(token: str) -> str:
     """For a Redirect; an empty token ends it."""
     return f"{COOKIE}={token}" if token else f"{COOKIE}=; Max-Age=0"
+
+
+def errors_of(refusal: Refusal) -> dict[str, str]:
+    """What a form has wrong, by field."""
+    fields: dict[str, str] | None = (refusal.details or {}).get("fields")
+    return fields or {refusal.param or "": refusal.message}
 
 
 class Gone(Exception):

@@ -4,26 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.storage.engine.database import Tx
+from heliograph.rules.audit import AuditEntry
+from heliograph.storage.engine.database import Database, Tx
 
 NEWEST = (1 << 62) - 1
-COMMAND_LINE = "command line"
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    at: int
-    person: str = COMMAND_LINE
-    team: str | None = None
-    action: str
-    subject: str
-    detail: str = ""
-    address: str = ""
 
 
 class AuditLine(msgspec.Struct, frozen=True):
     key: int
     at: int
-    person: str
+    actor: str
     team: str | None
     action: str
     subject: str
@@ -36,10 +26,18 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
     await tx.run("insert_audit", entries=[entry for entry in entries if entry])
 
 
-async def lines(tx: Tx, team: str | None, before: int, limit: int) -> Sequence[AuditLine]:
-    """Newest first; one more than the limit, when there are more. No team: the whole instance."""
-    if team is None:
-        rows = await tx.run("list_whole_audit", before=before, limit=limit + 1)
-    else:
-        rows = await tx.run("list_audit", team=team, before=before, limit=limit + 1)
-    return [AuditLine(*row) for row in rows]
+class Audit:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, entry: AuditEntry) -> None:
+        """Of an act that changes nothing here, such as a test message."""
+        await self._database.write(lambda tx: write(tx, entry))
+
+    async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
+        """Newest first; one more than the limit, when there are more. No team: the whole instance."""
+        if team is None:
+            rows = await self._database.read(lambda tx: tx.run("list_whole_audit", before=before, limit=limit + 1))
+        else:
+            rows = await self._database.read(lambda tx: tx.run("list_audit", team=team, before=before, limit=limit + 1))
+        return [AuditLine(*row) for row in rows]

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.lanes import LANE
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
-from heliograph.storage.audit import NEWEST, AuditEntry
+from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name, stand_in
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.magic import is_magic
@@ -19,7 +20,6 @@ from heliograph.rules.message import is_final
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Key, Team
 from heliograph.rules.setup.snapshot import Row
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store

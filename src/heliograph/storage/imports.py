@@ -11,11 +11,11 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.address import parse_address
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.suppression_file import Line
 from heliograph.storage import setup
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import NewSuppression

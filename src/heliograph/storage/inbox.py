@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from heliograph.storage.audit import AuditEntry
+from heliograph.rules.audit import AuditEntry
 from heliograph.storage.engine.database import Tx
 
 SCAN = 2000  # records that one page looks at, so that it is quick also when few of them are the inbox's

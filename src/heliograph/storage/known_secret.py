@@ -2,8 +2,8 @@
 
 import msgspec
 
+from heliograph.rules.audit import AuditEntry
 from heliograph.storage import audit
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.engine.database import Tx
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account, book, credit_moved
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
-from heliograph.storage.audit import NEWEST, AuditEntry
+from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.storage import audit
-from heliograph.storage.audit import NEWEST, AuditEntry, AuditLine
 from heliograph.storage.engine.database import Database, Tx
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
@@ -139,7 +139,7 @@ class People:
             await tx.run("set_operator", id=person.id, operator=1)
             await tx.run("set_proven", id=person.id, proven=1)
             await _set_password(tx, person.id, password)
-            await audit.write(tx, msgspec.structs.replace(note, person=person.id))
+            await audit.write(tx, msgspec.structs.replace(note, actor=person.id))
             return await _locked(tx, person.id)
 
         return await self._database.write(story)
@@ -411,15 +411,6 @@ class People:
             return await self._database.write(story)
         except NotByThis:
             return None
-
-    # -- audit ----------------------------------------------------------------------------------------------
-
-    async def note(self, entries: Sequence[AuditEntry]) -> None:
-        await self._database.write(lambda tx: audit.write(tx, *entries))
-
-    async def audit(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
-        """Newest first; one more than the limit, when there are more. No team: the whole instance."""
-        return await self._database.read(lambda tx: audit.lines(tx, team, before, limit))
 
 
 class NotByThis(Exception):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from heliograph.clock import Clock
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.setup.snapshot import Row, Setup, updated
-from heliograph.storage.audit import COMMAND_LINE, AuditEntry
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
@@ -68,7 +68,7 @@ async def change(
     rows = [(r.kind, r.id, r.team, r.body, version) for r in plan.rows]
     if rows:
         await tx.run("save_settings", settings=rows)
-        await keep_versions(tx, plan.rows, plan.audit[0].person if plan.audit else COMMAND_LINE, now)
+        await keep_versions(tx, plan.rows, plan.audit[0].actor if plan.audit else COMMAND_LINE.name, now)
         after = updated(current, plan.rows, version).teams
         stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
         if stopped:

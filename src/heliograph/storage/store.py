@@ -6,6 +6,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.erasure import erased_name
+from heliograph.storage.audit import Audit
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
@@ -47,6 +48,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     requests: Requests
     people: People
+    audit: Audit
     upkeep: Upkeep
 
     async def close(self) -> None:
@@ -82,5 +84,6 @@ def make_store(
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
         people=People(database, clock),
+        audit=Audit(database),
         upkeep=Upkeep(database, clock, blobs, leases, setup),
     )

@@ -13,7 +13,7 @@ COLUMNS = ("time", "person", "team", "action", "subject", "detail", "address")
 
 
 async def show(visit: Visit) -> Answer:
-    lines = await visit.people.audit(_team(visit), _before(visit), PAGE)
+    lines = await visit.context.store.audit.lines(_team(visit), _before(visit), PAGE)
     older = lines[PAGE - 1].key if len(lines) > PAGE else None
     is_first = "before" not in visit.query
     return Page("audit.html", {"lines": lines[:PAGE], "older": older, "here": visit.request.path, "is_first": is_first})
@@ -26,13 +26,13 @@ async def export(visit: Visit) -> Answer:
 async def _file(visit: Visit) -> AsyncIterator[bytes]:
     yield csv_lines([COLUMNS])
     before = NEWEST
-    while lines := await visit.people.audit(_team(visit), before, PORTION):
+    while lines := await visit.context.store.audit.lines(_team(visit), before, PORTION):
         yield csv_lines(map(_cells, lines))
         before = lines[-1].key
 
 
 def _cells(line: AuditLine) -> tuple[str, ...]:
-    return (timestamp(line.at), line.person, line.team or "", line.action, line.subject, line.detail, line.address)
+    return (timestamp(line.at), line.actor, line.team or "", line.action, line.subject, line.detail, line.address)
 
 
 def _team(visit: Visit) -> str | None:

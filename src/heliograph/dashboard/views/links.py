@@ -6,7 +6,7 @@ from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.members import read_person
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.storage.audit import AuditEntry
+from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.storage.people import Link, Person
 
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."
@@ -68,13 +68,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
         errors["password"] = wrong
     if errors:
         return await _page(visit, link, None, errors)
-    entry = AuditEntry(
-        at=visit.context.clock.now(),
-        action="account.password",
-        subject=email,
-        detail="by a link (first)",
-        address=visit.address,
-    )
+    entry = _actor(visit).did(visit.context.clock.now(), "account.password", email, "by a link (first)")
     hashed = await hash_password(password)
     person = await visit.people.add_first(visit.params["token"], email, name, hashed, entry)
     if person is None:
@@ -109,14 +103,12 @@ def _is_signed_in(visit: Visit, person: Person) -> bool:
 
 
 def _entry(visit: Visit, person: Person, action: str, detail: str) -> AuditEntry:
-    return AuditEntry(
-        at=visit.context.clock.now(),
-        person=person.id,
-        action=action,
-        subject=person.email,
-        detail=detail,
-        address=visit.address,
-    )
+    return _actor(visit, person.id).did(visit.context.clock.now(), action, person.email, detail)
+
+
+def _actor(visit: Visit, person: str = "") -> Actor:
+    """Whoever followed a link is not signed in yet."""
+    return Actor(kind="person", id=person, address=visit.address)
 
 
 async def _page(visit: Visit, link: Link, person: Person | None, errors: dict[str, str] | None = None) -> Page:

@@ -7,8 +7,8 @@ import msgspec
 from heliograph.dashboard.handing_over import hand_over, told
 from heliograph.dashboard.views.members import LAST_OWNER, read_person
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.audit import AuditEntry
 from heliograph.storage.people import Link, Person
 
 HERE = "/dashboard/operator/people"

@@ -1,0 +1,139 @@
+"""API keys: made, rotated with an overlap, revoked. Of a token only the hash is kept."""
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.manage.fields import check_fields
+from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
+from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.records import Key, Scope
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+
+OVERLAP_MS = DAY_MS  # for so long a rotated key still works
+_NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+    team: str
+    name: str = ""  # empty: one with its public id
+    scopes: tuple[Scope, ...] = ("send",)
+    domain: str | None = None
+    expires_at: int | None = None
+
+
+class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
+    key: Key
+    token: str  # shown once
+
+
+async def create(store: Store, actor: Actor, wanted: NewKey) -> MadeKey:
+    made, now = _mint(store, Key(id="", hash="", **msgspec.structs.asdict(wanted))), store.clock.now()
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        check_fields(wrong_fields(setup, made.key, now))
+        row = to_row("key", made.key.id, made.key, made.key.team)
+        return SetupChange(rows=[row], audit=[_entry(store, actor, "key.create", made.key)])
+
+    await store.setup.change(decide)
+    return made
+
+
+async def rotate(store: Store, actor: Actor, team: str, id_: str) -> tuple[MadeKey, Key]:
+    """A new key that may do the same, and the old one, which goes on for a day."""
+    now = store.clock.now()
+    made = _mint(store, replace(_find(store.setup.current, team, id_), expires_at=None))
+    ended: list[Key] = []
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        old = _find(setup, team, id_)
+        if state_of(old, now) in ("revoked", "expired"):
+            raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
+        ended.append(replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS)))
+        new = replace(made.key, name=next_name(old.name, {key.name for key in keys_of(setup, team)}))
+        rows = [to_row("key", new.id, new, team), to_row("key", old.id, ended[-1], team)]
+        return SetupChange(rows=rows, audit=[_entry(store, actor, "key.rotate", new)])
+
+    await store.setup.change(decide)
+    return MadeKey(key=_find(store.setup.current, team, made.key.id), token=made.token), ended[-1]
+
+
+async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
+    """The key as it was before. Revoked keys stay revoked."""
+    found: list[Key] = []
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        key = _find(setup, team, id_)
+        found.append(key)
+        if key.revoked:
+            return SetupChange()
+        row = to_row("key", key.id, replace(key, revoked=True), key.team)
+        return SetupChange(rows=[row], audit=[_entry(store, actor, "key.revoke", key)])
+
+    await store.setup.change(decide)
+    return found[-1]
+
+
+def keys_of(setup: Setup, team: str) -> list[Key]:
+    return [caller.key for caller in setup.callers.values() if caller.team.record.id == team]
+
+
+def state_of(key: Key, now: int) -> str:
+    if key.revoked:
+        return "revoked"
+    if key.expires_at is None:
+        return "works"
+    return "expires" if key.expires_at > now else "expired"
+
+
+def next_name(name: str, taken: set[str]) -> str:
+    """`server` → `server 2` → `server 3`: an `apply` that names the old key does not touch the new one."""
+    found = _NUMBERED.fullmatch(name)
+    assert found
+    base, number = found[1][:190], int(found[2] or 1)
+    return next(one for n in range(number + 1, number + len(taken) + 2) if (one := f"{base} {n}") not in taken)
+
+
+def _mint(store: Store, like: Key) -> MadeKey:
+    token = make_token(store.clock.entropy(ENTROPY_BYTES))
+    public = parse_token(token)
+    assert public
+    return MadeKey(
+        key=replace(like, id=public, hash=token_hash(token), name=like.name.strip() or f"key {public}"), token=token
+    )
+
+
+def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
+    if key.team not in setup.teams:
+        return {"team": f"There is no team {key.team}. Known: {', '.join(setup.teams) or 'none'}."}
+    wrong = {}
+    try:
+        line(key.name)
+    except ValueError:
+        wrong["name"] = "Give it a name of one line, up to 200 characters."
+    if any(other.name == key.name for other in keys_of(setup, key.team)):
+        wrong["name"] = "Another key of the team has this name."
+    if not key.scopes:
+        wrong["scopes"] = "Choose at least one."
+    if key.domain is not None and key.domain not in setup.teams[key.team].domains:
+        wrong["domain"] = "The team has no such domain."
+    if key.expires_at is not None and key.expires_at <= now:
+        wrong["expires_at"] = "Choose a day that is not over yet, or leave it empty."
+    return wrong
+
+
+def _find(setup: Setup, team: str | None, id_: str) -> Key:
+    caller = setup.callers.get(id_)
+    if caller is None or team not in (None, caller.team.record.id):
+        raise NotFound("There is no such key. Give the whole token, or the 10 characters after hk_.")
+    return caller.key
+
+
+def _entry(store: Store, actor: Actor, action: str, key: Key) -> AuditEntry:
+    return actor.did(store.clock.now(), action, key.name, key.id, team=key.team)

@@ -1,0 +1,19 @@
+"""A store on both databases with two teams."""
+
+import pytest
+
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
+
+CREDIT = 1_000_000
+TEAMS = ("team_1", "team_2")
+
+
+@pytest.fixture
+async def teams(store: Store) -> None:
+    records = [TeamRecord(ref=ref, id=id_, name=id_, currency="USD") for ref, id_ in enumerate(TEAMS, 1)]
+    rows = [to_row("team", record.id, record, record.id) for record in records]
+    new = [NewTeam(record.ref, CREDIT) for record in records]
+    await store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=new))
