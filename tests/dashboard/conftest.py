@@ -1,30 +1,24 @@
 """A real service, and real browsers that are signed in to it."""
 
 import asyncio
-import functools
 import os
 import random
-import secrets
 import shutil
 import socket
-import sqlite3
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 
 from heliograph.dashboard.visit import COOKIE
-from heliograph.storage.people import hashed
+from tests.people import let_in
 from tests.service import PATIENCE_S, Service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 sync_api.expect.set_options(timeout=PATIENCE_S * 1000)
-PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(scope="session")
@@ -115,37 +109,15 @@ class Site:
         """Add a person who has accepted and is signed in, and go to a page."""
         self.add(email, *options)
         page = self.page(**browser)
-        session = {"name": COOKIE, "value": let_in(self.service, email), "domain": "127.0.0.1", "path": "/dashboard"}
+        session = {
+            "name": COOKIE,
+            "value": let_in(self.service.database, email),
+            "domain": "127.0.0.1",
+            "path": "/dashboard",
+        }
         page.context.add_cookies([session | {"httpOnly": True, "sameSite": "Lax"}])
         page.goto(path)
         return page
-
-
-LET_IN = """
-    UPDATE person SET password = :password, proven = 1, operator = EXISTS
-        (SELECT 1 FROM invitation i WHERE i.person = person.id AND i.team = '') WHERE email = :email;
-    INSERT INTO member (person, team, role) SELECT i.person, i.team, i.role
-        FROM invitation i JOIN person p ON p.id = i.person WHERE p.email = :email AND i.team <> '';
-    DELETE FROM invitation WHERE person IN (SELECT id FROM person WHERE email = :email);
-    INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at, expires_at)
-        SELECT :hash, 'ses_' || :csrf, id, :csrf, '127.0.0.1', 'Chromium', :now, :now, :now + 86400000
-        FROM person WHERE email = :email"""
-
-
-@functools.cache
-def hashed_password() -> str:
-    return PasswordHasher().hash(PASSWORD)
-
-
-def let_in(service: Service, email: str) -> str:
-    """What following the link, choosing the password and signing in come to, without the time that a password takes;
-    answers the cookie's value."""
-    token, csrf, now = secrets.token_hex(), secrets.token_hex(16), time.time_ns() // 1_000_000
-    given = {"email": email, "password": hashed_password(), "hash": hashed(token), "csrf": csrf, "now": now}
-    with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"), timeout=PATIENCE_S)) as file, file:
-        for statement in LET_IN.split(";"):
-            file.execute(statement, given)
-    return token
 
 
 @pytest.fixture(scope="session")

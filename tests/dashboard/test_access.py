@@ -1,10 +1,14 @@
 """Every page judged by axe-core: nothing serious may stand between a person and the page (WCAG 2.1 AA)."""
 
 import base64
+import functools
+import http.server
 import os
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +47,28 @@ def miss(why: str) -> None:
     pytest.skip(f"the pages are not judged by axe-core: {why}")
 
 
+class Kept(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=3600")
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
 @pytest.fixture(scope="module")
-def axe(pytestconfig: pytest.Config) -> Path:
-    """The script of the npm package, installed by name and kept in pytest's cache."""
+def axe(script: Path) -> Iterator[str]:
+    """Where browsers get the script; they keep it compiled, as one that is handed in with each page is not."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Kept, directory=script.parent)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/{script.name}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def script(pytestconfig: pytest.Config) -> Path:
+    """Of the npm package, installed by name and kept in pytest's cache."""
     assert pytestconfig.cache
     folder = pytestconfig.cache.mkdir("axe-core")
     script = folder / "node_modules/axe-core/axe.min.js"
@@ -104,9 +127,9 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
     ]
 
 
-def judge(page: Any, axe: Path) -> list[str]:
+def judge(page: Any, axe: str) -> list[str]:
     """What axe finds on the page as it is, as lines of page, look, rule and element."""
-    page.add_script_tag(path=str(axe))
+    page.add_script_tag(url=axe)
     found = []
     for look, (scheme, size) in LOOKS.items():
         page.emulate_media(color_scheme=scheme)
@@ -115,18 +138,18 @@ def judge(page: Any, axe: Path) -> list[str]:
     return found
 
 
-def judged(page: Any, axe: Path, path: str, status: int = 200) -> list[str]:
+def judged(page: Any, axe: str, path: str, status: int = 200) -> list[str]:
     assert page.goto(path).status == status, path
     return judge(page, axe)
 
 
-def test_every_page(site: Site, axe: Path, made: dict[str, str]) -> None:
+def test_every_page(site: Site, axe: str, made: dict[str, str]) -> None:
     page = site.open("ada@example.com", *OWNER, **OPEN)
     found = [line for path in LISTS + singles(page, made) for line in judged(page, axe, path)]
     assert not found, "\n".join(found)
 
 
-def test_what_only_a_form_leads_to(site: Site, axe: Path, tmp_path: Path) -> None:
+def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None:
     page = site.open("eve@example.com", *OWNER, **OPEN)
     found = []
 
@@ -166,7 +189,7 @@ def test_what_only_a_form_leads_to(site: Site, axe: Path, tmp_path: Path) -> Non
     assert not found, "\n".join(found)
 
 
-def test_those_who_are_not_let_in(site: Site, axe: Path) -> None:
+def test_those_who_are_not_let_in(site: Site, axe: str) -> None:
     guest = site.page(**OPEN)
     found = judged(guest, axe, "/dashboard/sign-in")
     found += judged(guest, axe, site.add("new@example.com"))

@@ -4,7 +4,8 @@ import csv
 import io
 
 from heliograph.dashboard.csv_lines import csv_lines
-from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.people import PASSWORD
 
 expect = sync_api.expect
 AUDIT = "/dashboard/teams/team_acme/audit"

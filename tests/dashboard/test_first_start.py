@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import PASSWORD, Shoot, Tabs, sync_api
+from tests.dashboard.conftest import Shoot, Tabs, sync_api
+from tests.people import PASSWORD
 
 expect = sync_api.expect
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.dashboard.conftest import PASSWORD, Shoot, Site, sync_api
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.people import PASSWORD
 
 expect = sync_api.expect
 TEAM = "/dashboard/teams/team_acme/team"
