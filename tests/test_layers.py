@@ -27,7 +27,6 @@ MAY_IMPORT: dict[str, list[str]] = {
     "receiving.py": [],
     "clock.py": ["rules/"],
     "domains.py": "rules/ clock.py storage/".split(),
-    "webhooks.py": "rules/ clock.py storage/".split(),
     "web/": "rules/ itself".split(),
     "channels/carrier.py": ["rules/"],
     "channels/web.py": "rules/ channels/carrier.py".split(),
@@ -35,18 +34,16 @@ MAY_IMPORT: dict[str, list[str]] = {
     "storage/engine/": "rules/ itself".split(),
     "storage/": "rules/ clock.py storage/".split(),
     "handover.py": "rules/ clock.py channels/carrier.py storage/".split(),
-    "accept/": "rules/ clock.py domains.py webhooks.py handover.py channels/carrier.py storage/ itself".split(),
+    "accept/": "rules/ clock.py domains.py handover.py channels/carrier.py storage/ itself".split(),
     "deliver/": "rules/ clock.py domains.py handover.py channels/carrier.py channels/webhook/ storage/ itself".split(),
     "manage/": "rules/ clock.py handover.py channels/carrier.py storage/ itself".split(),
-    "api/": (
-        "web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py webhooks.py channels/carrier.py itself"
-    ).split(),
+    "api/": ("web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py channels/carrier.py itself").split(),
     "dashboard/": (
-        "web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py webhooks.py sealing.py handover.py "
+        "web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py sealing.py handover.py "
         "channels/carrier.py dashboard/"
     ).split(),
     "app.py": (
-        "rules/ settings.py datafolder.py sealing.py clock.py domains.py webhooks.py handover.py channels/ storage/ "
+        "rules/ settings.py datafolder.py sealing.py clock.py domains.py handover.py channels/ storage/ "
         "accept/ deliver/ manage/ api/ dashboard/ web/ watch.py logs.py listening.py"
     ).split(),
     "server.py": (
@@ -54,7 +51,7 @@ MAY_IMPORT: dict[str, list[str]] = {
         "accept/ deliver/ manage/ web/ api/ dashboard/"
     ).split(),
     "cli/": (
-        "rules/ manage/ settings.py clock.py datafolder.py sealing.py domains.py webhooks.py app.py server.py "
+        "rules/ manage/ settings.py clock.py datafolder.py sealing.py domains.py app.py server.py "
         "channels/webhook/signature.py storage/ itself"
     ).split(),
 }

@@ -31,6 +31,7 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.domains import Domains
+from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.outcome import Report
@@ -46,7 +47,6 @@ from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
-from heliograph.webhooks import RefusalOf, Webhooks
 
 SQLITE = "sqlite:///"
 # What is told of secrets that were sealed before the service's secret was changed, and what to do about each.

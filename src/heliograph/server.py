@@ -43,6 +43,7 @@ from heliograph.deliver.reports import take_return
 from heliograph.deliver.webhooks import Teller
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
+from heliograph.manage.management import Management
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
@@ -189,7 +190,6 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         store=store,
         clock=clock,
         domains=domains,
-        webhooks=make_webhooks(settings, store, clock),
         handover=handover,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
@@ -198,9 +198,11 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )
+    management = Management(webhooks=make_webhooks(settings, store, clock))
     pages = Dashboard(
         Office(
             context=context,
+            management=management,
             people=People(store.database, clock),
             seal=tools.sealer.seal,
             unseal=tools.sealer.open,
@@ -209,7 +211,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         budget := ByteBudget(),
     )
     rates = RateLimits()
-    server = Server(uvicorn_config(Front(Api(context, rates, budget), pages, settings.trusted_proxies)))
+    server = Server(uvicorn_config(Front(Api(context, management, rates, budget), pages, settings.trusted_proxies)))
     loops: dict[str, Callable[[], Awaitable[None]]] = {
         "loop watch": watch.run,
         "setup": store.setup.follow,

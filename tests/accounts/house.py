@@ -24,7 +24,7 @@ from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
-from tests.storage.test_idempotency import make_context
+from tests.storage.test_idempotency import make_context, make_management
 
 PASSWORD = "correct horse battery"
 TEAMS = ("team_a", "team_b")
@@ -72,8 +72,16 @@ class House:
         )
         budget = ByteBudget()
         self.people = People(store.database, clock)
-        office = Office(context=context, people=self.people, seal=sealer.seal, unseal=sealer.open, eml=lambda *_: b"")
-        self.front = Front(Api(context, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
+        management = make_management(context)
+        office = Office(
+            context=context,
+            management=management,
+            people=self.people,
+            seal=sealer.seal,
+            unseal=sealer.open,
+            eml=lambda *_: b"",
+        )
+        self.front = Front(Api(context, management, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
         teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

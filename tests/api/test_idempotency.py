@@ -241,6 +241,6 @@ def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkey
     scope = {"method": "POST", "path": "/v1/emails", "query_string": b"", "headers": []}  # chunked: no content-length
     request = Request(scope, None, "req_x")  # type: ignore[arg-type]
     for size in (IN_THREAD, IN_THREAD + 1):
-        call = Call(None, None, request, {}, None, {}, size)  # type: ignore[arg-type]
+        call = Call(None, None, None, request, {}, None, {}, size)  # type: ignore[arg-type]
         asyncio.run(_fingerprint(call))
     assert [thread == threading.get_ident() for thread in threads] == [True, False]

@@ -233,7 +233,7 @@ def test_errors_md_is_current() -> None:
 
 def ask(route: Route) -> Response:
     context = cast(Any, SimpleNamespace(base_url=BASE))
-    call = Call(context, route, cast(Any, None), {}, None)
+    call = Call(context, cast(Any, None), route, cast(Any, None), {}, None)
     return asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
 
 

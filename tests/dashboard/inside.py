@@ -16,6 +16,7 @@ from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.people import People, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
+from tests.storage.test_idempotency import make_management
 
 OPERATOR = "operator"  # who asks; any other word is a role in every team
 
@@ -51,6 +52,7 @@ class Pages:
         people.teams = tuple(context.store.setup.current.teams)
         office = Office(
             context=context,
+            management=make_management(context),
             people=people,
             seal=lambda plain, _: plain.decode(),
             unseal=lambda text, _: text.encode(),

@@ -11,6 +11,7 @@ from heliograph.accept.idempotency import run_once
 from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.handover import Handover
+from heliograph.manage.management import Management
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
@@ -32,12 +33,16 @@ def make_context(store: Store, clock: TestClock) -> Context:
         store=store,
         clock=clock,
         domains=make_domains(settings, store, clock),
-        webhooks=make_webhooks(settings, store, clock),
         handover=Handover(store, Carriers(none), clock),
         base_url="",
         code_key=b"",
         running={},
     )
+
+
+def make_management(context: Context) -> Management:
+    settings = Settings(data=context.store.blobs._folder)
+    return Management(webhooks=make_webhooks(settings, context.store, context.clock))
 
 
 async def send(store: Store, clock: TestClock, key: Once) -> Answer:

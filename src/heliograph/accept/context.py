@@ -10,7 +10,6 @@ from heliograph.domains import Domains
 from heliograph.handover import Handover
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
-from heliograph.webhooks import Webhooks
 
 
 class State(msgspec.Struct):
@@ -26,7 +25,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     domains: Domains
-    webhooks: Webhooks
     handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database

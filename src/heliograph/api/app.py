@@ -13,6 +13,7 @@ from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.route import Call, Route
 from heliograph.api.routes import ROUTES
+from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
     InternalError,
@@ -46,8 +47,9 @@ MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
-    def __init__(self, context: Context, rates: RateLimits, budget: ByteBudget) -> None:
+    def __init__(self, context: Context, management: Management, rates: RateLimits, budget: ByteBudget) -> None:
         self.context = context
+        self._management = management
         self._router = Router(ROUTES)
         self._rates = rates
         self._budget = budget
@@ -66,7 +68,9 @@ class Api:
             call_task(name)
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
-                response = await route.call(Call(self.context, route, request, params, None, read=read))
+                response = await route.call(
+                    Call(self.context, self._management, route, request, params, None, read=read)
+                )
             else:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:
@@ -130,7 +134,9 @@ class Api:
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
         self._active += 1
         try:
-            return await route.call(Call(self.context, route, request, params, caller, value, len(raw)))
+            return await route.call(
+                Call(self.context, self._management, route, request, params, caller, value, len(raw))
+            )
         finally:
             self._active -= 1
 

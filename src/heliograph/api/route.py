@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.context import Context
+from heliograph.manage.management import Management
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
@@ -48,6 +49,7 @@ class Call(msgspec.Struct, frozen=True):
     """A request on its route, made by a caller (None where no key is needed)."""
 
     context: Context
+    management: Management
     route: Route
     request: Request
     params: dict[str, str]

@@ -18,10 +18,10 @@ from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
 from heliograph.api.route import Route
 from heliograph.api.sending import DRY_RUN, check_verification, sending
+from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
-from heliograph.webhooks import WebhookChange, WebhookRequest
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
 

@@ -7,11 +7,11 @@ import msgspec
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_after, read_limit, read_time
 from heliograph.api.route import Call, Query, answer
+from heliograph.manage.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.web.request import Response
-from heliograph.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
 
 EVENT_IDS_MAX = 1000
 DELIVERIES_AFTER = Query(
@@ -56,7 +56,7 @@ class DeliveryList(Listed, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     call.query()
-    hook, secret = await call.context.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
+    hook, secret = await call.management.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
     return answer(to_new_record(hook, secret, call.context.clock.now()), 201)
 
 
@@ -70,43 +70,43 @@ async def list_all(call: Call) -> Response:
 
 async def read(call: Call) -> Response:
     call.query()
-    return answer(to_record(call.context.webhooks.find(_team(call), call.params["id"]), call.context.clock.now()))
+    return answer(to_record(call.management.webhooks.find(_team(call), call.params["id"]), call.context.clock.now()))
 
 
 async def change(call: Call) -> Response:
     call.query()
     wanted = to_request(call.json, WebhookChange)
-    hook = await call.context.webhooks.change(_team(call), call.params["id"], wanted)
+    hook = await call.management.webhooks.change(_team(call), call.params["id"], wanted)
     return answer(to_record(hook, call.context.clock.now()))
 
 
 async def delete(call: Call) -> Response:
     call.query()
-    await call.context.webhooks.remove(_team(call), call.params["id"])
+    await call.management.webhooks.remove(_team(call), call.params["id"])
     return answer(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
     call.query()
-    hook, secret = await call.context.webhooks.rotate(_team(call), call.params["id"])
+    hook, secret = await call.management.webhooks.rotate(_team(call), call.params["id"])
     return answer(to_new_record(hook, secret, call.context.clock.now()))
 
 
 async def test(call: Call) -> Response:
     call.query()
-    return answer(TestEvent(id=await call.context.webhooks.test(_team(call), call.params["id"])), 202)
+    return answer(TestEvent(id=await call.management.webhooks.test(_team(call), call.params["id"])), 202)
 
 
 async def replay(call: Call) -> Response:
     call.query()
     wanted = _wanted(to_request(call.json, ReplayRequest))
-    return answer(Replay(count=await call.context.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
+    return answer(Replay(count=await call.management.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
 
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), read_after(query, PREFIXES["event"])
-    return page(await call.context.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
+    return page(await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
 
 
 def _team(call: Call) -> str:

@@ -9,13 +9,13 @@ import msgspec
 from heliograph.app import make_webhooks
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
+from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook import to_record
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-from heliograph.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 
 T = TypeVar("T")
 

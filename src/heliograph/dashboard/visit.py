@@ -8,6 +8,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.passwords import TRIES_MS
+from heliograph.manage.management import Management
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
@@ -28,6 +29,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     """What every page works with."""
 
     context: Context
+    management: Management
     people: People
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]

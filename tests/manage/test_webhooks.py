@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.app import make_webhooks
+from heliograph.manage.webhooks import WebhookRequest, Webhooks
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
@@ -13,7 +14,6 @@ from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
-from heliograph.webhooks import WebhookRequest, Webhooks
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
