@@ -16,7 +16,7 @@ def test_credit_is_added_and_taken(run: Run, example: str) -> None:
 @pytest.mark.parametrize(
     ("team", "amount", "said"),
     [
-        ("team_x", "1.00", "there is no team 'team_x'"),
+        ("team_x", "1.00", "There is no team team_x."),
         ("team_acme", "much", "'much' is not an amount"),
         ("team_acme", "--5", "is not an amount"),
         ("team_acme", "0", "an amount of nothing cannot be booked"),

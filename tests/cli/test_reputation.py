@@ -48,7 +48,7 @@ def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:
 @pytest.mark.parametrize("arguments", [("team_x",), ("show", "team_x"), ("resume", "team_x")])
 def test_an_unknown_team(run: Run, arguments: tuple[str, ...]) -> None:
     ended = run("reputation", *arguments)
-    assert (ended.code, ended.out, ended.err) == (1, "", "heliograph: there is no team 'team_x'\n")
+    assert (ended.code, ended.out, ended.err) == (1, "", "heliograph: There is no team team_x.\n")
 
 
 @pytest.mark.parametrize("command", ["reputation", "reputation show", "reputation resume"])

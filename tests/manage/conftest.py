@@ -2,6 +2,7 @@
 
 import pytest
 
+from heliograph.rules.audit import Actor
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import NewTeam, SetupChange
@@ -9,6 +10,12 @@ from heliograph.storage.store import Store
 
 CREDIT = 1_000_000
 TEAMS = ("team_1", "team_2")
+ADA = Actor(kind="person", id="usr_ada", address="192.0.2.7")
+
+
+async def entries(store: Store, team: str | None = None) -> list[tuple[str, str, str, str]]:
+    """The audit log, newest first."""
+    return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.lines(team)]
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
-from heliograph.storage import ledger
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -351,11 +350,11 @@ class World:
             if process.lease.get(place, 0) > self.clock.now():  # else it may have been lost before the beat
                 process.lease[place] = until
 
-    async def top_up(self, _: Process) -> None:
+    async def top_up(self, process: Process) -> None:
         team, amount = self.rng.choice((1, 2)), self.rng.choice((40, 100, -15))
         audit = COMMAND_LINE.did(at=self.clock.now(), action="credit", subject="credit")
         try:
-            await self.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit))
+            await process.store.ledger.book(team, amount, None, audit)
         except ValueError:
             self.seen["adjustment refused"] += 1
 

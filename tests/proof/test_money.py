@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.storage import ledger
 from tests.proof.size import report, size
 from tests.storage.test_money import Money
 
@@ -20,7 +19,7 @@ class BookedMoney(Money):
         before = self.run(self.store.ledger.account(team)).available
         audit = COMMAND_LINE.did(at=self.clock.now(), action="credit.book", subject="")
         try:
-            self.run(self.store.database.write(lambda tx: ledger.book_credit(tx, team, amount, None, audit)))
+            self.run(self.store.ledger.book(team, amount, None, audit))
         except ValueError:
             assert amount == 0 or before + amount < 0
             amount = 0

@@ -2,12 +2,10 @@
 
 import asyncio
 import itertools
-from functools import partial
 
 import pytest
 
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.storage import ledger
 from heliograph.storage.ledger import Entry
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -23,16 +21,16 @@ def _audit(clock: TestClock) -> AuditEntry:
 
 
 async def _book(store: Store, clock: TestClock, amount: int, team: int = 1) -> int:
-    audit = _audit(clock)
-    return (await store.database.write(lambda tx: ledger.book_credit(tx, team, amount, "note", audit))).available
+    return (await store.ledger.book(team, amount, "note", _audit(clock))).available
 
 
 async def _all(store: Store, limit: int) -> list[Entry]:
-    found, cursor = await store.database.read(lambda tx: ledger.page(tx, 1, None, limit))
-    while cursor:
-        more, cursor = await store.database.read(partial(ledger.page, team=1, cursor=cursor, limit=limit))
+    page = await store.ledger.page(1, None, limit)
+    found = page.entries
+    while page.following:
+        page = await store.ledger.page(1, page.following, limit)
         assert len(found) % limit == 0
-        found += more
+        found += page.entries
     return found
 
 
@@ -92,5 +90,5 @@ async def test_bookings_beside_sends_lose_nothing(store: Store, other: Store, cl
 
 
 async def test_accounts_of_several_teams(store: Store) -> None:
-    found = await store.database.read(lambda tx: ledger.accounts(tx, [1, 2, 77]))
+    found = await store.ledger.accounts([1, 2, 77])
     assert {team: account.available for team, account in found.items()} == {1: CREDIT, 2: CREDIT}

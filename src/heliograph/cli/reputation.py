@@ -3,6 +3,7 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.manage.teams import find_team
 from heliograph.rules.ids import timestamp
 from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.records import Team
@@ -41,7 +42,7 @@ def show(settings: Settings, team: str | None) -> None:
 
     async def story(store: Store) -> list[str]:
         counts = await store.reputation.counts()
-        teams = [_find(store, team)] if team else store.setup.current.teams.values()
+        teams = [find_team(store.setup.current, team)] if team else store.setup.current.teams.values()
         return [
             _line(found, counts.get(found.record.ref, Counts()))
             for found in teams
@@ -65,16 +66,10 @@ def resume(settings: Settings, team: str) -> None:
     """
 
     async def story(store: Store) -> bool:
-        return await store.reputation.resume(_find(store, team).record.id)
+        return await store.reputation.resume(find_team(store.setup.current, team).record.id)
 
     done = with_store(settings, "Resuming", story)
     click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
-
-
-def _find(store: Store, team: str) -> Team:
-    if team not in store.setup.current.teams:
-        raise click.ClickException(f"there is no team {team!r}")
-    return store.setup.current.teams[team]
 
 
 def _line(team: Team, counts: Counts) -> str:

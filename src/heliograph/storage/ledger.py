@@ -6,14 +6,10 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account, book, credit_moved
+from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
-
-
-async def account(tx: Tx, team: int) -> Account:
-    (row,) = await tx.run("find_account", team=team)
-    return to_account(row)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +29,37 @@ class Cursor(msgspec.Struct, frozen=True):
     balance: int
 
 
-async def page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> tuple[list[Entry], Cursor | None]:
-    """Newest first, and where the next page begins; None when this is the last."""
+class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
+    entries: list[Entry]  # newest first
+    following: Cursor | None  # where the next page begins; None: this is the last
+
+
+class Ledger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def account(self, team: int) -> Account:
+        return await self._database.read(lambda tx: account(tx, team))
+
+    async def accounts(self, teams: Iterable[int]) -> dict[int, Account]:
+        """By team; one that is not there is missing."""
+        rows = await self._database.read(lambda tx: tx.run("find_accounts", teams=[(team,) for team in teams]))
+        return {row[0]: to_account(row) for row in rows}
+
+    async def page(self, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
+        return await self._database.read(lambda tx: _page(tx, team, cursor, limit))
+
+    async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
+        """Top up, or take by a negative amount; ValueError when that is more than there is."""
+        return await self._database.write(lambda tx: _book(tx, team, amount, note, entry))
+
+
+async def account(tx: Tx, team: int) -> Account:
+    (row,) = await tx.run("find_account", team=team)
+    return to_account(row)
+
+
+async def _page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
     if cursor is None:
         cursor = Cursor(NEWEST, (await account(tx, team)).available)
     balance, entries = cursor.balance, []
@@ -55,27 +80,14 @@ async def page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> tuple[li
         )
         balance -= moved
     more = len(entries) > limit
-    return entries[:limit], Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
+    following = Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
+    return LedgerPage(entries=entries[:limit], following=following)
 
 
-async def accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
-    rows = await tx.run("find_accounts", teams=[(team,) for team in teams])
-    return {row[0]: to_account(row) for row in rows}
-
-
-async def book_credit(tx: Tx, team: int, amount: int, subject: str | None, audit: AuditEntry) -> Account:
-    """Top up, or take by a negative amount; ValueError when that is more than there is."""
+async def _book(tx: Tx, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
     found = await lock_accounts(tx, [team])
     kind = book(found[team], amount)
     await save_accounts(tx, found.values())
-    await tx.run("insert_ledger", entries=[(team, kind, amount, subject, audit.at)])
-    await tx.run("insert_audit", entries=[audit])
+    await tx.run("insert_ledger", entries=[(team, kind, amount, note, entry.at)])
+    await audit.write(tx, entry)
     return found[team]
-
-
-class Ledger:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def account(self, team: int) -> Account:
-        return await self._database.read(lambda tx: account(tx, team))

@@ -6,7 +6,6 @@ from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Stream, Visit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money, month_of, verify_price
-from heliograph.storage import ledger
 from heliograph.storage.ledger import Cursor, Entry
 
 PAGE = 50
@@ -17,7 +16,7 @@ COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "sub
 async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
     account = await visit.context.store.ledger.account(team.record.ref)
-    entries, following = await _read(visit, cursor, PAGE)
+    page = await visit.context.store.ledger.page(team.record.ref, cursor, PAGE)
     this_month = account.month == month_of(visit.context.clock.now())
     return Page(
         "money.html",
@@ -25,9 +24,9 @@ async def show(visit: Visit) -> Answer:
             "record": team.record,
             "account": account,
             "used": account.used if this_month else 0,
-            "entries": entries,
+            "entries": page.entries,
             "later": bool(cursor),
-            "following": f"{following.key}.{following.balance}" if following else "",
+            "following": f"{page.following.key}.{page.following.balance}" if page.following else "",
             "templates": sorted(team.templates.values(), key=lambda t: (t.channel, t.name)),
             "verify_price": verify_price(visit.setup.platform, team.record.currency),
         },
@@ -40,10 +39,11 @@ async def export(visit: Visit) -> Answer:
 
 async def _lines(visit: Visit) -> AsyncIterator[bytes]:
     yield csv_lines([COLUMNS])
-    cursor: Cursor | None = None
+    team, cursor = visit.team.record, None
     while True:
-        entries, cursor = await _read(visit, cursor, PORTION)
-        yield csv_lines([_row(entry, visit.team.record.currency) for entry in entries])
+        page = await visit.context.store.ledger.page(team.ref, cursor, PORTION)
+        yield csv_lines([_row(entry, team.currency) for entry in page.entries])
+        cursor = page.following
         if cursor is None:
             return
 
@@ -52,11 +52,6 @@ def _row(entry: Entry, currency: str) -> tuple[str, ...]:
     amounts = (format_money(amount) for amount in (entry.amount, entry.moved, entry.balance))
     subject = entry.subject or ""
     return (timestamp(entry.created_at), entry.kind, *amounts, currency, subject)
-
-
-async def _read(visit: Visit, cursor: Cursor | None, limit: int) -> tuple[list[Entry], Cursor | None]:
-    ref = visit.team.record.ref
-    return await visit.context.store.database.read(lambda tx: ledger.page(tx, ref, cursor, limit))
 
 
 def _cursor(text: str) -> Cursor | None:

@@ -4,14 +4,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.rules.pricing import format_money, month_of, parse_booking
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.manage import credit
+from heliograph.manage.credit import Booking
+from heliograph.rules.pricing import format_money, month_of
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.file import read_team_fields
-from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import Team, TeamRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage import ledger
 from heliograph.storage.setup import NewTeam, SetupChange
 
 HERE = "/dashboard/operator"
@@ -72,13 +73,9 @@ async def book(visit: Visit) -> Answer:
     given = {"amount": visit.form.get("amount", "").strip(), "note": visit.form.get("note", "").strip()}
     team = visit.team.record
     try:
-        amount, note = parse_booking(given["amount"]), line(given["note"]) if given["note"] else None
-        entry = visit.entry("credit.book", format_money(amount), note or "")
-        account = await visit.context.store.database.write(
-            lambda tx: ledger.book_credit(tx, team.ref, amount, note, entry)
-        )
-    except ValueError as error:
-        return await _team(visit, given, {"amount": str(error)})
+        account = await credit.book(visit.context.store, visit.actor, Booking(team=team.id, **given))
+    except InvalidRequest as refusal:
+        return await _team(visit, given, errors_of(refusal))
     return Redirect(_place(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
 
 
@@ -96,10 +93,9 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
     if after in visit.setup.teams:
         teams = [team for team in teams if _order(team) > _order(visit.setup.teams[after])]
     shown = teams[:PAGE]
-    accounts = await visit.context.store.database.read(lambda tx: ledger.accounts(tx, [t.record.ref for t in shown]))
     values = {
         "teams": shown,
-        "accounts": accounts,
+        "accounts": await visit.context.store.ledger.accounts([team.record.ref for team in shown]),
         "after": shown[-1].record.id if len(teams) > PAGE else "",
         "q": wanted,
         "given": given or NEW,
