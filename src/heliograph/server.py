@@ -36,7 +36,7 @@ from heliograph.channels.email.bounce_server import Returns, protocol
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.importing import keep_importing
-from heliograph.dashboard.visit import Office
+from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Seat, derive, keep_address, master_secret
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.reports import take_return
@@ -200,7 +200,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     )
     management = Management(webhooks=make_webhooks(settings, store, clock))
     pages = Dashboard(
-        Office(
+        PageTools(
             context=context,
             management=management,
             people=People(store.database, clock),

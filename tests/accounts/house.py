@@ -11,7 +11,7 @@ from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.dashboard.app import Dashboard
-from heliograph.dashboard.visit import COOKIE, Office
+from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.handover import Handover
 from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Accepted, Outcome
@@ -73,7 +73,7 @@ class House:
         budget = ByteBudget()
         self.people = People(store.database, clock)
         management = make_management(context)
-        office = Office(
+        tools = PageTools(
             context=context,
             management=management,
             people=self.people,
@@ -81,7 +81,7 @@ class House:
             unseal=sealer.open,
             eml=lambda *_: b"",
         )
-        self.front = Front(Api(context, management, RateLimits(), budget), Dashboard(office, budget), ["127.0.0.1"])
+        self.front = Front(Api(context, management, RateLimits(), budget), Dashboard(tools, budget), ["127.0.0.1"])
 
     async def set_up(self) -> None:
         teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

@@ -10,7 +10,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.app import Dashboard
-from heliograph.dashboard.visit import COOKIE, Office
+from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.rules.setup.records import Setting, TeamRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.people import People, SignedIn
@@ -50,7 +50,7 @@ class Pages:
         self._store = context.store
         people = _Everybody(context.store.database, context.clock)
         people.teams = tuple(context.store.setup.current.teams)
-        office = Office(
+        tools = PageTools(
             context=context,
             management=make_management(context),
             people=people,
@@ -58,7 +58,7 @@ class Pages:
             unseal=lambda text, _: text.encode(),
             eml=lambda id_, content: b"",
         )
-        self._app = Dashboard(office)
+        self._app = Dashboard(tools)
 
     @property
     def setup(self) -> Setup:

@@ -11,7 +11,7 @@ import pytest
 from heliograph.dashboard import app
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.pages import IMPORT_MAX, PAGES
-from heliograph.dashboard.visit import Office
+from heliograph.dashboard.visit import PageTools
 from heliograph.rules.limits import BODY_MAX, MIB
 from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
 from heliograph.storage.people import SignedIn
@@ -171,10 +171,10 @@ def post(sent: Sent, role: str = "owner") -> Sent:
         base_url="",
         store=SimpleNamespace(setup=SimpleNamespace(current=setup)),
     )
-    office = cast(Office, SimpleNamespace(context=context, people=People(role)))
+    tools = cast(PageTools, SimpleNamespace(context=context, people=People(role)))
 
     async def call() -> None:
-        await Dashboard(office, ByteBudget())(sent.scope, sent.receive, sent.send)
+        await Dashboard(tools, ByteBudget())(sent.scope, sent.receive, sent.send)
 
     asyncio.run(call())
     return sent

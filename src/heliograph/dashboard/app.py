@@ -14,8 +14,8 @@ from heliograph.dashboard.visit import (
     Answer,
     Download,
     Gone,
-    Office,
     Page,
+    PageTools,
     Redirect,
     Stream,
     Visit,
@@ -51,14 +51,14 @@ log = structlog.get_logger()
 
 
 class Dashboard:
-    def __init__(self, office: Office, budget: ByteBudget | None = None) -> None:
-        self._office = office
+    def __init__(self, tools: PageTools, budget: ByteBudget | None = None) -> None:
+        self._tools = tools
         self._router: Router[PageRoute] = Router(PAGES)
         self._budget = budget or ByteBudget()
-        self._secure = office.context.base_url.startswith("https://")
+        self._secure = tools.context.base_url.startswith("https://")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, self._office.context.clock.new_id("req_"))
+        request = Request(scope, receive, self._tools.context.clock.new_id("req_"))
         try:
             answer, visit = await self._visit(request, scope["raw_path"])
         except ClientGone:
@@ -113,13 +113,13 @@ class Dashboard:
         """Who asks about what; the body is still unread."""
         who = await self._signed_in(request)
         return Visit(
-            office=self._office,
+            tools=self._tools,
             request=request,
             params=params,
             query=request.loose_query(),
             address=request.address,
             who=who,
-            roles=await self._office.people.roles(who.person) if who else {},
+            roles=await self._tools.people.roles(who.person) if who else {},
             team_found=self._team(params),
         )
 
@@ -134,10 +134,10 @@ class Dashboard:
 
     async def _signed_in(self, request: Request) -> SignedIn | None:
         token = read_cookies(request).get(COOKIE)
-        return await self._office.people.session(token) if token else None
+        return await self._tools.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
-        return self._office.context.store.setup.current.teams.get(params.get("team", ""))
+        return self._tools.context.store.setup.current.teams.get(params.get("team", ""))
 
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:

@@ -25,7 +25,7 @@ CHANNEL_NAMES: dict[Channel, str] = {"email": "Email", "sms": "SMS", "whatsapp":
 ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
 
 
-class Office(msgspec.Struct, frozen=True, kw_only=True):
+class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     """What every page works with."""
 
     context: Context
@@ -38,7 +38,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    office: Office
+    tools: PageTools
     request: Request
     params: dict[str, str]
     query: dict[str, str]
@@ -51,15 +51,15 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> Context:
-        return self.office.context
+        return self.tools.context
 
     @property
     def people(self) -> People:
-        return self.office.people
+        return self.tools.people
 
     @property
     def setup(self) -> Setup:
-        return self.office.context.store.setup.current
+        return self.tools.context.store.setup.current
 
     @property
     def person(self) -> SignedIn:

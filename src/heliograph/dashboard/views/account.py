@@ -83,7 +83,7 @@ async def confirm_totp(visit: Visit) -> Answer:
     if person.has_totp:
         return Redirect(HERE)
     try:
-        secret = visit.office.unseal(sealed, f"totp/{person.person}")
+        secret = visit.tools.unseal(sealed, f"totp/{person.person}")
     except CannotOpen:
         return Redirect(f"{HERE}/totp")
     step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
@@ -106,7 +106,7 @@ async def drop_totp(visit: Visit) -> Answer:
 def _totp_page(visit: Visit, secret: bytes, error: str = "") -> Page:
     text = totp.base32(secret)
     values = {
-        "sealed": visit.office.seal(secret, f"totp/{visit.person.person}"),
+        "sealed": visit.tools.seal(secret, f"totp/{visit.person.person}"),
         "image": totp.qr_code(secret, visit.person.email),
         "secret": " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
         "error": error,

@@ -83,7 +83,7 @@ async def download(visit: Visit) -> Answer:
     if not isinstance(content, EmailContent) or item.content is None:
         raise Gone
     id_ = visit.params["id"]
-    mail = await asyncio.to_thread(visit.office.eml, id_, item.content)
+    mail = await asyncio.to_thread(visit.tools.eml, id_, item.content)
     return Download(mail, "message/rfc822", f"{id_}.eml")
 
 

@@ -51,7 +51,7 @@ async def stream_place(visit: Visit, path: str, followed: Watch, **query: str) -
     """
     if visit.request.method != "GET":
         return ""
-    return f"{path}?{urlencode(query | {'seen': await visit.office.live.word(followed)})}"
+    return f"{path}?{urlencode(query | {'seen': await visit.tools.live.word(followed)})}"
 
 
 def stream(visit: Visit, followed: Watch) -> Answer:
@@ -63,7 +63,7 @@ def stream(visit: Visit, followed: Watch) -> Answer:
         may=lambda: _may_listen(visit),
         draining=lambda: visit.context.state.draining,
     )
-    return Stream(visit.office.live.changes(followed, listener, visit.query.get("seen", "")))
+    return Stream(visit.tools.live.changes(followed, listener, visit.query.get("seen", "")))
 
 
 async def _may_listen(visit: Visit) -> bool:

@@ -117,7 +117,7 @@ async def preview(visit: Visit) -> Answer:
 async def source(visit: Visit) -> Answer:
     """The mail as it is built; only its signature, made at each hand-over, is missing."""
     facts, body = await _email(visit)
-    mail = await asyncio.to_thread(visit.office.eml, facts.id, body.decode())
+    mail = await asyncio.to_thread(visit.tools.eml, facts.id, body.decode())
     if "download" in visit.query:
         return Download(mail, "message/rfc822", f"{facts.id}.eml")
     return Download(mail, "text/plain; charset=utf-8")

@@ -113,7 +113,7 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     code = totp.plain(typed)
     wrong, step = WRONG_CODE, None
     try:
-        secret = visit.office.unseal(person.totp or "", f"totp/{person.id}")
+        secret = visit.tools.unseal(person.totp or "", f"totp/{person.id}")
         step = totp.step_of(secret, code, visit.context.clock.now())
     except CannotOpen:
         wrong = LOST_CODE
