@@ -47,7 +47,6 @@ from heliograph.manage.management import Management
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
 from heliograph.storage.key_use import keep_key_uses
-from heliograph.storage.people import People
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
@@ -203,7 +202,6 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         PageTools(
             context=context,
             management=management,
-            people=People(store.database, clock),
             seal=tools.sealer.seal,
             unseal=tools.sealer.open,
             eml=tools.outgoing.plain,

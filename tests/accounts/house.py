@@ -19,7 +19,7 @@ from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.server import Front
-from heliograph.storage.people import Link, People
+from heliograph.storage.people import Link
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
@@ -71,12 +71,11 @@ class House:
             base_url=BASE,
         )
         budget = ByteBudget()
-        self.people = People(store.database, clock)
+        self.people = store.people
         management = make_management(context)
         tools = PageTools(
             context=context,
             management=management,
-            people=self.people,
             seal=sealer.seal,
             unseal=sealer.open,
             eml=lambda *_: b"",

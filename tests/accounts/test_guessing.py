@@ -2,10 +2,11 @@
 
 import pytest
 
-from heliograph.dashboard.passwords import TRIES_MAX, TRIES_MS, WAITING_MAX, Line
+from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, Line
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.people import Link
+from heliograph.storage.tries import SPAN_MS
 from tests.accounts.house import PASSWORD, Browser, House
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ async def test_a_thousand_guesses_over_fifty_addresses(house: House) -> None:
     assert (await house.browser(HOME).sign_in(OWNER)).status == 303  # a right password from a known network
     device.address = ROAD
     assert (await device.sign_in(OWNER)).status == 303  # a known browser, wherever it is
-    house.clock.forward(TRIES_MS)
+    house.clock.forward(SPAN_MS)
     assert (await house.browser("198.51.100.77").sign_in(OWNER)).status == 303
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.app import Dashboard
@@ -51,9 +52,8 @@ class Pages:
         people = _Everybody(context.store.database, context.clock)
         people.teams = tuple(context.store.setup.current.teams)
         tools = PageTools(
-            context=context,
+            context=replace(context, store=replace(context.store, people=people)),
             management=make_management(context),
-            people=people,
             seal=lambda plain, _: plain.decode(),
             unseal=lambda text, _: text.encode(),
             eml=lambda id_, content: b"",

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def people(store: Store, clock: TestClock) -> People:
-    return People(store.database, clock)
+    return store.people
 
 
 def entry(action: str, team: str | None = None) -> AuditEntry:

@@ -169,9 +169,9 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     context = SimpleNamespace(
         clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"),
         base_url="",
-        store=SimpleNamespace(setup=SimpleNamespace(current=setup)),
+        store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role)),
     )
-    tools = cast(PageTools, SimpleNamespace(context=context, people=People(role)))
+    tools = cast(PageTools, SimpleNamespace(context=context))
 
     async def call() -> None:
         await Dashboard(tools, ByteBudget())(sent.scope, sent.receive, sent.send)

@@ -53,6 +53,7 @@ log = structlog.get_logger()
 class Dashboard:
     def __init__(self, tools: PageTools, budget: ByteBudget | None = None) -> None:
         self._tools = tools
+        self._store = tools.context.store
         self._router: Router[PageRoute] = Router(PAGES)
         self._budget = budget or ByteBudget()
         self._secure = tools.context.base_url.startswith("https://")
@@ -119,7 +120,7 @@ class Dashboard:
             query=request.loose_query(),
             address=request.address,
             who=who,
-            roles=await self._tools.people.roles(who.person) if who else {},
+            roles=await self._store.people.roles(who.person) if who else {},
             team_found=self._team(params),
         )
 
@@ -134,10 +135,10 @@ class Dashboard:
 
     async def _signed_in(self, request: Request) -> SignedIn | None:
         token = read_cookies(request).get(COOKIE)
-        return await self._tools.people.session(token) if token else None
+        return await self._store.people.session(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
-        return self._tools.context.store.setup.current.teams.get(params.get("team", ""))
+        return self._store.setup.current.teams.get(params.get("team", ""))
 
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:

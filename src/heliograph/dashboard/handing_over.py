@@ -26,7 +26,7 @@ async def hand_over(visit: Visit, person: Person, link: Link, note: AuditEntry) 
     """Make the link. Answers it, to be shown; empty: it is mailed. A refusal says why it cannot be, and it is gone."""
     is_shown = platform_mail.is_simulated(visit, "email")
     proven = int(visit.may("operator") or not is_shown)
-    token = await visit.people.make_link(replace(link, maker=visit.person.person, proven=proven), note)
+    token = await visit.store.people.make_link(replace(link, maker=visit.person.person, proven=proven), note)
     url = f"{visit.context.base_url}/dashboard/link/{token}"
     if is_shown:
         return url
@@ -35,7 +35,7 @@ async def hand_over(visit: Visit, person: Person, link: Link, note: AuditEntry) 
     try:
         await platform_mail.send(visit, person.email, subject.format(**words), text.format(**words))
     except Refusal as refusal:
-        await visit.people.use_link(token, link.purpose)
+        await visit.store.people.use_link(token, link.purpose)
         if link.purpose != "invite":
             raise
         message = f"{person.email} is invited, but the mail was not sent. {refusal.message} “New link” mails it then."

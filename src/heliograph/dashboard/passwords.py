@@ -9,12 +9,9 @@ from typing import TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from heliograph.rules.limits import MINUTE_MS
-
 SHORTEST = 10
 LONGEST = 200
-TRIES_MAX = 10  # wrong passwords or codes for an account, by strangers …
-TRIES_MS = 15 * MINUTE_MS  # … in this time
+TRIES_MAX = 10  # wrong passwords or codes for an account, by strangers, in 15 minutes
 WAITING_MAX = 16  # strangers whose password waits to be checked: a second or two
 
 T = TypeVar("T")

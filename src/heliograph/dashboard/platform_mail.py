@@ -26,7 +26,8 @@ def is_simulated(visit: Visit, channel: str) -> bool:
 async def send(visit: Visit, address: str, subject: str, text: str) -> None:
     """A refusal says why it cannot be sent. The words are ours: strangers would be mailed what a team writes."""
     whose = visit.team_found.record.id if visit.team_found else visit.person.person
-    if await visit.begin_try({f"mails of {whose}": TRIES_MAX, f"mails to {address}": TRIES_MAX}):
+    limits = {f"mails of {whose}": TRIES_MAX, f"mails to {address}": TRIES_MAX}
+    if await visit.store.tries.begin(limits, visit.context.clock.now()):
         raise Refusal("Too many mails were asked for. Try again in 15 minutes.")
     carriers = carriers_for(visit.context, "email", address, None)
     if not carriers:

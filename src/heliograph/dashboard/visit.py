@@ -1,22 +1,21 @@
 """One request to a page: who asks, about which team, with which form; and what a view answers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
-from heliograph.dashboard.passwords import TRIES_MS
 from heliograph.manage.management import Management
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Channel, Key, Team
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.storage import throttle
-from heliograph.storage.people import People, SignedIn
+from heliograph.storage.people import SignedIn
 from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
 from heliograph.web.request import Headers, Request
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
@@ -30,7 +29,6 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
 
     context: Context
     management: Management
-    people: People
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
     eml: Callable[[str, str], bytes]  # id and content of an email → the mail as built, unsigned
@@ -54,12 +52,12 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return self.tools.context
 
     @property
-    def people(self) -> People:
-        return self.tools.people
+    def store(self) -> Store:
+        return self.tools.context.store
 
     @property
     def setup(self) -> Setup:
-        return self.tools.context.store.setup.current
+        return self.store.setup.current
 
     @property
     def person(self) -> SignedIn:
@@ -105,19 +103,6 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     async def note(self, action: str, subject: str, detail: str = "") -> None:
         """Write a change that is not one of the setup into the audit log."""
         await self.context.store.audit.add(self.entry(action, subject, detail))
-
-    async def begin_try(self, limits: Mapping[str, int]) -> int:
-        """Count a try of these names (each has so many in 15 minutes) before it is judged, so that many at once gain
-        nothing; or answers how many ms there can be none.
-        """
-        now, database = self.context.clock.now(), self.context.store.database
-        if wait := await database.read(lambda tx: throttle.wait(tx, limits, now, TRIES_MS)):
-            return wait
-        return await database.write(lambda tx: throttle.begin_try(tx, limits, now, TRIES_MS))
-
-    async def forgive_try(self, names: Iterable[str]) -> None:
-        """The last try was none after all."""
-        await self.context.store.database.write(lambda tx: throttle.forgive_try(tx, names, TRIES_MS))
 
     async def change_setup(
         self, action: str, subject: str, decide: Callable[[Setup], SetupChange], detail: str = ""

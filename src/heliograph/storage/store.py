@@ -23,6 +23,7 @@ from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
 from heliograph.storage.setup import SetupStore
 from heliograph.storage.suppressions import Suppressions
+from heliograph.storage.tries import Tries
 from heliograph.storage.upkeep import Upkeep
 from heliograph.storage.verifications import Verifications
 
@@ -48,6 +49,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     requests: Requests
     people: People
+    tries: Tries
     audit: Audit
     upkeep: Upkeep
 
@@ -84,6 +86,7 @@ def make_store(
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
         people=People(database, clock),
+        tries=Tries(database),
         audit=Audit(database),
         upkeep=Upkeep(database, clock, blobs, leases, setup),
     )

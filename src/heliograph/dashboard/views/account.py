@@ -19,7 +19,7 @@ async def set_name(visit: Visit) -> Answer:
     _, name, errors = read_person({**visit.form, "email": visit.person.email})
     if errors:
         return await _page(visit, errors)
-    await visit.people.set_name(visit.person.person, name, visit.entry("account.name", visit.person.email, name))
+    await visit.store.people.set_name(visit.person.person, name, visit.entry("account.name", visit.person.email, name))
     return Redirect(HERE, "Your name is changed.")
 
 
@@ -31,21 +31,21 @@ async def set_password(visit: Visit) -> Answer:
             return await _page(visit, {"old": attempt.told})
         if not await is_right(person.password, visit.form.get("old", "")):
             return await _page(visit, {"old": "This is not your password."})
-        await visit.forgive_try(attempt.names)
+        await visit.store.tries.forgive(attempt.names)
     new = visit.form.get("new", "")
     if wrong := complaint(new):
         return await _page(visit, {"new": wrong})
     note = visit.entry("account.password", person.email)
-    await visit.people.set_password(person.id, await hash_password(new), note, visit.person.session)
+    await visit.store.people.set_password(person.id, await hash_password(new), note, visit.person.session)
     return Redirect(HERE, "Your password is changed; other sessions are signed out.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
     person = visit.person.person
     if id_ := visit.form.get("id"):
-        await visit.people.end_session(person, id_)
+        await visit.store.people.end_session(person, id_)
     else:
-        await visit.people.end_other_sessions(person, visit.person.session)
+        await visit.store.people.end_other_sessions(person, visit.person.session)
     await visit.note("account.sessions", visit.person.email)
     return Redirect(HERE, "Signed out there.")
 
@@ -55,15 +55,15 @@ async def _page(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     values = {
         "person": person,
         "name": visit.form.get("name", person.name),
-        "sessions": await visit.people.sessions(person.id),
-        "codes_left": await visit.people.count_recovery(person.id),
+        "sessions": await visit.store.people.sessions(person.id),
+        "codes_left": await visit.store.people.count_recovery(person.id),
         "errors": errors or {},
     }
     return Page("account.html", values, 400 if errors else 200)
 
 
 async def _self(visit: Visit) -> Person:
-    person = await visit.people.get(visit.person.person)
+    person = await visit.store.people.get(visit.person.person)
     assert person, "a session ends with its person"
     return person
 
@@ -90,8 +90,8 @@ async def confirm_totp(visit: Visit) -> Answer:
     if step is None:
         return _totp_page(visit, secret, "This is not the code of now. Check the clock of your phone.")
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
-    await visit.people.set_totp(person.person, sealed, codes, visit.entry("account.totp", person.email, "on"))
-    await visit.people.use_totp_step(person.person, step)
+    await visit.store.people.set_totp(person.person, sealed, codes, visit.entry("account.totp", person.email, "on"))
+    await visit.store.people.use_totp_step(person.person, step)
     return Page("recovery.html", {"codes": codes})
 
 
@@ -99,7 +99,7 @@ async def drop_totp(visit: Visit) -> Answer:
     person = await _self(visit)
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
         return await _page(visit, {"code": wrong})
-    await visit.people.set_totp(person.id, None, [], visit.entry("account.totp", person.email, "off"))
+    await visit.store.people.set_totp(person.id, None, [], visit.entry("account.totp", person.email, "off"))
     return Redirect(HERE, "You sign in without a code now.")
 
 

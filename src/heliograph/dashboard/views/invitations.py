@@ -17,15 +17,15 @@ async def answer(visit: Visit) -> Answer:
     entry = visit.entry("member.decline" if team else "operator.decline", person.email, role)
     entry = replace(entry, team=team or None)
     if said == "decline":
-        await visit.people.decline(person.person, team, entry)
+        await visit.store.people.decline(person.person, team, entry)
         return Redirect("/dashboard", "The invitation is declined.")
-    if not await visit.people.accept(person.person, [team], entry):
+    if not await visit.store.people.accept(person.person, [team], entry):
         raise Gone
     return Redirect(f"/dashboard/teams/{team}" if team else "/dashboard", "Welcome.")
 
 
 async def offered(visit: Visit) -> dict[str, str]:
     """What the person may answer without a link: team → role; an empty team: to run the instance."""
-    person = await visit.people.get(visit.person.person)
-    pending = await visit.people.invitations(person.id) if person and person.proven else {}
+    person = await visit.store.people.get(visit.person.person)
+    pending = await visit.store.people.invitations(person.id) if person and person.proven else {}
     return {team: role for team, role in pending.items() if not team or team in visit.setup.teams}

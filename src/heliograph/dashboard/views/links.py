@@ -24,7 +24,7 @@ async def follow(visit: Visit) -> Answer:
     """The demo's link signs in at once; an invitation is accepted or declined; most ask for a new password."""
     link, person = await _linked(visit)
     if link.purpose == "demo" and person:
-        await visit.people.use_link(visit.params["token"], "demo")
+        await visit.store.people.use_link(visit.params["token"], "demo")
         return await let_in(visit, person, told="Welcome.")
     if link.purpose == "first":
         return await _begin(visit, link)
@@ -32,7 +32,7 @@ async def follow(visit: Visit) -> Answer:
         raise Gone
     if "decline" in visit.form and link.team:
         entry = replace(_entry(visit, person, "member.decline", "by a link"), team=link.team)
-        await visit.people.decline(person.id, link.team, entry)
+        await visit.store.people.decline(person.id, link.team, entry)
         return Redirect("/dashboard", "The invitation is declined.")
     return await _follow(visit, link, person)
 
@@ -52,7 +52,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
         hashed = await hash_password(password)
     kept = visit.who.session if visit.who and _is_signed_in(visit, person) else ""
     entry = _entry(visit, person, "account.password", f"by a link ({link.purpose})")
-    followed = await visit.people.follow(visit.params["token"], link.purpose, hashed, entry, kept)
+    followed = await visit.store.people.follow(visit.params["token"], link.purpose, hashed, entry, kept)
     if followed is None:
         raise Gone
     if kept and _is_here(link, person):
@@ -70,7 +70,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
         return await _page(visit, link, None, errors)
     entry = _actor(visit).did(visit.context.clock.now(), "account.password", email, "by a link (first)")
     hashed = await hash_password(password)
-    person = await visit.people.add_first(visit.params["token"], email, name, hashed, entry)
+    person = await visit.store.people.add_first(visit.params["token"], email, name, hashed, entry)
     if person is None:
         raise Gone(OVER)
     return await let_in(visit, person, told="Welcome.")
@@ -78,16 +78,16 @@ async def _begin(visit: Visit, link: Link) -> Answer:
 
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:
     """The link and whom it is for, while it is good; a suspended team's are not."""
-    link = await visit.people.find_link(visit.params["token"])
+    link = await visit.store.people.find_link(visit.params["token"])
     if link is None or link.purpose == "ticket":
         raise Gone(OVER)
     if link.team and (link.team not in visit.setup.teams or visit.setup.teams[link.team].record.suspended):
         raise Gone(OVER)
     if link.purpose == "first":
-        if await visit.people.count():
+        if await visit.store.people.count():
             raise Gone(OVER)
         return link, None
-    person = await visit.people.get(link.person)
+    person = await visit.store.people.get(link.person)
     if person is None:
         raise Gone(OVER)
     return link, person
@@ -112,7 +112,7 @@ def _actor(visit: Visit, person: str = "") -> Actor:
 
 
 async def _page(visit: Visit, link: Link, person: Person | None, errors: dict[str, str] | None = None) -> Page:
-    pending = await visit.people.invitations(person.id) if person and link.purpose == "invite" else {}
+    pending = await visit.store.people.invitations(person.id) if person and link.purpose == "invite" else {}
     names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
     values = {
         "link": link,

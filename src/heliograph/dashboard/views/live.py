@@ -69,8 +69,8 @@ def stream(visit: Visit, followed: Watch) -> Answer:
 async def _may_listen(visit: Visit) -> bool:
     """Still signed in, and in a role that may look."""
     id_ = visit.person.person
-    person = await visit.people.get(id_)
-    if person is None or all(one.id != visit.person.session for one in await visit.people.sessions(id_)):
+    person = await visit.store.people.get(id_)
+    if person is None or all(one.id != visit.person.session for one in await visit.store.people.sessions(id_)):
         return False
     who, team = replace(visit.person, operator=person.operator), visit.team_found
-    return is_allowed("viewer" if team else "operator", who, await visit.people.roles(id_), team)
+    return is_allowed("viewer" if team else "operator", who, await visit.store.people.roles(id_), team)

@@ -19,21 +19,21 @@ async def invite(visit: Visit) -> Answer:
     role = visit.form.get("role", "")
     if role not in ROLES:
         errors["role"] = "Choose a role."
-    roles = {member.email: member for member in await visit.people.members(visit.team.record.id)}
+    roles = {member.email: member for member in await visit.store.people.members(visit.team.record.id)}
     if member := roles.get(email):
         errors["email"] = f"They are {'invited' if member.invited else 'here'} already, as {member.role}."
     if errors:
         return await _page(visit, visit.form, errors)
-    person = await visit.people.add(email, name)
+    person = await visit.store.people.add(email, name)
     entry = visit.entry("member.invite", email, role)
-    await visit.people.set_role(person.id, visit.team.record.id, role, entry)
+    await visit.store.people.set_role(person.id, visit.team.record.id, role, entry)
     return await _hand_over(visit, person, "invite")
 
 
 async def make_link(visit: Visit) -> Answer:
     """For who forgot the password, or lost the invitation."""
     member = await _member(visit)
-    person = await visit.people.get(member.id)
+    person = await visit.store.people.get(member.id)
     if person is None:
         raise Gone
     if not member.invited and not await _may_reset(visit, person):
@@ -46,14 +46,14 @@ async def set_role(visit: Visit) -> Answer:
     if role not in ROLES:
         raise Gone
     entry = visit.entry("member.role", member.email, f"{member.role} → {role}")
-    done = await visit.people.set_role(member.id, visit.team.record.id, role, entry)
+    done = await visit.store.people.set_role(member.id, visit.team.record.id, role, entry)
     return Redirect(f"{visit.base}/team", f"{member.email} is now {role}.") if done else await _refused(visit)
 
 
 async def remove(visit: Visit) -> Answer:
     member = await _member(visit)
     entry = visit.entry("member.remove", member.email, member.role)
-    done = await visit.people.set_role(member.id, visit.team.record.id, None, entry)
+    done = await visit.store.people.set_role(member.id, visit.team.record.id, None, entry)
     return Redirect(f"{visit.base}/team", f"{member.email} is no longer here.") if done else await _refused(visit)
 
 
@@ -71,12 +71,12 @@ def read_person(form: dict[str, str]) -> tuple[str, str, dict[str, str]]:
 
 async def _may_reset(visit: Visit, person: Person) -> bool:
     """A new password is the whole account: an owner gives one only to who is in no other team and no operator."""
-    elsewhere = set(await visit.people.roles(person.id)) - {visit.team.record.id}
+    elsewhere = set(await visit.store.people.roles(person.id)) - {visit.team.record.id}
     return visit.may("operator") or not (person.operator or elsewhere)
 
 
 async def _member(visit: Visit) -> Member:
-    members = await visit.people.members(visit.team.record.id)
+    members = await visit.store.people.members(visit.team.record.id)
     found = next((member for member in members if member.id == visit.params["person"]), None)
     if found is None:
         raise Gone
@@ -105,7 +105,7 @@ async def _page(
     errors: dict[str, str] | None = None,
     handed: tuple[str, str, Person] | None = None,
 ) -> Page:
-    members = await visit.people.members(visit.team.record.id)
+    members = await visit.store.people.members(visit.team.record.id)
     values = {
         "members": members,
         "form": form or {},

@@ -22,13 +22,13 @@ async def show(visit: Visit) -> Answer:
 
 async def add(visit: Visit) -> Answer:
     email, name, errors = read_person(visit.form)
-    if email and await visit.people.find(email):
+    if email and await visit.store.people.find(email):
         errors["email"] = "This person is here already."
     if errors:
         return await _list(visit, errors)
-    person = await visit.people.add(email, name)
+    person = await visit.store.people.add(email, name)
     if operator := bool(visit.form.get("operator")):
-        await visit.people.set_operator(person.id, True)
+        await visit.store.people.set_operator(person.id, True)
     return await _hand_over(visit, person, "invite", visit.entry("person.add", email, "operator" if operator else ""))
 
 
@@ -45,7 +45,7 @@ async def make_link(visit: Visit) -> Answer:
 async def set_operator(visit: Visit) -> Answer:
     person, operator = await _person(visit), bool(visit.form.get("operator"))
     entry = visit.entry("person.operator", person.email, "yes" if operator else "no")
-    if not await visit.people.set_operator(person.id, operator, entry):
+    if not await visit.store.people.set_operator(person.id, operator, entry):
         return await _one(visit, person, error=LAST_OPERATOR)
     if operator and not person.operator:
         return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
@@ -56,11 +56,11 @@ async def set_role(visit: Visit) -> Answer:
     person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
     if team not in visit.setup.teams or role not in (*ROLES, ""):
         raise Gone
-    is_new = role and team not in await visit.people.roles(person.id)
+    is_new = role and team not in await visit.store.people.roles(person.id)
     action = "member.invite" if is_new else "member.role" if role else "member.remove"
     entry = visit.entry(action, person.email, role)
     entry = msgspec.structs.replace(entry, team=team)
-    if not await visit.people.set_role(person.id, team, role or None, entry):
+    if not await visit.store.people.set_role(person.id, team, role or None, entry):
         return await _one(visit, person, error=LAST_OWNER)
     if is_new:
         return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
@@ -69,26 +69,26 @@ async def set_role(visit: Visit) -> Answer:
 
 async def drop_totp(visit: Visit) -> Answer:
     person = await _person(visit)
-    await visit.people.set_totp(person.id, None, [], visit.entry("person.totp", person.email, "off"))
+    await visit.store.people.set_totp(person.id, None, [], visit.entry("person.totp", person.email, "off"))
     return _back(person, f"{person.email} signs in without a code now.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
     person = await _person(visit)
-    await visit.people.end_other_sessions(person.id, "")
+    await visit.store.people.end_other_sessions(person.id, "")
     await visit.note("person.sessions", person.email)
     return _back(person, f"{person.email} is signed out everywhere.")
 
 
 async def remove(visit: Visit) -> Answer:
     person = await _person(visit)
-    if not await visit.people.remove(person.id, visit.entry("person.remove", person.email, person.id)):
+    if not await visit.store.people.remove(person.id, visit.entry("person.remove", person.email, person.id)):
         return await _one(visit, person, error=LAST_OPERATOR)
     return Redirect(HERE, f"{person.email} is removed.")
 
 
 async def _person(visit: Visit) -> Person:
-    person = await visit.people.get(visit.params["person"])
+    person = await visit.store.people.get(visit.params["person"])
     if person is None:
         raise Gone
     return person
@@ -110,12 +110,12 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
     names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
     values = {
         "person": person,
-        "member_of": await visit.people.roles(person.id),
-        "invited_to": await visit.people.invitations(person.id),
+        "member_of": await visit.store.people.roles(person.id),
+        "invited_to": await visit.store.people.invitations(person.id),
         "teams": sorted(names.items(), key=lambda pair: pair[1]),
         "names": names,
         "roles": ROLES,
-        "sessions": await visit.people.sessions(person.id),
+        "sessions": await visit.store.people.sessions(person.id),
         "handed": handed,
         "error": error,
     }
@@ -124,7 +124,7 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
 
 async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     search, after = (visit.query.get(name, "").replace("\0", "") for name in ("search", "after"))
-    lines = await visit.people.lines(search, after, PAGE)
+    lines = await visit.store.people.lines(search, after, PAGE)
     more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""
     values = {"people": lines[:PAGE], "more": more, "search": search, "form": visit.form, "errors": errors or {}}
     return Page("people.html", values, 400 if errors else 200)

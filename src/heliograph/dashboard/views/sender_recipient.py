@@ -54,7 +54,7 @@ async def confirm(visit: Visit) -> Answer:
     """Add the recipient when the code is right."""
     form, context, team = visit.form, visit.context, visit.team.record
     address, tries = _address(visit, form), {f"recipient code {team.id}": TRIES_MAX}
-    if await visit.begin_try(tries):
+    if await visit.store.tries.begin(tries, context.clock.now()):
         return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
     try:
         if id_ := form.get("verification"):
@@ -65,7 +65,7 @@ async def confirm(visit: Visit) -> Answer:
         return _page(visit, form, refusal.message)
     if not right:
         return _page(visit, form, "This is not the code, or it is too old.")
-    await visit.forgive_try(tries)
+    await visit.store.tries.forgive(tries)
     row = to_row("recipient", f"{team.id}/{address}", Recipient(team=team.id, address=address), team.id)
     await visit.change_setup("recipient.add", address, lambda _: SetupChange(rows=[row]))
     return Redirect(f"{visit.base}/senders", f"{address} is verified: this team may send to it.")

@@ -36,7 +36,7 @@ async def enter(visit: Visit) -> Answer:
     address = parse_address(email)
     if address is None:
         return _page(email, WRONG, status=403)
-    person = await visit.people.find(address.normal)
+    person = await visit.store.people.find(address.normal)
     attempt = await begin_try(visit, address.normal, person)
     if not attempt.names:
         return _page(email, attempt.told, status=429)
@@ -44,13 +44,13 @@ async def enter(visit: Visit) -> Answer:
     try:
         good = await is_right(hashed, password, is_familiar=attempt.is_familiar)
     except Busy:
-        await visit.forgive_try(attempt.names)
+        await visit.store.tries.forgive(attempt.names)
         return _page(email, BUSY, status=503)
     if not good or person is None:
         return _page(email, attempt.told or WRONG, status=429 if attempt.told else 403)
-    await visit.forgive_try(attempt.names)
+    await visit.store.tries.forgive(attempt.names)
     if person.totp:
-        return _page(ticket=await visit.people.make_link(Link(person.id, "ticket")))
+        return _page(ticket=await visit.store.people.make_link(Link(person.id, "ticket")))
     return await let_in(visit, person, visit.query.get("next", ""))
 
 
@@ -58,13 +58,13 @@ async def _enter_code(visit: Visit) -> Answer:
     """The second step, with a ticket that says whose password was right. It is good for one try, and goes with the
     password; a wrong code gives the next one, for what is left of the time.
     """
-    ticket = await visit.people.use_link(visit.form["ticket"], "ticket")
-    person = await visit.people.get(ticket.person) if ticket else None
+    ticket = await visit.store.people.use_link(visit.form["ticket"], "ticket")
+    person = await visit.store.people.get(ticket.person) if ticket else None
     if ticket is None or person is None or not person.totp:
         return _page(wrong=ENDED, status=403)
     wrong = await wrong_code(visit, person, visit.form.get("code", ""))
     if wrong:
-        return _page(wrong=wrong, ticket=await visit.people.make_link(ticket), status=403)
+        return _page(wrong=wrong, ticket=await visit.store.people.make_link(ticket), status=403)
     return await let_in(visit, person, visit.query.get("next", ""))
 
 
@@ -85,16 +85,16 @@ async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
     """Wrong tries make strangers wait, by account and by network. Whoever signed in before with this browser, or from
     this network, then has tries of their own: guessing elsewhere keeps nobody out.
     """
-    network = network_of(visit.address)
+    network, now = network_of(visit.address), visit.context.clock.now()
     limits = {f"account {email}": TRIES_MAX, f"network {network}": NETWORK_TRIES_MAX}
-    mark = await visit.people.familiar(person.id, _marks(visit)) if person else None
-    wait = await visit.begin_try(limits)
+    mark = await visit.store.people.familiar(person.id, _marks(visit)) if person else None
+    wait = await visit.store.tries.begin(limits, now)
     if not wait:
         return Try(tuple(limits), is_familiar=mark is not None)
     minutes = -(-wait // MINUTE_MS)
     told = f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
     own = {f"{mark} of {email}": FAMILIAR_TRIES_MAX}
-    if mark is None or await visit.begin_try(own):
+    if mark is None or await visit.store.tries.begin(own, now):
         return Try((), told)
     return Try(tuple(own), told, is_familiar=True)
 
@@ -118,11 +118,11 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     except CannotOpen:
         wrong = LOST_CODE
     if step is None:
-        good = await visit.people.use_recovery(person.id, code)
+        good = await visit.store.people.use_recovery(person.id, code)
     else:
-        good = await visit.people.use_totp_step(person.id, step)
+        good = await visit.store.people.use_totp_step(person.id, step)
     if good:
-        await visit.forgive_try(attempt.names)
+        await visit.store.tries.forgive(attempt.names)
     return "" if good else wrong
 
 
@@ -131,7 +131,7 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
         device = visit.context.clock.entropy(32).hex()
-    token = await visit.people.sign_in(person, visit.address, agent, _marks(visit, device))
+    token = await visit.store.people.sign_in(person, visit.address, agent, _marks(visit, device))
     if token is None:
         return _page(wrong=ENDED, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
@@ -140,5 +140,5 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
 
 
 async def leave(visit: Visit) -> Answer:
-    await visit.people.end_session(visit.person.person, visit.person.session)
+    await visit.store.people.end_session(visit.person.person, visit.person.session)
     return Redirect("/dashboard/sign-in", "You are signed out.", (session_cookie(""),))

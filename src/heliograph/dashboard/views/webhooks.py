@@ -49,7 +49,7 @@ async def create(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        hook, secret = await visit.office.management.webhooks.create(visit.team.record.id, wanted)
+        hook, secret = await visit.tools.management.webhooks.create(visit.team.record.id, wanted)
     except InvalidRequest as refusal:
         return await _list(visit, status=400, errors=_errors(refusal), form=given)
     await visit.note("webhook.create", hook.url, hook.id)
@@ -72,7 +72,7 @@ async def change(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        await visit.office.management.webhooks.change(hook.team, hook.id, wanted)
+        await visit.tools.management.webhooks.change(hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
         return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
     await visit.note("webhook.change", wanted.url or hook.url, hook.id)
@@ -81,21 +81,21 @@ async def change(visit: Visit) -> Answer:
 
 async def switch(visit: Visit) -> Answer:
     hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
-    await visit.office.management.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
+    await visit.tools.management.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
     await visit.note("webhook.enable" if enabled else "webhook.disable", hook.url, hook.id)
     told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
     return Redirect(_place(visit, hook), f"The webhook {told}")
 
 
 async def rotate(visit: Visit) -> Answer:
-    hook, secret = await visit.office.management.webhooks.rotate(visit.team.record.id, _own(visit).id)
+    hook, secret = await visit.tools.management.webhooks.rotate(visit.team.record.id, _own(visit).id)
     await visit.note("webhook.rotate", hook.url, hook.id)
     return await _one(visit, hook, secret=secret, told="The webhook has a new secret.")
 
 
 async def remove(visit: Visit) -> Answer:
     hook = _own(visit)
-    await visit.office.management.webhooks.remove(hook.team, hook.id)
+    await visit.tools.management.webhooks.remove(hook.team, hook.id)
     await visit.note("webhook.remove", hook.url, hook.id)
     return Redirect(f"{visit.base}/webhooks", "The webhook is removed.")
 
@@ -105,7 +105,7 @@ async def remove(visit: Visit) -> Answer:
 
 async def test(visit: Visit) -> Answer:
     hook = _own(visit)
-    event = await visit.office.management.webhooks.test(hook.team, hook.id)
+    event = await visit.tools.management.webhooks.test(hook.team, hook.id)
     await visit.note("webhook.test", hook.url, hook.id)
     return Redirect(
         f"{_place(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer."
@@ -126,7 +126,7 @@ async def replay(visit: Visit) -> Answer:
         if errors:
             return await _one(visit, hook, status=400, errors=errors, form=given)
         wanted |= span
-    count = await visit.office.management.webhooks.replay(hook.team, hook.id, **wanted)
+    count = await visit.tools.management.webhooks.replay(hook.team, hook.id, **wanted)
     await visit.note("webhook.replay", hook.url, event or f"{count} events")
     back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
     return Redirect(back, told_again(count))
@@ -171,7 +171,7 @@ def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
 
 def _own(visit: Visit) -> Webhook:
     try:
-        return visit.office.management.webhooks.find(visit.team.record.id, visit.params["webhook"])
+        return visit.tools.management.webhooks.find(visit.team.record.id, visit.params["webhook"])
     except WebhookNotFound:
         raise Gone from None
 
