@@ -85,6 +85,7 @@ FORBIDDEN_WORDS = {"manager", "handler", "processor", "service", "helper", "util
 
 
 @functools.cache
+@functools.cache
 def parse(path: str) -> ast.Module:
     return ast.parse((SOURCE / path).read_text("utf-8"), path)
 

@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
 
 from heliograph.api.openapi import EXAMPLES, openapi_document
 from heliograph.api.routes import V1
+from tests.proof.size import size
 from tests.service import TOKENS, Service
 
 CONFORMANCE: list[Callable[..., Any]] = [
@@ -26,7 +27,7 @@ CONFORMANCE: list[Callable[..., Any]] = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-EXAMPLES_EACH = 15
+EXAMPLES_EACH = size("P18 requests")
 DOCUMENTED = (503,)  # no_carrier_available
 SCHEMA = schemathesis.openapi.from_dict(openapi_document(V1, "http://127.0.0.1"))
 OPERATIONS: list[Any] = [cast(Any, result).ok() for result in SCHEMA.get_all_operations()]

@@ -101,8 +101,9 @@ def test_nothing_of_them_is_left(running: Service) -> None:
         (("a@example.com",), "Missing option '--team'"),
     ],
 )
-def test_mistakes_are_one_line(running: Service, arguments: tuple[str, ...], said: str) -> None:
-    done = running.run("erase", *arguments)
+def test_mistakes_are_one_line(shared_service: Service, arguments: tuple[str, ...], said: str) -> None:
+    """Before anything is erased: the same on either database."""
+    done = shared_service.run("erase", *arguments)
     assert done.returncode != 0
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -58,8 +58,10 @@ async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) ->
 
 
 async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: Store) -> None:
-    for _ in range(WEBHOOKS_MAX - 1):
-        await webhooks.create("team_1", WANTED)
+    hook, _ = await webhooks.create("team_1", WANTED)
+    more = [replace(hook, id=f"{hook.id}{number}") for number in range(WEBHOOKS_MAX - 2)]
+    rows = [to_row("webhook", one.id, one, "team_1") for one in more]
+    await store.setup.change(lambda _, __: SetupChange(rows=rows))
     made = await asyncio.gather(*(webhooks.create("team_1", WANTED) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in made].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX

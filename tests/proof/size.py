@@ -7,7 +7,7 @@ FULL = bool(os.environ.get("PROOF"))
 
 # Promise and what is counted → short, full.
 SIZES = {
-    "P1 kills": (10, 200),
+    "P1 kills": (4, 200),
     "P1 accepts between kills": (30, 50),
     "P2 accepts": (50, 200),
     "P3 kills": (2, 50),
@@ -18,7 +18,7 @@ SIZES = {
     "P5 kills": (2, 50),
     "P6 rounds": (20, 500),
     "P9 waiting": (5_000, 100_000),
-    "P10 stops": (3, 50),
+    "P10 stops": (2, 50),
     "P12 seconds": (1, 30),
     "P12 at once": (32, 512),  # requests that the service takes; in full its own limit
     "P13 breaks": (60, 200),
@@ -26,7 +26,7 @@ SIZES = {
     "P14 others": (30, 10_000),
     "P16 restores of SQLite": (5, 20),
     "P16 restores of PostgreSQL": (2, 20),
-    "P18 requests": (15, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
+    "P18 requests": (6, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
     "P19 seeds": (200, 10_000),
     "P20 crashes": (3, 50),
     "P22 kills": (3, 10),

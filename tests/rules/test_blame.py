@@ -58,12 +58,9 @@ HOSTILE += [
 def test_the_cost_grows_with_the_text(piece: str) -> None:
     def cost(size: int) -> float:
         text = (piece * size)[:size]
-        took = []
-        for _ in range(3):
-            start = time.thread_time()
-            read_reason(text)
-            took.append(time.thread_time() - start)
-        return min(took)
+        start = time.thread_time()
+        read_reason(text)
+        return time.thread_time() - start
 
-    assert cost(WORDS_MAX) < 8 * cost(WORDS_MAX // 4)
-    assert cost(WORDS_MAX * 4) < 8 * cost(WORDS_MAX)
+    for size in (WORDS_MAX, WORDS_MAX * 4):  # one of three times: the machine may be busy
+        assert any(cost(size) < 8 * cost(size // 4) for _ in range(3))
