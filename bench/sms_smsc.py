@@ -17,10 +17,10 @@ from mail_processes import Group
 
 from heliograph.channels.sms.smpp import command
 from heliograph.channels.sms.smpp.pdu import (
-    Address,
     Frames,
     Pdu,
     ShortMessage,
+    SmppAddress,
     bind_body,
     decode_short_message,
     encode,
@@ -28,7 +28,7 @@ from heliograph.channels.sms.smpp.pdu import (
 )
 
 COUNTS = struct.Struct("=QQd")  # submits, different destinations, when the last one came (monotonic)
-BARE = ShortMessage(source=Address(5, 0, "Bench"), destination=Address(1, 1, "447399999999"), text=b"x" * 80)
+BARE = ShortMessage(source=SmppAddress(5, 0, "Bench"), destination=SmppAddress(1, 1, "447399999999"), text=b"x" * 80)
 
 
 class Connection(asyncio.Protocol):

@@ -145,8 +145,8 @@ def compiled(given: str) -> object:
     return template._compile.__wrapped__(given, True), template._compile.__wrapped__(given, False)
 
 
-def mail_of(given: str) -> parts.Mail:
-    return parts.Mail(fields={}, parts=[parts.Part(type="text/plain", fields={}, text=given)])
+def mail_of(given: str) -> parts.ReceivedMail:
+    return parts.ReceivedMail(fields={}, parts=[parts.Part(type="text/plain", fields={}, text=given)])
 
 
 def built(given: str) -> object:
@@ -176,7 +176,7 @@ def smpp_frames(given: bytes) -> None:
 
 
 def short_message(given: str) -> pdu.ShortMessage:
-    someone = pdu.Address(1, 1, "1")
+    someone = pdu.SmppAddress(1, 1, "1")
     tlvs = {pdu.MESSAGE_PAYLOAD: given.encode()}
     return pdu.ShortMessage(source=someone, destination=someone, esm_class=4, tlvs=tlvs)
 

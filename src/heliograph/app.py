@@ -279,18 +279,18 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str
     return secrets
 
 
-def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Key, ...]]:
+def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:
     """The keys that sign for a domain now; none when nobody has it, or it has none yet. NotReady: they do not open."""
-    seen, opened = store.setup.current, dict[str, tuple[dkim.Key, ...]]()
+    seen, opened = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 
-    def open_key(key: records.DkimKey) -> dkim.Key:
+    def open_key(key: records.DkimKey) -> dkim.SigningKey:
         try:
             private = sealer.open(key.sealed, f"dkim/{key.id}")
         except CannotOpen:
             raise NotReady(LOST_DKIM) from None
-        return dkim.Key(selector=key.selector, algorithm=key.algorithm, private=private)
+        return dkim.SigningKey(selector=key.selector, algorithm=key.algorithm, private=private)
 
-    def keys_of(name: str) -> tuple[dkim.Key, ...]:
+    def keys_of(name: str) -> tuple[dkim.SigningKey, ...]:
         # Remembered until the setup changes: opening two keys takes 75 µs, for every mail.
         nonlocal seen
         if seen is not store.setup.current:

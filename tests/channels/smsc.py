@@ -17,10 +17,10 @@ from heliograph.channels.sms.smpp.pdu import (
     MESSAGE_STATE,
     NETWORK_ERROR_CODE,
     RECEIPTED_MESSAGE_ID,
-    Address,
     Frames,
     Pdu,
     ShortMessage,
+    SmppAddress,
     decode_short_message,
     encode,
     encode_short_message,
@@ -64,8 +64,8 @@ def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "
         NETWORK_ERROR_CODE: b"\x03" + int(err).to_bytes(2),
     }
     return ShortMessage(
-        source=Address(1, 1, "447700900123"),
-        destination=Address(5, 0, "ACME"),
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(5, 0, "ACME"),
         esm_class=RECEIPT,
         text=b"" if tlvs else line.encode(),
         tlvs=told if tlvs else {},

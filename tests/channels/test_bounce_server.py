@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from heliograph.channels.email.bounce_server import Limits, Returns, protocol
+from heliograph.channels.email.bounce_server import ListenLimits, Returns, protocol
 from heliograph.channels.email.parts import READ_MAX
 from heliograph.rules.outcome import Report
 from heliograph.rules.verp import sign
@@ -80,7 +80,7 @@ async def listening(**limits: float) -> AsyncIterator[Peer]:
             raise OSError("the database is away")
         taken.append((message_id, position, report))
 
-    returns = Returns(KEY, lambda: NOW, receive, Limits(**limits))  # type: ignore[arg-type]
+    returns = Returns(KEY, lambda: NOW, receive, ListenLimits(**limits))  # type: ignore[arg-type]
     server = await asyncio.get_running_loop().create_server(protocol(returns, "mx.example"), "127.0.0.1", 0)
     try:
         yield Peer(server.sockets[0].getsockname()[1], taken)

@@ -15,7 +15,7 @@ import pybase64
 import pytest
 
 from heliograph.channels.email import dkim
-from heliograph.channels.email.dkim import SIGNED, Key, Signer, make_key, public_record
+from heliograph.channels.email.dkim import SIGNED, Signer, SigningKey, make_key, public_record
 from heliograph.channels.email.mime import build
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.limits import KIB, MIB
@@ -24,8 +24,8 @@ from tests.npm import install
 DOMAIN = "acme.test"
 TIME_MS = 1_794_735_000_999
 KEYS = [
-    Key(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256")),
-    Key(selector="hg2.east", algorithm="ed25519-sha256", private=make_key("ed25519-sha256")),
+    SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256")),
+    SigningKey(selector="hg2.east", algorithm="ed25519-sha256", private=make_key("ed25519-sha256")),
 ]
 RECORDS = {f"{key.selector}._domainkey.{DOMAIN}": public_record(key.private) for key in KEYS}
 SIGNER = Signer(DOMAIN, KEYS)
@@ -221,13 +221,13 @@ def test_keys() -> None:
         ("Acme.test", KEYS),
         ("acme.test; l=0", KEYS),
         ("acme.test\r\nX: y", KEYS),
-        ("acme.test", [Key(selector="a;b", algorithm="rsa-sha256", private=KEYS[0].private)]),
-        ("acme.test", [Key(selector="a\n", algorithm="rsa-sha256", private=KEYS[0].private)]),
-        ("acme.test", [Key(selector="a", algorithm="ed25519-sha256", private=KEYS[0].private)]),
-        ("acme.test", [Key(selector="a", algorithm="rsa-sha256", private=b"no key")]),
+        ("acme.test", [SigningKey(selector="a;b", algorithm="rsa-sha256", private=KEYS[0].private)]),
+        ("acme.test", [SigningKey(selector="a\n", algorithm="rsa-sha256", private=KEYS[0].private)]),
+        ("acme.test", [SigningKey(selector="a", algorithm="ed25519-sha256", private=KEYS[0].private)]),
+        ("acme.test", [SigningKey(selector="a", algorithm="rsa-sha256", private=b"no key")]),
     ],
 )
-def test_refused(domain: str, keys: list[Key]) -> None:
+def test_refused(domain: str, keys: list[SigningKey]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  also cryptography's own
         Signer(domain, keys)
 

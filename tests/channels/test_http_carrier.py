@@ -19,7 +19,7 @@ from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.sms.http import WINDOW_MS, Http, HttpOptions
 from heliograph.channels.sms.smpp.carrier import SmppOptions
 from heliograph.channels.sms.twilio import TwilioOptions
-from heliograph.channels.web import Answer, Web
+from heliograph.channels.web import Web, WebAnswer
 from heliograph.channels.whatsapp.cloud_api import CloudApiOptions
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
@@ -400,10 +400,10 @@ class Canned(Web):
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__()
-        self.answer = Answer(status=status, body=body.encode())
+        self.answer = WebAnswer(status=status, body=body.encode())
         self.body = b""
 
-    async def ask(self, method: str, url: str, *, body: bytes = b"", **_: Any) -> Answer:
+    async def ask(self, method: str, url: str, *, body: bytes = b"", **_: Any) -> WebAnswer:
         self.body = body
         return self.answer
 

@@ -19,7 +19,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool
 from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
 from heliograph.channels.email.mx import Mx, MxOptions
-from heliograph.channels.email.pool import Limits, Prepared
+from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.resolve import Resolver, Unknown, networks
 from heliograph.channels.email.smtp import Manner, Timeouts
 from heliograph.channels.web import Answers
@@ -66,7 +66,7 @@ async def net(
     hosts: dict[str, Script | Peer] | None = None,
     *,
     validated: bool = False,
-    limits: Limits | None = None,
+    limits: PoolLimits | None = None,
     fetch: Any = no_policy,
     timeouts: Timeouts = PATIENT,
     **options: Any,
@@ -86,7 +86,7 @@ async def net(
             msgspec.convert(settings | options, MxOptions),
             prepare,
             manner=Manner(timeouts=timeouts, roots=CA.trusted()),
-            limits=limits or Limits(),
+            limits=limits or PoolLimits(),
             fetch=fetch,
             random=Random(7),
         )
@@ -276,7 +276,7 @@ async def test_hosts_of_equal_preference_share_the_mail() -> None:
 
 
 async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(pause_s=600)
+    limits = PoolLimits(pause_s=600)
     async with net(THREE_HOSTS, {"2": {"connect": ["421 4.3.2 busy", "220 back"]}, "3": {}}, limits=limits) as there:
         for _ in range(3):
             assert isinstance(await there.send(), Accepted)

@@ -14,7 +14,7 @@ import structlog
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.sms.smpp import command, intake, status
 from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
-from heliograph.channels.sms.smpp.pdu import Address, ShortMessage, decode_short_message, encode
+from heliograph.channels.sms.smpp.pdu import ShortMessage, SmppAddress, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
@@ -189,13 +189,13 @@ async def test_an_uncertain_one_is_sent_again_or_not() -> None:
 @pytest.mark.parametrize(
     ("platform_sender", "source_addr", "used"),
     [
-        (False, "", Address(5, 0, "ACME")),
-        (False, "+447700900999", Address(5, 0, "ACME")),
-        (True, "", Address(5, 0, "ACME")),
-        (True, "+447700900999", Address(1, 1, "447700900999")),
+        (False, "", SmppAddress(5, 0, "ACME")),
+        (False, "+447700900999", SmppAddress(5, 0, "ACME")),
+        (True, "", SmppAddress(5, 0, "ACME")),
+        (True, "+447700900999", SmppAddress(1, 1, "447700900999")),
     ],
 )
-async def test_the_sender(platform_sender: bool, source_addr: str, used: Address) -> None:
+async def test_the_sender(platform_sender: bool, source_addr: str, used: SmppAddress) -> None:
     outcome, smsc = await one({}, parcel(platform_sender=platform_sender), source_addr=source_addr)
     assert smsc.received[0].source == used
     assert outcome.detail["sender"] == used.value
@@ -622,7 +622,7 @@ async def test_ids_of_another_form() -> None:
 async def test_somebody_s_sms_is_acknowledged_and_left() -> None:
     reports = Reports()
     sms = ShortMessage(
-        source=Address(1, 1, "447700900123"), destination=Address(5, 0, "ACME"), text=receipt("00000001").text
+        source=SmppAddress(1, 1, "447700900123"), destination=SmppAddress(5, 0, "ACME"), text=receipt("00000001").text
     )
     async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
         await carrier.hand_over(parcel())

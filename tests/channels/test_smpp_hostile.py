@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heliograph.channels.sms.smpp import command
 from heliograph.channels.sms.smpp.pdu import PDU_MAX, Pdu, encode
-from heliograph.channels.sms.smpp.session import Session, Unanswered, Unsent
+from heliograph.channels.sms.smpp.session import SmppSession, Unanswered, Unsent
 from heliograph.rules.outcome import Accepted, Deferred, Refused
 from tests.channels.smsc import Answer, Smsc
 from tests.channels.test_smpp_carrier import QUICK, carrier_of, parcel, until
@@ -89,8 +89,8 @@ class Transport:
         return lambda *_: self.calls.append(name)
 
 
-def session() -> tuple[Session, Transport]:
-    transport, made = Transport(), Session(2, QUICK, lambda session, pdu: session.answer(pdu))
+def session() -> tuple[SmppSession, Transport]:
+    transport, made = Transport(), SmppSession(2, QUICK, lambda session, pdu: session.answer(pdu))
     made.connection_made(transport)  # type: ignore[arg-type]
     return made, transport
 

@@ -13,8 +13,8 @@ from heliograph.channels.sms.smpp.pdu import (
     MESSAGE_STATE,
     NETWORK_ERROR_CODE,
     RECEIPTED_MESSAGE_ID,
-    Address,
     ShortMessage,
+    SmppAddress,
 )
 from heliograph.channels.sms.smpp.receipt import MESSAGE_STATES, IdForm, issued_id, read_receipt
 from heliograph.channels.sms.smpp.text import GSM7, UCS2, cut, fits, to_octets
@@ -60,19 +60,19 @@ def test_a_lone_surrogate_does_not_stop_a_message() -> None:
 @pytest.mark.parametrize(
     ("sender", "address"),
     [
-        ("ACME", Address(5, 0, "ACME")),
-        ("Acme & Co.", Address(5, 0, "Acme & Co.")),
-        ("Heliograph Messaging", Address(5, 0, "Heliograph")),  # the air interface has 11 places
-        ("Zürich", Address(5, 0, "Zrich")),
-        ("+447700900999", Address(1, 1, "447700900999")),
-        ("447700900999", Address(1, 1, "447700900999")),
-        ("60606", Address(3, 0, "60606")),
-        ("12345678", Address(3, 0, "12345678")),
-        ("", Address(0, 0, "")),
-        ("\0\0", Address(0, 0, "")),
+        ("ACME", SmppAddress(5, 0, "ACME")),
+        ("Acme & Co.", SmppAddress(5, 0, "Acme & Co.")),
+        ("Heliograph Messaging", SmppAddress(5, 0, "Heliograph")),  # the air interface has 11 places
+        ("Zürich", SmppAddress(5, 0, "Zrich")),
+        ("+447700900999", SmppAddress(1, 1, "447700900999")),
+        ("447700900999", SmppAddress(1, 1, "447700900999")),
+        ("60606", SmppAddress(3, 0, "60606")),
+        ("12345678", SmppAddress(3, 0, "12345678")),
+        ("", SmppAddress(0, 0, "")),
+        ("\0\0", SmppAddress(0, 0, "")),
     ],
 )
-def test_sender_address(sender: str, address: Address) -> None:
+def test_sender_address(sender: str, address: SmppAddress) -> None:
     assert sender_address(sender) == address
 
 
@@ -82,8 +82,8 @@ def test_sender_address(sender: str, address: Address) -> None:
 def delivered(text: str = "", *, esm_class: int = 4, coding: int = 0, **tlvs: bytes) -> ShortMessage:
     tags = {"id": RECEIPTED_MESSAGE_ID, "state": MESSAGE_STATE, "error": NETWORK_ERROR_CODE, "payload": MESSAGE_PAYLOAD}
     return ShortMessage(
-        source=Address(1, 1, "447700900123"),
-        destination=Address(5, 0, "ACME"),
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(5, 0, "ACME"),
         esm_class=esm_class,
         coding=coding,
         text=text.encode("utf-16-be" if coding == UCS2 else "latin-1"),

@@ -18,11 +18,11 @@ from heliograph.channels.sms.smpp.pdu import (
     NETWORK_ERROR_CODE,
     PDU_MAX,
     RECEIPTED_MESSAGE_ID,
-    Address,
     Frames,
     Malformed,
     Pdu,
     ShortMessage,
+    SmppAddress,
     bind_body,
     decode_short_message,
     encode,
@@ -87,8 +87,8 @@ def test_read() -> None:
     assert (taken.command, taken.sequence, read_id(taken.body)) == (0x80000004, 2, "7f3a0001")
     assert read(golden("submit_sm_resp_throttled")) == Pdu(0x80000004, 0x58, 3, b"")
     assert decode_short_message(read(golden("deliver_sm_receipt_tlvs")).body) == ShortMessage(
-        source=Address(1, 1, "447700900123"),
-        destination=Address(5, 0, "ACME"),
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(5, 0, "ACME"),
         esm_class=4,
         tlvs={RECEIPTED_MESSAGE_ID: b"7f3a0002\0", MESSAGE_STATE: b"\x05", NETWORK_ERROR_CODE: b"\x03\0\x1b"},
     )

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool, smtp
-from heliograph.channels.email.pool import Limits, Prepared
+from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.relay import Relay, RelayOptions
-from heliograph.channels.email.smtp import Destination, Login, Manner, Session, Timeouts
+from heliograph.channels.email.smtp import Destination, Login, Manner, SmtpSession, Timeouts
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.email.wire import wire_form
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
@@ -31,28 +31,28 @@ NO_PIPELINING = tuple(offer for offer in OFFERS if offer != "PIPELINING")
 CA = Authority()
 
 
-async def opened(peer: Peer, tls: Tls = "none", **manner: Any) -> Session:
+async def opened(peer: Peer, tls: Tls = "none", **manner: Any) -> SmtpSession:
     session = await open_to(peer, tls, **manner)
-    assert isinstance(session, Session), session
+    assert isinstance(session, SmtpSession), session
     return session
 
 
-async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **manner: Any) -> Session | Deferred:
+async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **manner: Any) -> SmtpSession | Deferred:
     destination = Destination(host=host, address=peer.host, port=peer.port, tls=tls)
-    return await Session.open(destination, Manner(**{"helo": "us.test", "timeouts": PATIENT, **manner}))
+    return await SmtpSession.open(destination, Manner(**{"helo": "us.test", "timeouts": PATIENT, **manner}))
 
 
-async def send(session: Session, body: bytes = BODY, recipient: str = "to@x.test", utf8: bool = False) -> Outcome:
+async def send(session: SmtpSession, body: bytes = BODY, recipient: str = "to@x.test", utf8: bool = False) -> Outcome:
     return await session.send("from@y.test", recipient, [body], len(body), utf8)
 
 
 @asynccontextmanager
 async def relay_to(
-    peer: Peer, body: bytes = BODY, limits: Limits | None = None, **options: Any
+    peer: Peer, body: bytes = BODY, limits: PoolLimits | None = None, **options: Any
 ) -> AsyncIterator[Relay]:
     manner = Manner(helo="us.test", timeouts=PATIENT, roots=CA.trusted())
     settings = RelayOptions(**{"host": "127.0.0.1", "port": peer.port, "tls": "none", **options})
-    relay = Relay(settings, prepare, manner=manner, limits=limits or Limits())
+    relay = Relay(settings, prepare, manner=manner, limits=limits or PoolLimits())
     try:
         yield relay
     finally:
@@ -292,8 +292,8 @@ async def test_an_international_address_is_announced(offers: tuple[str, ...], pa
 async def test_a_break_at_any_verb_is_deferred(verb: str, how: str, offers: tuple[str, ...]) -> None:
     async with Peer({verb: how}, offers=offers) as peer:
         session = await open_to(peer, timeouts=SHORT if how == HANG else PATIENT)
-        outcome = await send(session) if isinstance(session, Session) else session
-        if isinstance(session, Session):
+        outcome = await send(session) if isinstance(session, SmtpSession) else session
+        if isinstance(session, SmtpSession):
             assert not session.usable
     assert isinstance(outcome, Deferred)
     unanswered = how != "421 4.3.2 closing"
@@ -358,7 +358,7 @@ async def test_a_hostile_server_is_left_soon(script: Script, words: str) -> None
     async with Peer(script) as peer:
         async with asyncio.timeout(60):  # and not never
             session = await open_to(peer, timeouts=SHORT if words == "silent" else PATIENT)
-            outcome = await send(session) if isinstance(session, Session) else session
+            outcome = await send(session) if isinstance(session, SmtpSession) else session
     assert isinstance(outcome, Deferred)
     assert words in outcome.detail["text"]
     assert len(outcome.detail["text"]) < 600
@@ -416,7 +416,7 @@ async def test_starttls(tls: Tls, server: ssl.SSLContext | None, expected: objec
             assert isinstance(session, Deferred)
             assert "TLS" in session.detail["text"] or "certificate" in session.detail["text"]
         else:
-            assert isinstance(session, Session)
+            assert isinstance(session, SmtpSession)
             assert isinstance(await send(session), Accepted)
             assert session.tls == expected
             assert peer.received[0].tls == (expected is not None)
@@ -428,8 +428,8 @@ async def test_starttls(tls: Tls, server: ssl.SSLContext | None, expected: objec
 async def test_implicit_tls(server: ssl.SSLContext, good: bool) -> None:
     async with Peer(tls=server, implicit=True) as peer:
         session = await open_to(peer, "implicit", roots=CA.trusted())
-        assert isinstance(session, Session) == good
-        if isinstance(session, Session):
+        assert isinstance(session, SmtpSession) == good
+        if isinstance(session, SmtpSession):
             assert isinstance(await send(session), Accepted)
             session.abort()
     assert len(peer.received) == good
@@ -444,8 +444,8 @@ async def test_starttls_that_fails(answer: str, tls: Tls, goes_on: bool) -> None
         if answer == DROP:  # a break, not a failure of TLS: the next attempt decides
             assert isinstance(session, Deferred)
             return
-        assert isinstance(session, Session) == goes_on
-        if isinstance(session, Session):
+        assert isinstance(session, SmtpSession) == goes_on
+        if isinstance(session, SmtpSession):
             assert isinstance(await send(session), Accepted)
             assert session.tls is None
             session.abort()
@@ -501,8 +501,8 @@ async def test_a_public_relay_gets_the_password_only_inside_tls(
     monkeypatch.setattr(smtp, "is_denied", lambda address: False)  # as if the relay had a public address
     async with Peer(offers=(*OFFERS, "AUTH PLAIN"), tls=GOOD) as peer:
         session = await open_to(peer, tls, login=LOGIN, roots=CA.trusted())
-        assert isinstance(session, Session) == told
-        if isinstance(session, Session):
+        assert isinstance(session, SmtpSession) == told
+        if isinstance(session, SmtpSession):
             session.abort()
     assert any(line.startswith("AUTH") for line in peer.lines) == told
 
@@ -557,7 +557,7 @@ async def test_connections_are_limited() -> None:
 
 
 async def test_who_waits_too_long_for_a_connection_comes_again() -> None:
-    limits = Limits(queue_s=0.1)
+    limits = PoolLimits(queue_s=0.1)
     async with Peer(final_delay=0.4) as peer, relay_to(peer, connections=1, limits=limits) as relay:
         first, second = await asyncio.gather(relay.hand_over(parcel(1)), relay.hand_over(parcel(2)))
         third = await relay.hand_over(parcel(3))
@@ -568,7 +568,7 @@ async def test_who_waits_too_long_for_a_connection_comes_again() -> None:
 
 
 async def test_an_idle_connection_is_ended_after_a_while() -> None:
-    async with Peer() as peer, relay_to(peer, limits=Limits(idle_s=0.05)) as relay:
+    async with Peer() as peer, relay_to(peer, limits=PoolLimits(idle_s=0.05)) as relay:
         await relay.hand_over(parcel())
         async with asyncio.timeout(60):
             while peer.talks[0][-1] != "quit":
@@ -594,7 +594,7 @@ async def test_a_connection_that_ended_while_it_waited_is_made_anew(last_word: s
 @pytest.mark.parametrize("verb", ["connect", "ehlo", "mail", "rcpt", "data", "final"])
 async def test_421_pauses_the_host(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script: Script = {verb: ["421 4.3.2 closing", "354 go on" if verb == "data" else "250 ok"]}
-    async with Peer(script) as peer, relay_to(peer, limits=Limits(pause_s=600)) as relay:
+    async with Peer(script) as peer, relay_to(peer, limits=PoolLimits(pause_s=600)) as relay:
         first = await relay.hand_over(parcel())
         during = await relay.hand_over(parcel())
         asked = len(peer.talks)

@@ -10,11 +10,11 @@ from aiohttp import web as server
 
 from heliograph.channels.web import (
     ANSWER_MAX,
-    Answer,
     NoAnswer,
     Unreachable,
     Verdict,
     Web,
+    WebAnswer,
     codes_in,
     judged,
     pick,
@@ -61,7 +61,7 @@ async def serving(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncIte
         await runner.cleanup()
 
 
-async def ask(web: Web, url: str, method: str = "POST", body: bytes = b"{}", timeout_s: float = 10.0) -> Answer:
+async def ask(web: Web, url: str, method: str = "POST", body: bytes = b"{}", timeout_s: float = 10.0) -> WebAnswer:
     return await web.ask(method, url, headers={"Content-Type": "application/json"}, body=body, timeout_s=timeout_s)
 
 
@@ -183,7 +183,9 @@ def test_a_status_by_itself(status: int, verdict: Verdict) -> None:
 
 def test_verdicts_as_outcomes() -> None:
     def outcome(verdict: Verdict, status: int, **headers: str) -> Refused | Deferred:
-        return judged(verdict, {}, Answer(status=status, headers={n.replace("_", "-"): v for n, v in headers.items()}))
+        return judged(
+            verdict, {}, WebAnswer(status=status, headers={n.replace("_", "-"): v for n, v in headers.items()})
+        )
 
     assert outcome("refused", 400) == Refused()
     assert outcome("unreachable", 401) == Deferred(unreachable=True)

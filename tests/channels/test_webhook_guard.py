@@ -11,7 +11,7 @@ import dns.rdatatype
 import pytest
 
 from heliograph.channels.webhook import post
-from heliograph.channels.webhook.guard import Checked, Denied, Guard, Names, Unresolved
+from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Names, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.rules.setup.webhook_url import parse_target
 from tests.channels.dns_peer import DnsPeer, Zone
@@ -191,14 +191,14 @@ async def test_the_last_gate(
 ) -> None:
     """Whatever the library makes of a host, no socket goes where the check did not."""
 
-    async def check(self: Guard, url: str) -> Checked:
-        return Checked(target=parse_target(url), addresses=(PUBLIC,))
+    async def check(self: Guard, url: str) -> CheckedUrl:
+        return CheckedUrl(target=parse_target(url), addresses=(PUBLIC,))
 
     async def resolve(*_: object, **__: object) -> Sequence[dict[str, Any]]:
         return [{"hostname": "", "host": "127.0.0.1", "port": loopback[0].port, "family": 2, "proto": 6, "flags": 0}]
 
     monkeypatch.setattr(Guard, "check", check)
-    monkeypatch.setattr(post._CheckedAddresses, "resolve", resolve)
+    monkeypatch.setattr(post._GuardedAddresses, "resolve", resolve)
     poster = Poster(Guard())
     answer = await poster.post(f"http://{host}:{loopback[0].port}/", {}, b"{}")
     await poster.close()

@@ -9,7 +9,7 @@ from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Accepted, Found
+from heliograph.rules.acceptance import Acceptance, Decision, Found
 from heliograph.rules.lanes import LANE
 from heliograph.rules.setup import records
 from heliograph.storage.setup import NewTeam, SetupChange
@@ -55,9 +55,9 @@ def send(store: Store, clock: TestClock) -> Send:
     async def accept(
         channel: records.Channel, *addresses: str, team: int = 1, price: int = 0, status: str = "sending"
     ) -> str:
-        def decide(found: Found) -> Accepted:
+        def decide(found: Found) -> Decision:
             pricing.hold(found.account, price)
-            return Accepted(response=b"{}", recipients=[(address, address, "to") for address in addresses], price=price)
+            return Decision(response=b"{}", recipients=[(address, address, "to") for address in addresses], price=price)
 
         message = Acceptance(
             id=clock.new_id("msg_"),

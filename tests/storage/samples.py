@@ -5,7 +5,7 @@ from typing import Any
 
 from heliograph.clock import Clock
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
+from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.refusals import Refusal
@@ -22,16 +22,16 @@ def message(
     team: int = 1,
     channel: Any = "email",
     price: int = 0,
-    decide: Callable[[Found], Accepted] | None = None,
+    decide: Callable[[Found], Decision] | None = None,
     **more: Any,
 ) -> Acceptance:
     """A message whose answer is its id; it costs `price`."""
     id_ = clock.new_id("eml_")
     to = addresses or ("ada@example.com",)
 
-    def take(found: Found) -> Accepted:
+    def take(found: Found) -> Decision:
         pricing.hold(found.account, price)
-        return Accepted(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, a, "to") for a in to], price=price)
+        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, a, "to") for a in to], price=price)
 
     fields: dict[str, Any] = {
         "id": id_,

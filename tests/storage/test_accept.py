@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Accepted, Found
+from heliograph.rules.acceptance import Acceptance, Decision, Found
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import RecipientSuppressed
 from heliograph.storage.engine.database import Story, T, Tx
@@ -76,7 +76,7 @@ async def test_what_is_written_is_what_was_decided(store: Store, clock: TestCloc
 
 
 async def test_a_refusal_leaves_its_neighbours_and_their_money_alone(store: Store, clock: TestClock) -> None:
-    def refuse(found: Found) -> Accepted:
+    def refuse(found: Found) -> Decision:
         pricing.hold(found.account, 500)  # taken before the last rule says no
         raise RecipientSuppressed
 
@@ -90,7 +90,7 @@ async def test_a_refusal_leaves_its_neighbours_and_their_money_alone(store: Stor
 
 @pytest.mark.parametrize("trouble", ["a bug in its rule", "a team that is not there", "text no database takes"])
 async def test_poison_fails_alone(store: Store, clock: TestClock, trouble: str) -> None:
-    def bug(found: Found) -> Accepted:
+    def bug(found: Found) -> Decision:
         raise ZeroDivisionError
 
     poison = {
@@ -128,11 +128,11 @@ async def test_sixty_four_race_for_credit_for_ten(
 async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock) -> None:
     """A send that begins within the quota is free, and all of them are counted."""
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         free = pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
         price = 0 if free else 5
         pricing.hold(found.account, price)
-        return Accepted(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")], price=price)
+        return Decision(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")], price=price)
 
     items = [message(clock, decide=decide) for _ in range(64)]
     await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
@@ -146,9 +146,9 @@ async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, c
     seen: dict[str, set[str]] = {}
 
     def note(name: str) -> Any:
-        def decide(found: Found) -> Accepted:
+        def decide(found: Found) -> Decision:
             seen[name] = set(found.suppressed)
-            return Accepted(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")])
+            return Decision(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")])
 
         return decide
 
@@ -161,9 +161,9 @@ async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, c
 async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other: Store, clock: TestClock) -> None:
     seen: list[int] = []
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         seen.append(len(found.marketing))
-        return Accepted(response=b"{}", recipients=[("+14155550100", "+14155550100", "to")])
+        return Decision(response=b"{}", recipients=[("+14155550100", "+14155550100", "to")])
 
     def offer() -> Acceptance:
         return message(clock, channel="whatsapp", decide=decide, marketing_to="+14155550100")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from heliograph.app import sqlite_path
-from heliograph.rules.acceptance import Accepted, Found
+from heliograph.rules.acceptance import Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.outcome import Report
@@ -70,10 +70,10 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
     """A mail whose record has the fields of a real one."""
     id_ = clock.new_id("eml_")
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         kept = [address for address in to if address.lower() not in found.suppressed]
         record = {"id": id_, "to": kept[0], "to_addresses": kept, "subject": f"Hello {to[0]}"}
-        return Accepted(response=msgspec.json.encode(record), recipients=[(a.lower(), a, "to") for a in kept], price=0)
+        return Decision(response=msgspec.json.encode(record), recipients=[(a.lower(), a, "to") for a in kept], price=0)
 
     content = msgspec.json.encode({"to": to, "text": f"Dear {to[0]}"})
     fields = {"id": id_, "watch": [address.lower() for address in to], "content": content}
@@ -262,9 +262,9 @@ async def test_what_is_told_of_it_afterwards_is_not_kept(
 async def suppressed(store: Store, clock: TestClock, address: str, team: int = 1) -> bool:
     seen: list[bool] = []
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         seen.append(address in found.suppressed)
-        return Accepted(response=b"{}", recipients=[], price=0)
+        return Decision(response=b"{}", recipients=[], price=0)
 
     await store.messages.rehearse(message(clock, team=team, watch=[address], decide=decide))
     await store.messages.accept(message(clock, team=team, watch=[address], decide=decide))

@@ -12,7 +12,7 @@ import pytest
 
 from heliograph.app import migrate, sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.engine.query import Query, load_queries
+from heliograph.storage.engine.query import Statement, load_queries
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def postgres_walks(url: str) -> dict[str, set[str]]:
     return walks
 
 
-async def plan_of(server: Any, query: Query) -> dict[str, Any]:
+async def plan_of(server: Any, query: Statement) -> dict[str, Any]:
     prepared = await server.prepare(query.sql)
     kinds = zip(query.params, prepared.get_parameters(), strict=True)
     values = ["'[]'" if param in query.tables else f"'1'::{kind.name}" for param, kind in kinds]

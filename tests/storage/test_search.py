@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.acceptance import Accepted
+from heliograph.rules.acceptance import Decision
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import search
 from heliograph.storage.outcomes import Change
@@ -137,7 +137,7 @@ async def test_the_subject_is_searched_without_case(store: Store, clock: TestClo
         clock,
         "eml_",
         "ada@example.com",
-        decide=lambda found: Accepted(response=record, recipients=[("ada@example.com", "ada@example.com", "to")]),
+        decide=lambda found: Decision(response=record, recipients=[("ada@example.com", "ada@example.com", "to")]),
     )
     for text in ("parcel", 'YOUR "new"', "ü"):
         assert len((await find(store, subject=text)).lines) == 1

@@ -8,7 +8,7 @@ import pybase64
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, pricing
-from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
+from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Once
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.ids import timestamp
@@ -85,7 +85,7 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     """An email as far as memory can decide it."""
 
     recipients: Recipients
@@ -122,7 +122,7 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
     )
 
 
-def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> Draft:
+def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> EmailDraft:
     """Every check that memory can make, in the order of contract 2."""
     check_shape(request.attachments or [])
     variables = read_variables(request.variables)
@@ -150,7 +150,7 @@ def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> Draft:
         content = render(template, variables, _brand(sender, setup))
         check_subject(content.subject or "")
     check_allowed(recipients, caller.team)
-    return Draft(recipients=recipients, sender=sender, template=template, content=content, attachments=attachments)
+    return EmailDraft(recipients=recipients, sender=sender, template=template, content=content, attachments=attachments)
 
 
 def _check_mode(request: EmailRequest) -> None:
@@ -207,13 +207,13 @@ async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> 
 
 
 def email_acceptance(
-    context: Context, caller: Caller, draft: Draft, files: list[File], once: Once | None
+    context: Context, caller: Caller, draft: EmailDraft, files: list[File], once: Once | None
 ) -> Acceptance:
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = "queued" if context.store.setup.current.platform.paused else "sending"
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         kept = split_suppressed(recipients, found.suppressed)
         price = _take_money(team, template, kept, found, now)
         record = EmailRecord(
@@ -231,7 +231,7 @@ def email_acceptance(
             sandbox=team.sandbox,
             created_at=timestamp(now),
         )
-        return Accepted(
+        return Decision(
             response=msgspec.json.encode(record),
             recipients=[(address.normal, address.given, kind) for address, kind in kept.distinct()],
             price=price,

@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
-from heliograph.rules.acceptance import Acceptance, Accepted, Found, Once
+from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
 from heliograph.rules.content import SmsContent
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
@@ -45,7 +45,7 @@ class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A message as far as memory can decide it."""
 
     to: str
@@ -55,7 +55,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     body: str
 
 
-def draft_message(caller: Caller, setup: Setup, channel: Channel, request: PhoneRequest) -> Draft:
+def draft_message(caller: Caller, setup: Setup, channel: Channel, request: PhoneRequest) -> PhoneDraft:
     """The checks of contract 2 up to the rendered body."""
     variables = read_variables(request.variables)
     to = read_phone(request.to)
@@ -71,7 +71,7 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     check_size_of_variables(request.variables)
     body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)
-    return Draft(to=to, country=country_of(to), template=template, variables=values, body=body)
+    return PhoneDraft(to=to, country=country_of(to), template=template, variables=values, body=body)
 
 
 def check_phone_allowed(team: Team, phone: str) -> None:
@@ -90,7 +90,7 @@ def carriers_for(context: Context, channel: Channel, phone: str, country: str | 
     return [c for c in routing.candidates(channel, country, context.store.setup.current.carriers) if c.id not in closed]
 
 
-def check_destination(context: Context, caller: Caller, channel: Channel, draft: Draft) -> LastCheck:
+def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
     """Answers what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
     check_phone_allowed(caller.team, draft.to)
     unserved = None
@@ -137,7 +137,7 @@ def phone_acceptance(
     context: Context,
     caller: Caller,
     channel: Channel,
-    draft: Draft,
+    draft: PhoneDraft,
     *,
     content: msgspec.Struct,
     price: int,
@@ -150,10 +150,10 @@ def phone_acceptance(
     status = "queued" if context.store.setup.current.platform.paused else "sending"
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
-    def decide(found: Found) -> Accepted:
+    def decide(found: Found) -> Decision:
         check(found, now)
         pricing.hold(found.account, price)
-        return Accepted(response=msgspec.json.encode(record), recipients=[(draft.to, draft.to, "to")], price=price)
+        return Decision(response=msgspec.json.encode(record), recipients=[(draft.to, draft.to, "to")], price=price)
 
     return Acceptance(
         id=id_,

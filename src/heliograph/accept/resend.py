@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from heliograph.accept import phone
 from heliograph.accept.context import Context
-from heliograph.accept.email import Draft, email_acceptance
+from heliograph.accept.email import EmailDraft, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.rules.acceptance import Acceptance, Answer
@@ -68,7 +68,7 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
         from_display_id=None,
     )
     check_allowed(recipients, caller.team)
-    draft = Draft(
+    draft = EmailDraft(
         recipients=recipients,
         sender=sender,
         template=replace(template, version=sent.template_version) if template else None,
@@ -82,7 +82,7 @@ def _phone(context: Context, caller: Caller, sent: Sent, template: Template | No
     if template is None or template.version != sent.template_version:
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = sent.unreached
-    draft = phone.Draft(to=to, country=sent.country, template=template, variables={}, body="")
+    draft = phone.PhoneDraft(to=to, country=sent.country, template=template, variables={}, body="")
     if sent.channel == "sms":
         text = msgspec.json.decode(sent.content, type=SmsContent).body
         return sms_acceptance(context, caller, replace(draft, body=text), None)[0]

@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
-    Draft,
+    PhoneDraft,
     PhoneRequest,
     check_destination,
     draft_message,
@@ -57,14 +57,14 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
 
 def _acceptance(
     context: Context, caller: Caller, request: PhoneRequest, once: Once | None
-) -> tuple[Acceptance, Draft, SmsContent]:
+) -> tuple[Acceptance, PhoneDraft, SmsContent]:
     draft = draft_message(caller, context.store.setup.current, "sms", request)
     return sms_acceptance(context, caller, draft, once)
 
 
 def sms_acceptance(
-    context: Context, caller: Caller, draft: Draft, once: Once | None
-) -> tuple[Acceptance, Draft, SmsContent]:
+    context: Context, caller: Caller, draft: PhoneDraft, once: Once | None
+) -> tuple[Acceptance, PhoneDraft, SmsContent]:
     setup, team = context.store.setup.current, caller.team
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(

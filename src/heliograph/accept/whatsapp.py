@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
-    Draft,
+    PhoneDraft,
     PhoneRequest,
     check_destination,
     draft_message,
@@ -57,14 +57,14 @@ async def preview_whatsapp(context: Context, caller: Caller, request: PhoneReque
 
 def _acceptance(
     context: Context, caller: Caller, request: PhoneRequest, once: Once | None
-) -> tuple[Acceptance, Draft, WhatsappContent]:
+) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
     draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
     return whatsapp_acceptance(context, caller, draft, once)
 
 
 def whatsapp_acceptance(
-    context: Context, caller: Caller, draft: Draft, once: Once | None
-) -> tuple[Acceptance, Draft, WhatsappContent]:
+    context: Context, caller: Caller, draft: PhoneDraft, once: Once | None
+) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
     team = caller.team
     check_where = check_destination(context, caller, "whatsapp", draft)
     template = draft.template

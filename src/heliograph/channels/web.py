@@ -56,7 +56,7 @@ class NoAnswer(Exception):
     """The request was written and no complete answer came: maybe sent."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""  # at most ANSWER_MAX
@@ -82,7 +82,7 @@ class Web:
 
     async def ask(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b"", timeout_s: float = ANSWER_S
-    ) -> Answer:
+    ) -> WebAnswer:
         """Raises Unreachable or NoAnswer. `url` is percent-encoded already."""
         written = SimpleNamespace(begun=False)
         try:
@@ -97,7 +97,7 @@ class Web:
             ) as response:
                 octets = await _read(response)
                 names = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(status=response.status, headers=names, body=octets)
+                return WebAnswer(status=response.status, headers=names, body=octets)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # an OSError: TimeoutError; a ValueError: no URL
             if written.begun:
                 raise NoAnswer from None
@@ -189,7 +189,7 @@ def verdict_of(status: int) -> Verdict:
     return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
 
 
-def judged(verdict: Verdict, detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
+def judged(verdict: Verdict, detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
     if verdict == "refused":
         return Refused(detail=detail)
     return Deferred(
@@ -200,7 +200,7 @@ def judged(verdict: Verdict, detail: dict[str, Any], answer: Answer) -> Refused 
     )
 
 
-def put_off(detail: dict[str, Any], answer: Answer) -> Refused | Deferred:
+def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
     """A status that none of the carrier's rules calls a refusal."""
     verdict = verdict_of(answer.status)
     return judged("deferred" if verdict == "refused" else verdict, detail, answer)

@@ -27,12 +27,12 @@ PAGE = 100
 wait = threading.Event().wait  # seconds
 
 
-class Page(msgspec.Struct, frozen=True):
+class FeedPage(msgspec.Struct, frozen=True):
     has_more: bool
     data: list[msgspec.Raw]  # the bodies, byte for byte
 
 
-class Event(msgspec.Struct, frozen=True):
+class HeardEvent(msgspec.Struct, frozen=True):
     id: str
     type: str
     created_at: str
@@ -91,7 +91,7 @@ class Feed:
         self._clock = clock
         self._after = after
 
-    def events(self) -> Iterator[tuple[Event, bytes]]:
+    def events(self) -> Iterator[tuple[HeardEvent, bytes]]:
         """Waits while there are none, and while the service is away."""
         pause = 0.0
         while True:
@@ -107,20 +107,20 @@ class Feed:
                 click.echo(f"{self._url} answers again", err=True)
                 pause = 0.0
             for body in map(bytes, page.data):
-                event = msgspec.json.decode(body, type=Event)
+                event = msgspec.json.decode(body, type=HeardEvent)
                 yield event, body
                 self._after = event.id
             if not page.has_more:
                 wait(POLL_S)
 
-    def _next(self) -> Page:
+    def _next(self) -> FeedPage:
         if self._after is None:
             _, date = self._ask("?limit=1")
             # By the service's clock, not by ours.
             now = int(parsedate_to_datetime(date).timestamp()) * SECOND_MS if date else self._clock.now()
             self._after = PREFIXES["event"] + ulid(now, 0)
         body, _ = self._ask(f"?limit={PAGE}&after={quote(self._after)}")
-        return msgspec.json.decode(body, type=Page)
+        return msgspec.json.decode(body, type=FeedPage)
 
     def _ask(self, query: str) -> tuple[bytes, str | None]:
         """The answer and its Date."""
@@ -135,7 +135,7 @@ class Feed:
             raise Away(_reason(error)) from None
 
 
-def _forwarded(target: str, secret: str, event: Event, body: bytes, clock: Clock) -> str:
+def _forwarded(target: str, secret: str, event: HeardEvent, body: bytes, clock: Clock) -> str:
     """What came back, in words."""
     start = clock.now()
     signed = signature.headers([secret], event.id, start // SECOND_MS, body)

@@ -20,7 +20,7 @@ class Found(msgspec.Struct):
     marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
 
 
-class Accepted(msgspec.Struct):
+class Decision(msgspec.Struct):
     """What is written: the answer to the caller and who gets the message."""
 
     response: bytes  # the API record, as answered
@@ -53,7 +53,7 @@ class Acceptance(msgspec.Struct, kw_only=True):
     key_id: str
     created_at: int
     content: bytes  # what is handed over, as JSON
-    decide: Callable[[Found], Accepted]
+    decide: Callable[[Found], Decision]
     template_id: str | None = None
     template_version: int | None = None
     country: str | None = None

@@ -165,14 +165,14 @@ class Slot(msgspec.Struct, frozen=True):
                 return ""
 
 
-class Address(msgspec.Struct, frozen=True):
+class UrlAttribute(msgspec.Struct, frozen=True):
     """A whole attribute value whose scheme only its values decide."""
 
     pieces: tuple[str | Slot, ...]
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    pieces: tuple[str | Slot | Address, ...]
+    pieces: tuple[str | Slot | UrlAttribute, ...]
     names: tuple[str, ...]  # of the customer's slots
     problems: tuple[str, ...]
 
@@ -213,9 +213,9 @@ def _measured(text: str) -> tuple[str, int]:
     return text, octets(text)
 
 
-def _filled(piece: str | Slot | Address, fill: Fill) -> tuple[str | list[str], int]:
+def _filled(piece: str | Slot | UrlAttribute, fill: Fill) -> tuple[str | list[str], int]:
     """The text of a piece, or the texts that an address is to be joined of, and how long that will be."""
-    if isinstance(piece, Address):
+    if isinstance(piece, UrlAttribute):
         inside = [_measured(each) if isinstance(each, str) else fill(each) for each in piece.pieces]
         return [text for text, _ in inside], sum(size for _, size in inside)
     return _measured(piece) if isinstance(piece, str) else fill(piece)
@@ -328,7 +328,7 @@ def _compile(source: str, markup: bool) -> Compiled:
         f"{source[at.start() : at.start() + 40]!r} is not a placeholder such as {{{{customer.name}}}}"
         for at in islice(re.finditer(r"\{\{", masked), PROBLEMS_MAX)
     ]
-    pieces: list[str | Slot | Address] = []
+    pieces: list[str | Slot | UrlAttribute] = []
     if not markup:
         pieces += _cut(source, 0, len(source), "plain")
     else:
@@ -363,7 +363,7 @@ def _cut(source: str, start: int, end: int, place: Place) -> list[str | Slot]:
     return [piece for piece in pieces if piece]
 
 
-def _cut_address(source: str, span: _Span) -> "list[str | Slot | Address] | None":
+def _cut_address(source: str, span: _Span) -> "list[str | Slot | UrlAttribute] | None":
     """The pieces of an address, or None when its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before = ""
@@ -376,7 +376,7 @@ def _cut_address(source: str, span: _Span) -> "list[str | Slot | Address] | None
     first = html.unescape(pieces[0]) if isinstance(pieces[0], str) else ""
     if _SAFE_ADDRESS.match(first):
         return [*pieces]
-    return None if first.strip(_BLANK) else [Address(tuple(pieces))]
+    return None if first.strip(_BLANK) else [UrlAttribute(tuple(pieces))]
 
 
 # -- the template itself -----------------------------------------------------------------------------------

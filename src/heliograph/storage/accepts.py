@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Acceptance, Accepted, Answer, Found, Once
+from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Once
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
@@ -32,7 +32,7 @@ async def accept(
     marketing = await _marketing(tx, items, now)
 
     answers: list[Answer | Exception] = []
-    accepted: list[tuple[Acceptance, Accepted]] = []
+    accepted: list[tuple[Acceptance, Decision]] = []
     for item in items:
         before = msgspec.structs.replace(accounts[item.team])
         try:
@@ -75,7 +75,7 @@ async def tell_low_credit(
             await publisher.publish(tx, [event])
 
 
-async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Accepted:
+async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
     """Decide as `accept` does and write nothing (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
     suppressed = await _suppressed(tx, [item], accounts, name_of)
@@ -155,7 +155,7 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
     return found
 
 
-async def _write(tx: Tx, accepted: list[tuple[Acceptance, Accepted]], accounts: dict[int, Account]) -> None:
+async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
     keys = dict(await tx.run("insert_messages", messages=[_message(item, done) for item, done in accepted]))
     contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], []
     for item, done in accepted:
@@ -181,7 +181,7 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Accepted]], accounts: 
         await tx.run("insert_marketing", rows=marketing)
 
 
-def _message(item: Acceptance, done: Accepted) -> tuple[Any, ...]:
+def _message(item: Acceptance, done: Decision) -> tuple[Any, ...]:
     return (
         item.id,
         item.team,
@@ -199,7 +199,7 @@ def _message(item: Acceptance, done: Accepted) -> tuple[Any, ...]:
     )
 
 
-def _memory(item: Acceptance, done: Accepted) -> tuple[Any, ...]:
+def _memory(item: Acceptance, done: Decision) -> tuple[Any, ...]:
     assert item.once
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
     response = done.response.decode()

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.acceptance import Acceptance, Accepted, Answer
+from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.storage import accepts
@@ -53,7 +53,7 @@ class Messages:
     async def accept(self, item: Acceptance) -> Answer:
         return await self._accepts.submit(item)
 
-    async def rehearse(self, item: Acceptance) -> Accepted:
+    async def rehearse(self, item: Acceptance) -> Decision:
         return await self._database.read(lambda tx: accepts.rehearse(tx, item, self._name_of))
 
     async def remembered(self, key_id: str, hash_: str) -> Remembered | None:

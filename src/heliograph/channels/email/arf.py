@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from heliograph.channels.email.parts import Fields, Mail, read_fields
+from heliograph.channels.email.parts import Fields, ReceivedMail, read_fields
 from heliograph.channels.email.words import own_words
 
 NOT_SPAM = "not-spam"  # the recipient withdraws a complaint
@@ -20,7 +20,7 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     sender: str | None = None  # envelope sender of the mail it is about
 
 
-def read_feedback(mail: Mail) -> Feedback | None:
+def read_feedback(mail: ReceivedMail) -> Feedback | None:
     enclosed = mail.enclosed()
     original = enclosed.fields if enclosed else {}
     fields = _report(mail)
@@ -36,7 +36,7 @@ def read_feedback(mail: Mail) -> Feedback | None:
     )
 
 
-def _report(mail: Mail) -> Fields | None:
+def _report(mail: ReceivedMail) -> Fields | None:
     for part in mail.parts:
         if part.type == "message/feedback-report":
             return read_fields(part.text)
@@ -47,5 +47,5 @@ def _report(mail: Mail) -> Fields | None:
     return fields if "user-agent" in fields and "version" in fields else None
 
 
-def _is_jmrp(mail: Mail, original: Fields) -> bool:
+def _is_jmrp(mail: ReceivedMail, original: Fields) -> bool:
     return _JMRP_RECIPIENT in original or bool(_JMRP_SUBJECT.match(mail.fields.get("subject", "")))

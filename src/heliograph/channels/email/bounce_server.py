@@ -33,7 +33,7 @@ Place = tuple[str, int]  # message id, position of the recipient
 Receive = Callable[[str, int, Report], Awaitable[None]]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ListenLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 100
     per_peer: int = 20  # connections from one address, or one IPv6 network
     recipients: int = 100  # of a mail; more are deferred (RFC 5321, 4.5.3.1.10)
@@ -42,13 +42,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 50 * MIB  # of a mail, and so of a line; only the beginning is kept
 
 
-LIMITS = Limits()
+LIMITS = ListenLimits()
 
 
 class Returns:
     """aiosmtpd calls this at every step of a session."""
 
-    def __init__(self, envelope_key: bytes, now: Callable[[], int], receive: Receive, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, envelope_key: bytes, now: Callable[[], int], receive: Receive, limits: ListenLimits = LIMITS
+    ) -> None:
         self._key = envelope_key
         self._now = now
         self._receive = receive
@@ -90,7 +92,7 @@ class Returns:
         return verp.read(self._key, address, self._now())
 
 
-class Listener(SMTP):
+class BounceConnection(SMTP):
     """One connection."""
 
     line_length_limit = PIECE
@@ -169,6 +171,6 @@ class Listener(SMTP):
         await self.push(status)
 
 
-def protocol(returns: Returns, host: str) -> Callable[[], Listener]:
+def protocol(returns: Returns, host: str) -> Callable[[], BounceConnection]:
     """For `loop.create_server`."""
-    return lambda: Listener(returns, host)
+    return lambda: BounceConnection(returns, host)

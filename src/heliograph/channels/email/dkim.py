@@ -28,7 +28,7 @@ _FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)\r\n")
 _SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class SigningKey(msgspec.Struct, frozen=True, kw_only=True):
     selector: str
     algorithm: Algorithm
     private: bytes  # PEM
@@ -37,7 +37,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 class Signer:
     """Signs for one domain. Reading the keys costs more than a signature, so keep the signer."""
 
-    def __init__(self, domain: str, keys: Sequence[Key]) -> None:
+    def __init__(self, domain: str, keys: Sequence[SigningKey]) -> None:
         if not keys or normal_domain(domain) != domain:
             raise ValueError(f"{domain!r} is not a domain in A-labels, or has no key")
         self._domain = domain
@@ -55,7 +55,7 @@ class Signer:
         tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(_hash_body(body)).decode()};\r\n b="
         return b"".join([self._signature(key, private, time_ms // 1000, tags, signed) for key, private in self._keys])
 
-    def _signature(self, key: Key, private: Private, seconds: int, tags: str, signed: bytes) -> bytes:
+    def _signature(self, key: SigningKey, private: Private, seconds: int, tags: str, signed: bytes) -> bytes:
         unsigned = (
             f"DKIM-Signature: v=1; a={key.algorithm}; c=relaxed/relaxed;\r\n"
             f" d={self._domain};\r\n"
@@ -89,7 +89,7 @@ def public_record(private: bytes) -> str:
     return f"v=DKIM1; k={kind}; p={pybase64.b64encode(public).decode()}"
 
 
-def _opened(key: Key) -> Private:
+def _opened(key: SigningKey) -> Private:
     if not _SELECTOR.fullmatch(key.selector):
         raise ValueError(f"{key.selector!r} is not a selector")
     private = serialization.load_pem_private_key(key.private, None)

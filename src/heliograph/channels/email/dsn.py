@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from heliograph.channels.email.parts import Fields, Mail, read_fields
+from heliograph.channels.email.parts import Fields, ReceivedMail, read_fields
 from heliograph.channels.email.words import own_words
 
 _NAMED = ("final-recipient", "original-recipient")
@@ -36,7 +36,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     recipient: str | None = None
 
 
-def read_status(mail: Mail) -> Group | None:
+def read_status(mail: ReceivedMail) -> Group | None:
     """The group that matters: the first failed recipient, else the first."""
     groups = [group for part in mail.parts if part.type.endswith("delivery-status") for group in _groups(part.text)]
     if not groups:
@@ -44,7 +44,7 @@ def read_status(mail: Mail) -> Group | None:
     return next((group for group in groups if group.action == "failed"), groups[0] if groups else None)
 
 
-def _groups_in_text(mail: Mail) -> list[Group]:
+def _groups_in_text(mail: ReceivedMail) -> list[Group]:
     """Reports whose MIME is broken or absent carry the same fields in their text."""
     text = mail.text()
     labelled = _INSIDE_TEXT.search(text)

@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import mime
-from heliograph.channels.email.dkim import Key, Signer
+from heliograph.channels.email.dkim import Signer, SigningKey
 from heliograph.channels.email.pool import Prepared
 from heliograph.rules import verp
 from heliograph.rules.address import Address, parse_address
@@ -37,7 +37,7 @@ class Outgoing:
         self,
         *,
         ensure_keys: Callable[[str], Awaitable[None]],  # creates keys for a domain without any
-        keys_of: Callable[[str], Sequence[Key]],  # the signing keys of a domain
+        keys_of: Callable[[str], Sequence[SigningKey]],  # the signing keys of a domain
         open_blob: Callable[[str], BinaryIO],
         envelope_key: bytes,
         entropy: Callable[[int], bytes],
@@ -49,7 +49,7 @@ class Outgoing:
         self._envelope_key = envelope_key
         self._entropy = entropy
         self._now = now
-        self._signers: dict[str, tuple[Sequence[Key], Signer | None]] = {}
+        self._signers: dict[str, tuple[Sequence[SigningKey], Signer | None]] = {}
         self._waiting: list[Waiting] = []
         self._threads: set[asyncio.Task[None]] = set()
         self._ready: OrderedDict[str, asyncio.Task[Ready]] = OrderedDict()

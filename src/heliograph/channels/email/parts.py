@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Mail(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
     fields: Fields
     parts: list[Part]
 
@@ -62,12 +62,12 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return (words if words.strip() else "\n".join(rich))[:TEXT_MAX]
 
 
-def read_mail(raw: bytes) -> Mail:
+def read_mail(raw: bytes) -> ReceivedMail:
     raw = raw[:READ_MAX].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if raw.startswith(b"From "):  # a mailbox file's separator
         raw = raw.partition(b"\n")[2]
     parts: list[Part] = []
-    return Mail(fields=_walk(raw, 0, parts), parts=parts)
+    return ReceivedMail(fields=_walk(raw, 0, parts), parts=parts)
 
 
 def read_fields(block: str) -> Fields:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
-from heliograph.channels.email.smtp import Destination, Manner, Session
+from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.smtp_reply import pauses_host
 
@@ -31,14 +31,14 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 Prepare = Callable[[Parcel], Awaitable[Prepared]]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     per_host: int = 4  # connections
     idle_s: float = IDLE_S
     pause_s: float = PAUSE_S
     queue_s: float = QUEUE_S
 
 
-LIMITS = Limits()
+LIMITS = PoolLimits()
 
 
 class _Host:
@@ -46,12 +46,12 @@ class _Host:
         self.free = asyncio.Semaphore(per_host)
         self.asking = 0  # hand-overs that have or await a connection
         self.busy = 0  # those that have a connection
-        self.idle: dict[Session, asyncio.TimerHandle] = {}  # each with its idle timer
+        self.idle: dict[SmtpSession, asyncio.TimerHandle] = {}  # each with its idle timer
         self.paused_until = 0.0
 
 
 class Pool:
-    def __init__(self, manner: Manner, limits: Limits) -> None:
+    def __init__(self, manner: Manner, limits: PoolLimits) -> None:
         self._manner = manner
         self._limits = limits
         self._hosts: dict[tuple[str, int], _Host] = {}  # by address and port
@@ -96,7 +96,7 @@ class Pool:
             return _not_asked(destination, "asked for a pause (421)")
         outcome = await self._speak_on_kept(host, destination, recipient, mail)
         if outcome is None:
-            opened = await Session.open(destination, self._manner)
+            opened = await SmtpSession.open(destination, self._manner)
             outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, recipient, mail)
         if pauses_host(outcome.detail):
             host.paused_until = _now() + self._limits.pause_s
@@ -115,7 +115,7 @@ class Pool:
         stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
         return None if stale else outcome
 
-    async def _speak(self, host: _Host, session: Session, recipient: str, mail: Prepared) -> Outcome:
+    async def _speak(self, host: _Host, session: SmtpSession, recipient: str, mail: Prepared) -> Outcome:
         outcome = await session.send(mail.envelope_from, recipient, mail.chunks(), mail.size, mail.needs_utf8)
         if session.usable and session.sent < USES_MAX and self._idle < IDLE_MAX:
             host.idle[session] = _call_later(self._limits.idle_s, self._expire, host, session)
@@ -124,7 +124,7 @@ class Pool:
             self._part(session)
         return outcome
 
-    async def _kept(self, host: _Host, destination: Destination) -> Session | None:
+    async def _kept(self, host: _Host, destination: Destination) -> SmtpSession | None:
         """The last used idle connection to this destination; one to another destination is closed to make room."""
         for session in [session for session in host.idle if not session.usable]:
             self._part(self._take(host, session))
@@ -135,16 +135,16 @@ class Pool:
             await self._take(host, next(iter(host.idle))).quit()
         return None
 
-    def _take(self, host: _Host, session: Session) -> Session:
+    def _take(self, host: _Host, session: SmtpSession) -> SmtpSession:
         host.idle.pop(session).cancel()
         self._idle -= 1
         return session
 
-    def _expire(self, host: _Host, session: Session) -> None:
+    def _expire(self, host: _Host, session: SmtpSession) -> None:
         self._part(self._take(host, session))
         self._forget((session.destination.address, session.destination.port))
 
-    def _part(self, session: Session) -> None:
+    def _part(self, session: SmtpSession) -> None:
         task = asyncio.get_running_loop().create_task(session.quit())
         self._goodbyes.add(task)
         task.add_done_callback(self._goodbyes.discard)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.channels.email.pool import LIMITS, Limits, Pool, Prepare, tell
+from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, tell
 from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
 from heliograph.channels.email.tls import Tls
 from heliograph.rules.outcome import Outcome
@@ -28,7 +28,7 @@ class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class Relay(Carrier):
     def __init__(
-        self, options: RelayOptions, prepare: Prepare, *, manner: Manner = MANNER, limits: Limits = LIMITS
+        self, options: RelayOptions, prepare: Prepare, *, manner: Manner = MANNER, limits: PoolLimits = LIMITS
     ) -> None:
         self._prepare = prepare
         self._final = options.final

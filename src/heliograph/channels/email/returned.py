@@ -11,7 +11,7 @@ import msgspec
 from heliograph.channels.email import words
 from heliograph.channels.email.arf import NOT_SPAM, Feedback, read_feedback
 from heliograph.channels.email.dsn import Group, read_status
-from heliograph.channels.email.parts import Mail, read_mail
+from heliograph.channels.email.parts import ReceivedMail, read_mail
 from heliograph.channels.email.ses import read_notification
 from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason
 from heliograph.rules.outcome import Report
@@ -89,7 +89,7 @@ def to_report(returned: Returned) -> Report | None:
     return None
 
 
-def _complaint(mail: Mail, feedback: Feedback) -> Returned:
+def _complaint(mail: ReceivedMail, feedback: Feedback) -> Returned:
     return Returned(
         kind="complaint" if feedback.type != NOT_SPAM else "unknown",
         code=feedback.type[:40],
@@ -104,7 +104,7 @@ def _usable(group: Group | None) -> Group | None:
     return group if group and (group.action or group.status) else None
 
 
-def _status_report(mail: Mail, group: Group) -> Returned:
+def _status_report(mail: ReceivedMail, group: Group) -> Returned:
     notice = words.own_words(mail.text())
     codes = words.read_codes(group.diagnostic)
     if not codes.code and not codes.enhanced:
@@ -160,7 +160,7 @@ def _is_permanent(status: str | None, codes: words.Codes, reason: Reason | None,
     return reason.permanent if reason else None
 
 
-def _notice(mail: Mail) -> Returned | None:
+def _notice(mail: ReceivedMail) -> Returned | None:
     """A bounce or a delay in plain text."""
     notice = words.own_words(mail.text())
     subject = mail.fields.get("subject", "")
@@ -184,7 +184,7 @@ def _notice(mail: Mail) -> Returned | None:
     )
 
 
-def _is_notice(mail: Mail, subject: str, notice: str, failed: str) -> bool:
+def _is_notice(mail: ReceivedMail, subject: str, notice: str, failed: str) -> bool:
     if failed:
         return True
     in_subject, in_text = words.says_returned(subject), words.says_returned(notice)
@@ -197,7 +197,7 @@ def _is_notice(mail: Mail, subject: str, notice: str, failed: str) -> bool:
     )
 
 
-def _is_daemon(mail: Mail) -> bool:
+def _is_daemon(mail: ReceivedMail) -> bool:
     sender = mail.fields.get("from", "")
     return (
         sender in ("", "<>")
@@ -211,12 +211,12 @@ def _gives_reason(notice: str) -> bool:
     return bool(codes.code or codes.enhanced or (reason and reason.address))
 
 
-def _auto_reply(mail: Mail) -> Returned | None:
+def _auto_reply(mail: ReceivedMail) -> Returned | None:
     subject = mail.fields.get("subject", "")
     return Returned(kind="auto_reply", text=_line(subject)) if _is_auto(mail) else None
 
 
-def _is_auto(mail: Mail) -> bool:
+def _is_auto(mail: ReceivedMail) -> bool:
     fields = mail.fields
     submitted = fields.get("auto-submitted", "").lower()
     return (
@@ -228,7 +228,7 @@ def _is_auto(mail: Mail) -> bool:
     )
 
 
-def _named(mail: Mail, notice: str) -> str | None:
+def _named(mail: ReceivedMail, notice: str) -> str | None:
     """The address a notice is about: the first that is neither its recipient's nor its sender's."""
     failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
@@ -243,7 +243,7 @@ def _is_contact(address: str) -> bool:
     return address.lower().startswith(("postmaster@", "support@", "helpdesk@", "abuse@", "mailer-daemon@"))
 
 
-def _enclosed(mail: Mail, name: str) -> str | None:
+def _enclosed(mail: ReceivedMail, name: str) -> str | None:
     """An address or id from the returned original."""
     part = mail.enclosed()
     found = ADDRESS.search(part.fields.get(name, "")) if part else None

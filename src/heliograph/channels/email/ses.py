@@ -10,7 +10,7 @@ from heliograph.channels.email.dsn import Group
 _STATUS = re.compile(r"2\.[0-9]{1,3}\.[0-9]{1,3}")
 
 
-class _Recipient(msgspec.Struct, frozen=True, rename="camel"):
+class _SesRecipient(msgspec.Struct, frozen=True, rename="camel"):
     email_address: str = ""
     action: str | None = None
     status: str | None = None
@@ -19,11 +19,11 @@ class _Recipient(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Bounce(msgspec.Struct, frozen=True, rename="camel"):
     bounce_type: str = ""
-    bounced_recipients: list[_Recipient] = []
+    bounced_recipients: list[_SesRecipient] = []
 
 
 class _Complaint(msgspec.Struct, frozen=True, rename="camel"):
-    complained_recipients: list[_Recipient] = []
+    complained_recipients: list[_SesRecipient] = []
     complaint_feedback_type: str = "abuse"
 
 
@@ -53,13 +53,13 @@ def read_notification(text: str) -> Group | Feedback | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     if told.bounce:
-        first = next(iter(told.bounce.bounced_recipients), _Recipient())
+        first = next(iter(told.bounce.bounced_recipients), _SesRecipient())
         status = first.status or ("5.0.0" if told.bounce.bounce_type == "Permanent" else "4.0.0")
         return Group(
             action="failed", status=status, diagnostic=first.diagnostic_code, recipient=first.email_address or None
         )
     if told.complaint:
-        first = next(iter(told.complaint.complained_recipients), _Recipient())
+        first = next(iter(told.complaint.complained_recipients), _SesRecipient())
         return Feedback(type=told.complaint.complaint_feedback_type, recipient=first.email_address or None)
     if told.delivery:
         named = next(iter(told.delivery.recipients), None)

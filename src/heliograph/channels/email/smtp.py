@@ -72,7 +72,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 MANNER = Manner()
 
 
-class Session:
+class SmtpSession:
     """An open connection; `send` may be called again while it is `usable`."""
 
     def __init__(self, wire: Wire, destination: Destination, manner: Manner) -> None:

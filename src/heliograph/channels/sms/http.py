@@ -11,10 +11,10 @@ import msgspec
 from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
 from heliograph.channels.web import (
     FORBIDDEN,
-    Answer,
     NoAnswer,
     Unreachable,
     Web,
+    WebAnswer,
     codes_in,
     is_signed,
     pick,
@@ -145,7 +145,7 @@ class Http(Carrier):
             "country": parcel.country or "",
         }
 
-    def _outcome(self, answer: Answer, body: str, sender: str) -> Outcome:
+    def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
         accepted, refused, told, status = self._options.accepted, self._options.refused, answer.json, answer.status
         id_ = _scalar(pick(told, accepted.id)) if accepted.id else None
         if status in accepted.status and (id_ or not accepted.id):

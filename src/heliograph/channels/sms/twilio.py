@@ -13,11 +13,11 @@ import msgspec
 from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
 from heliograph.channels.web import (
     FORBIDDEN,
-    Answer,
     NoAnswer,
     Unreachable,
     Verdict,
     Web,
+    WebAnswer,
     codes_in,
     judged,
     pick,
@@ -161,7 +161,7 @@ class Twilio(Carrier):
         detail = reply(NAME, code or status, words, **_price(told.get("Price"), told.get("PriceUnit")))
         return Told(reports=[(id_, Report(status=STATES[status], detail=detail))], once=True)
 
-    def _outcome(self, answer: Answer, body: str, sender: str) -> Outcome:
+    def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
         told = answer.json
         if answer.status in (200, 201):
             if isinstance(pick(told, "$.sid"), str):

@@ -27,7 +27,7 @@ class Unresolved(Exception):
     """The host has no address, or DNS did not answer."""
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     addresses: tuple[str, ...]  # the only ones to connect to
 
@@ -38,7 +38,7 @@ class Guard:
         self._allow = tuple(ip_network(text) for text in allow_private)
         self._resolve = resolve or Names().addresses
 
-    async def check(self, url: str) -> Checked:
+    async def check(self, url: str) -> CheckedUrl:
         """Raises Denied, also for a malformed URL, or Unresolved."""
         try:
             target = parse_target(url)
@@ -52,7 +52,7 @@ class Guard:
                 f"{target.host} is, or leads to, a private or reserved address, which webhooks may not reach "
                 "(an operator can allow ranges: HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE)"
             )
-        return Checked(target=target, addresses=addresses)
+        return CheckedUrl(target=target, addresses=addresses)
 
 
 class Names:

@@ -41,7 +41,7 @@ class Poster:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # callers limit how many are in flight
-                resolver=_CheckedAddresses(),
+                resolver=_GuardedAddresses(),
                 use_dns_cache=False,
                 socket_factory=_checked_socket,
                 ssl=roots or ssl.create_default_context(),
@@ -85,7 +85,7 @@ class Poster:
         await self._session.close()
 
 
-class _CheckedAddresses(AbstractResolver):
+class _GuardedAddresses(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:

@@ -9,11 +9,11 @@ import msgspec
 from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
 from heliograph.channels.web import (
     FORBIDDEN,
-    Answer,
     NoAnswer,
     Unreachable,
     Verdict,
     Web,
+    WebAnswer,
     is_signed,
     judged,
     pick,
@@ -153,7 +153,7 @@ class CloudApi(Carrier):
             return FORBIDDEN
         return Told(body=query.get("hub.challenge", "").encode())
 
-    def _outcome(self, answer: Answer, content: WhatsappContent) -> Outcome:
+    def _outcome(self, answer: WebAnswer, content: WhatsappContent) -> Outcome:
         told = answer.json
         if answer.status == 200:
             id_ = pick(told, "$.messages[0].id")

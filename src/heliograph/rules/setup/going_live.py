@@ -8,7 +8,7 @@ from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord, Team
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     done: bool
@@ -16,11 +16,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""  # of the team: where it is mended
 
 
-def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Check]:
+def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:
     domain = next(iter(team.approved_domains()), None)
     template = next((t for t in team.templates.values() if t.status == "approved"), None)
     return [
-        Check(
+        Requirement(
             title="A domain to send from",
             text=f"{domain.name} is verified and approved."
             if domain
@@ -30,14 +30,14 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             page="/senders",
         ),
         _carrier_check(carriers),
-        Check(
+        Requirement(
             title="Credit",
             text="There is credit for what is not free."
             if credit > 0
             else "There is none: email within the quota is free, all else is refused. Ask an operator for a top-up.",
             done=credit > 0,
         ),
-        Check(
+        Requirement(
             title="A template",
             text=f"{template.name} is approved." if template else "None is approved: SMS and WhatsApp need one.",
             done=template is not None,
@@ -46,15 +46,15 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
     ]
 
 
-def may_go_live(checks: Sequence[Check]) -> bool:
+def may_go_live(checks: Sequence[Requirement]) -> bool:
     return all(check.done for check in checks if check.needed)
 
 
-def _carrier_check(carriers: Sequence[CarrierRecord]) -> Check:
+def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     """A channel without a carrier of its own, with simulators alone or with none enabled, reaches nobody."""
     simulated = simulated_channels(carriers)
     served = {carrier.channel for carrier in carriers if carrier.enabled}
     closed = sorted({carrier.channel for carrier in carriers} - served)
     said = [f"Simulators take {', '.join(simulated)}: nothing of it leaves this instance."] if simulated else []
     said += [f"No carrier takes {', '.join(closed)}: all are disabled."] if closed else []
-    return Check(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)
+    return Requirement(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)

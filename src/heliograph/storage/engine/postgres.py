@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from heliograph.storage.engine.database import Conflict, StoreUnavailable, Story, T, reason_of
-from heliograph.storage.engine.query import Query, bound, load_queries
+from heliograph.storage.engine.query import Statement, bound, load_queries
 
 POOL_MAX = 8
 CONNECT_S = 3.0
@@ -79,7 +79,7 @@ async def keep_alive(connection: Any) -> None:
 
 
 class PostgresTx:
-    def __init__(self, connection: Any, queries: Mapping[str, Query]) -> None:
+    def __init__(self, connection: Any, queries: Mapping[str, Statement]) -> None:
         self._fetch = connection.fetch
         self._queries = queries
 

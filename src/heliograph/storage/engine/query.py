@@ -21,15 +21,15 @@ _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     tables: tuple[str, ...]  # parameters that are rows(…)
 
 
 @cache
-def load_queries(dialect: Dialect) -> Mapping[str, Query]:
-    queries: dict[str, Query] = {}
+def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
+    queries: dict[str, Statement] = {}
     for file in sorted(resources.files("heliograph.storage").joinpath("queries").iterdir(), key=lambda f: f.name):
         head, *parts = _NAME.split(file.read_text("utf-8"))
         if _COMMENT.sub("", head).strip():
@@ -48,7 +48,7 @@ def for_dialect(text: str, dialect: Dialect) -> str:
     return _COMMENT.sub("", "\n".join(kept))
 
 
-def read_query(text: str, dialect: Dialect) -> Query:
+def read_query(text: str, dialect: Dialect) -> Statement:
     tables: list[str] = []
 
     def expand(found: re.Match[str]) -> str:
@@ -65,10 +65,10 @@ def read_query(text: str, dialect: Dialect) -> Query:
     if dialect == "postgres":
         place = {name: f"${i}" for i, name in enumerate(params, 1)}
         sql = _PARAM.sub(lambda found: place[found[1]], sql)
-    return Query(sql=sql, params=params, tables=tuple(tables))
+    return Statement(sql=sql, params=params, tables=tuple(tables))
 
 
-def bound(query: Query, given: dict[str, Any]) -> dict[str, Any]:
+def bound(query: Statement, given: dict[str, Any]) -> dict[str, Any]:
     """The parameters as both databases take them: tables of rows as JSON."""
     for name in query.tables:
         given[name] = msgspec.json.encode(given[name]).decode()

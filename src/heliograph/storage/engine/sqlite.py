@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from heliograph.storage.engine.database import StoreUnavailable, Story, T, reason_of
-from heliograph.storage.engine.query import Query, bound, load_queries
+from heliograph.storage.engine.query import Statement, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 WAL_RETRY_MS = 20
@@ -25,7 +25,7 @@ BROKEN = (
 
 
 class SqliteTx:
-    def __init__(self, connection: apsw.Connection, queries: Mapping[str, Query]) -> None:
+    def __init__(self, connection: apsw.Connection, queries: Mapping[str, Statement]) -> None:
         self._execute = connection.execute
         self._queries = queries
 

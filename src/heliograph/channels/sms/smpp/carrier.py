@@ -11,11 +11,11 @@ from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.sms.smpp import status
 from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
 from heliograph.channels.sms.smpp.intake import Intake, ToStore
-from heliograph.channels.sms.smpp.link import Link
+from heliograph.channels.sms.smpp.link import SmppLink
 from heliograph.channels.sms.smpp.pace import Pace
 from heliograph.channels.sms.smpp.pdu import Malformed, Pdu, bind_body, decode_short_message, read_id
 from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt
-from heliograph.channels.sms.smpp.session import TIMINGS, Session, Timings, Unanswered, Unsent
+from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 
@@ -52,7 +52,7 @@ class Smpp(Carrier):
         self._timings = timings
         self._pace = Pace(options.throughput)
         self._intake = Intake(report)
-        self._link = Link(
+        self._link = SmppLink(
             options.host,
             options.port,
             tls=(roots or ssl.create_default_context()) if options.tls else None,
@@ -129,7 +129,7 @@ class Smpp(Carrier):
 
     # -- in --
 
-    def _deliver(self, session: Session, pdu: Pdu) -> None:
+    def _deliver(self, session: SmppSession, pdu: Pdu) -> None:
         def acknowledge(how: int) -> None:
             session.answer(pdu, b"\0", error=how)
 

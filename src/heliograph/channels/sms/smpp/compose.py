@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, Address, ShortMessage, encode_short_message
+from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, encode_short_message
 from heliograph.channels.sms.smpp.text import cut, fits, to_octets
 
 Long = Literal["udh", "payload"]  # how to send a text that does not fit into one part
@@ -19,13 +19,13 @@ _NUMBER = re.compile("([+]?)([0-9]+)")
 _NO_LETTERS = re.compile("[^ -~]")
 
 
-def sender_address(sender: str) -> Address:
+def sender_address(sender: str) -> SmppAddress:
     """Empty: the network uses its own."""
     if number := _NUMBER.fullmatch(sender):
         plus, digits = number.groups()
-        return Address(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else Address(3, 0, digits)
+        return SmppAddress(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else SmppAddress(3, 0, digits)
     letters = _NO_LETTERS.sub("", sender)[:LETTERS_MAX].strip()
-    return Address(5, 0, letters) if letters else Address(0, 0, "")
+    return SmppAddress(5, 0, letters) if letters else SmppAddress(0, 0, "")
 
 
 def relative(seconds: int) -> str:
@@ -34,11 +34,13 @@ def relative(seconds: int) -> str:
     return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
 
 
-def compose(source: Address, phone: str, text: str, *, reference: int, long: Long, validity_s: int = 0) -> list[bytes]:
+def compose(
+    source: SmppAddress, phone: str, text: str, *, reference: int, long: Long, validity_s: int = 0
+) -> list[bytes]:
     coding, octets = to_octets(text)
     whole = ShortMessage(
         source=source,
-        destination=Address(1, 1, phone.removeprefix("+")),
+        destination=SmppAddress(1, 1, phone.removeprefix("+")),
         validity=relative(validity_s),
         registered=RECEIPT_WANTED,
         coding=coding,

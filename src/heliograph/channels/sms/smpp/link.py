@@ -7,12 +7,12 @@ from collections.abc import Callable
 import structlog
 
 from heliograph.channels.sms.smpp.pdu import Pdu
-from heliograph.channels.sms.smpp.session import Session, Timings, Unanswered, Unsent
+from heliograph.channels.sms.smpp.session import SmppSession, Timings, Unanswered, Unsent
 
 log = structlog.get_logger()
 
 
-class Link:
+class SmppLink:
     def __init__(
         self,
         host: str,
@@ -22,15 +22,15 @@ class Link:
         bind: bytes,
         window: int,
         timings: Timings,
-        deliver: Callable[[Session, Pdu], None],
+        deliver: Callable[[SmppSession, Pdu], None],
     ) -> None:
         self._host, self._port, self._tls = host, port, tls
         self._bind = bind
-        self._make = lambda: Session(window, timings, deliver)
+        self._make = lambda: SmppSession(window, timings, deliver)
         self._timings = timings
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()  # cleared during an attempt
-        self._session: Session | None = None
+        self._session: SmppSession | None = None
         self._trouble = "is not connected"
         self._closed = False
 
@@ -38,7 +38,7 @@ class Link:
         if self._task is None and not self._closed:
             self._task = asyncio.create_task(self._run())
 
-    async def session(self) -> Session:
+    async def session(self) -> SmppSession:
         """The bound session; waits for an attempt in progress, but not for the next one."""
         self.open()
         if not self._closed:
@@ -83,7 +83,7 @@ class Link:
             log.warning("smpp not bound", host=self._host, error=trouble)
         self._trouble = trouble
 
-    async def _connect(self) -> Session:
+    async def _connect(self) -> SmppSession:
         async with asyncio.timeout(self._timings.connect):
             _, session = await asyncio.get_running_loop().create_connection(
                 self._make, self._host, self._port, ssl=self._tls, server_hostname=self._host if self._tls else None

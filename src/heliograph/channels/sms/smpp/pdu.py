@@ -29,7 +29,7 @@ class Pdu(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Address(msgspec.Struct, frozen=True):
+class SmppAddress(msgspec.Struct, frozen=True):
     ton: int  # type of number
     npi: int  # numbering plan
     value: str
@@ -38,8 +38,8 @@ class Address(msgspec.Struct, frozen=True):
 class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The body of submit_sm and of deliver_sm."""
 
-    source: Address
-    destination: Address
+    source: SmppAddress
+    destination: SmppAddress
     esm_class: int = 0
     validity: str = ""  # in SMPP's form; empty: the carrier decides
     registered: int = 0
@@ -102,7 +102,7 @@ def encode_short_message(sm: ShortMessage) -> bytes:
     )
 
 
-def _address(address: Address) -> bytes:
+def _address(address: SmppAddress) -> bytes:
     return bytes((address.ton, address.npi)) + _c_string(address.value)
 
 
@@ -133,9 +133,9 @@ def decode_short_message(body: bytes) -> ShortMessage:
     )
 
 
-def _read_address(body: bytes, at: int) -> tuple[Address, int]:
+def _read_address(body: bytes, at: int) -> tuple[SmppAddress, int]:
     end = body.index(0, at + 2)
-    return Address(body[at], body[at + 1], body[at + 2 : end].decode("latin-1")), end + 1
+    return SmppAddress(body[at], body[at + 1], body[at + 2 : end].decode("latin-1")), end + 1
 
 
 def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:

@@ -42,8 +42,8 @@ class _Asked(msgspec.Struct, frozen=True):
     timer: asyncio.TimerHandle
 
 
-class Session(asyncio.Protocol):
-    def __init__(self, window: int, timings: Timings, deliver: Callable[["Session", Pdu], None]) -> None:
+class SmppSession(asyncio.Protocol):
+    def __init__(self, window: int, timings: Timings, deliver: Callable[["SmppSession", Pdu], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._timings = timings
         self._deliver = deliver
