@@ -156,6 +156,12 @@ def calls_of(method: str, tree: ast.Module) -> list[int]:
     return [func.lineno for func in calls if isinstance(func, ast.Attribute) and func.attr == method]
 
 
+def reports_touched(tree: ast.Module) -> list[int]:
+    """The lines that reach into `store.reports`."""
+    inner = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return [node.lineno for node in inner if isinstance(node, ast.Attribute) and node.attr == "reports"]
+
+
 def sql_texts(tree: ast.Module) -> list[str]:
     """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
     docstrings = {
@@ -205,6 +211,8 @@ def test_file(path: str) -> None:
         assert clocks_and_chance(tree) == []
     if path != "handover.py":
         assert calls_of("hand_over", tree) == []
+    if path != "deliver/reports.py":
+        assert reports_touched(tree) == []
     if path not in SQL_ALLOWED:
         assert sql_texts(tree) == []
 
@@ -253,6 +261,11 @@ def test_a_forbidden_arrow_is_seen(path: str, source: str) -> None:
 )
 def test_a_carrier_called_elsewhere_is_seen(source: str) -> None:
     assert calls_of("hand_over", ast.parse(source))
+
+
+@pytest.mark.parametrize("source", ["await store.reports.by_carrier(a, b)", "partial(self._store.reports.apply_early)"])
+def test_a_second_way_in_for_reports_is_seen(source: str) -> None:
+    assert reports_touched(ast.parse(source))
 
 
 @pytest.mark.parametrize("source", ["import asyncpg", "import os", "from asyncio import sleep", "import time"])

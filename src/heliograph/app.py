@@ -30,11 +30,12 @@ from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
+from heliograph.deliver.reports import take_by_carrier
 from heliograph.domains import Domains
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
@@ -71,7 +72,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     outgoing: Outgoing
     sealer: Sealer
     web: Web
-    report: Callable[[str, Sequence[tuple[str, Report]]], Awaitable[object]]  # carrier's id, what it says
+    report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with a connection of its own
     base_url: str
 
     def callback_url(self, carrier: str) -> str:
@@ -214,7 +215,7 @@ def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains)
         ),
         sealer=sealer,
         web=Web(),
-        report=partial(store.reports.by_carrier, early=True),
+        report=partial(take_by_carrier, store),
         base_url=settings.base_url,
     )
 

@@ -39,8 +39,8 @@ from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Seat, derive, keep_address, master_secret
 from heliograph.deliver.housekeeping import Housekeeping
-from heliograph.deliver.reports import take_return
-from heliograph.deliver.webhooks import Teller
+from heliograph.deliver.reports import take_by_recipient
+from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
 from heliograph.manage.management import Management
@@ -184,7 +184,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     handover = Handover(store, carriers, clock)
     worker = None if parts.role == "api" else Worker(store, handover, clock)
     poster, watch = make_poster(settings), LoopWatch()
-    teller = Teller(store, poster, clock, partial(webhook_secrets, tools.sealer))
+    webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, tools.sealer))
     context = Context(
         store=store,
         clock=clock,
@@ -223,7 +223,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         loops["rates"] = partial(share_rates, rates, store, clock.now)
     if worker:
         housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
-        loops |= {"worker": worker.run, "webhooks": teller.run, "housekeeping": housekeeping.run}
+        loops |= {"worker": worker.run, "webhooks": webhooks.run, "housekeeping": housekeeping.run}
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(_begun_anew(name, loop)) for name, loop in loops.items()]
     answering = asyncio.create_task(server.serve([listener])) if listener else None
@@ -242,7 +242,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         if returns:
             returns.close()
         if worker:
-            await asyncio.gather(worker.stop(), teller.stop())
+            await asyncio.gather(worker.stop(), webhooks.stop())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -275,7 +275,7 @@ async def take_returns(settings: Settings, store: Store, clock: Clock) -> asynci
     host, port = settings.bounce_listen
     key = derive(master_secret(settings.data, settings.secret), ENVELOPE)
     name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or host
-    make = protocol(Returns(key, clock.now, partial(take_return, store)), name)
+    make = protocol(Returns(key, clock.now, partial(take_by_recipient, store)), name)
     try:
         return await asyncio.get_running_loop().create_server(make, sock=listening.listen(host, port))
     except OSError as error:

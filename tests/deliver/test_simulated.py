@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.deliver.dispatch import keep_promise, to_change
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.deliver.dispatch import apply_report, to_change
+from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.storage.outbox import Claim
@@ -25,7 +25,7 @@ CLAIM = Claim(
     address="ada@example.com",
     given="ada@example.com",
     content=b"",
-    promises=((1, Report(status="delivered")),),
+    reports=(DueReport(1, Report(status="delivered")),),
     first_at=1,
     attempt=0,
     deferrals={},
@@ -40,8 +40,8 @@ def test_the_answer_of_a_carrier(outcome: Outcome, kind: str, mark: dict[str, An
     assert to_change(CLAIM, carrier, outcome, 1, lambda: 0.0).detail == SAID | mark
 
 
-def test_a_promise() -> None:
-    assert keep_promise(CLAIM, 1).detail == {"simulated": True}
+def test_a_report_that_became_due() -> None:
+    assert apply_report(CLAIM, 1).detail == {"simulated": True}
 
 
 REAL = CarrierRecord(id="real", channel="sms", kind="smpp")

@@ -16,7 +16,7 @@ from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.channels.webhook.signature import make_secret
 from heliograph.deliver import endpoint as serving
 from heliograph.deliver import webhooks as telling
-from heliograph.deliver.webhooks import Teller
+from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
@@ -86,14 +86,14 @@ def gate() -> Gate:
 
 
 @asynccontextmanager
-async def running(store: Store, poster: Any, clock: TestClock) -> AsyncIterator[Teller]:
-    teller = Teller(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
-    task = asyncio.create_task(teller.run())
+async def running(store: Store, poster: Any, clock: TestClock) -> AsyncIterator[WebhookWorker]:
+    worker = WebhookWorker(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
+    task = asyncio.create_task(worker.run())
     try:
-        yield teller
+        yield worker
     finally:
         poster.open.set()
-        await teller.stop()
+        await worker.stop()
         await task
 
 
@@ -144,10 +144,10 @@ async def test_every_event_arrives_signed_and_in_order(store: Store, clock: Test
         await save(store, replace(webhook(), url=receiver.url))
         events = {subject: await tell(store, 8, subject=subject) for subject in ("a", "b", "c")}
         poster = Poster(Guard(["127.0.0.0/8"]))
-        teller = Teller(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
-        task = asyncio.create_task(teller.run())
+        worker = WebhookWorker(store, poster, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))
+        task = asyncio.create_task(worker.run())
         await until(all_are(store, "delivered"))
-        await teller.stop()
+        await worker.stop()
         await task
         await poster.close()
     told = [verify_webhook(came.body.encode(), came.headers, SECRET) for came in receiver.received]
@@ -477,7 +477,7 @@ async def test_what_a_killed_process_left_is_told_by_another(store: Store, other
     await other.setup.refresh()
     events = await tell(store, 12)
     killed = asyncio.create_task(
-        Teller(store, dead, clock, lambda hook, now: webhook_secrets(SEALER, hook, now)).run()  # type: ignore[arg-type]
+        WebhookWorker(store, dead, clock, lambda hook, now: webhook_secrets(SEALER, hook, now)).run()  # type: ignore[arg-type]
     )
     await until(lambda: len(dead.came) == 10)
     killed.cancel()
@@ -545,10 +545,10 @@ async def test_a_stop_waits_for_tries_records_them_and_gives_back(store: Store, 
     gate = Gate()
     await save(store, webhook())
     await tell(store, 12)
-    teller = Teller(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
-    task = asyncio.create_task(teller.run())
+    worker = WebhookWorker(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
+    task = asyncio.create_task(worker.run())
     await until(lambda: len(gate.came) == 10)
-    stopped = asyncio.create_task(teller.stop())
+    stopped = asyncio.create_task(worker.stop())
     await asyncio.sleep(0.05)
     assert not stopped.done()
     gate.open.set()
@@ -564,10 +564,10 @@ async def test_a_stop_does_not_wait_for_ever(store: Store, clock: TestClock, mon
     gate = Gate()
     await save(store, webhook())
     await tell(store)
-    teller = Teller(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
-    task = asyncio.create_task(teller.run())
+    worker = WebhookWorker(store, gate, clock, lambda hook, now: webhook_secrets(SEALER, hook, now))  # type: ignore[arg-type]
+    task = asyncio.create_task(worker.run())
     await until(lambda: gate.came)
-    await teller.stop()
+    await worker.stop()
     await task
     await until(lambda: not gate.inside[f"https://{HOOK}.test"])  # its try is cancelled
     assert await all_are(store, "waiting")()

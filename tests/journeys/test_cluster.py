@@ -117,7 +117,7 @@ def claim_as(cluster: Service, seat: int) -> list[str]:
     async def claim() -> list[str]:
         async with open_store(Settings(database=cluster.database, data=cluster.data), owner=name) as store:
             claims = await store.outbox.claim("email", 10)
-            return [claim.message_id for claim in claims if not claim.promises]  # not the simulator's reports
+            return [claim.message_id for claim in claims if not claim.reports]  # not the simulator's reports
 
     return asyncio.run(claim())
 

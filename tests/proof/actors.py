@@ -18,7 +18,7 @@ from heliograph.handover import Handover
 from heliograph.rules.acceptance import Once
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
@@ -309,7 +309,7 @@ class World:
         self.receipts += [(channel, carrier.id, id_) for id_ in ids]
         if len(ids) > 1:
             return Accepted(parts=tuple(ids))
-        reports = [(500, Report(status="delivered"))] if lot > 0.4 else []
+        reports = [DueReport(500, Report(status="delivered"))] if lot > 0.4 else []
         return Accepted(carrier_id=ids[0], delivered=channel == "email" and lot < 0.1, reports=reports)
 
     async def receipt(self, process: Process) -> None:
@@ -320,7 +320,7 @@ class World:
         status = self.rng.choice(RECEIPTS[channel])
         suppress = "complaint" if status == "complained" else None
         told = await process.store.reports.by_carrier(
-            carrier, [(id_, Report(status=status, suppress=suppress))], early=True
+            carrier, [CarrierReport(id_, Report(status=status, suppress=suppress))]
         )
         self.seen["receipt" if all(told) else "early receipt"] += 1
 

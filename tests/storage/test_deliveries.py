@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Try
@@ -137,7 +137,7 @@ async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: S
 async def test_what_is_told_is_what_the_feed_tells(store: Store, clock: TestClock) -> None:
     await subscribe(store, "*")
     await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
-    await store.reports.by_carrier("c", [("unknown", Report(status="delivered"))])
+    await store.reports.by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
     clock.forward(1000)
     feed = {told.id: told for told in await store.events.feed(1, "", 100)}
     assert await store.deliveries.events_of(await due(store)) == feed

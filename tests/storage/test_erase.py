@@ -11,7 +11,7 @@ from heliograph.app import sqlite_path
 from heliograph.rules.acceptance import Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
@@ -141,7 +141,7 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     await store.verifications.finish(finish(begun, clock, response=answer))
     await store.verifications.check(check(begun, "right", clock.now()))
     report = Report(status="delivered", detail={"text": f"to {canary.removeprefix('+')}"})
-    await store.reports.by_carrier("c", [("unknown", report)], early=True)
+    await store.reports.by_carrier("c", [CarrierReport("unknown", report)])
     lines = read_lines(f"{OTHER}\n{written}\nnot {written}\n".encode(), ("manual",))
     note = entry(clock)("suppression.import", "imp_1", "3 lines")
     id_ = clock.new_id("imp_")

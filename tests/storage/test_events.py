@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression, SetupChange
@@ -63,7 +63,7 @@ async def test_what_was_only_noted_is_not_told(store: Store, clock: Any) -> None
     await subscribe(store, "*")
     item = message(clock, PHONE, channel="sms")
     await store.messages.accept(item)
-    await store.reports.by_carrier("c", [("unknown", Report(status="delivered"))])
+    await store.reports.by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
     assert await feed(store, clock) == []
 
 

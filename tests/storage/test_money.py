@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.storage import dead_letters
@@ -75,7 +75,9 @@ async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: Tes
     changes = [(process, outcome(claim, clock.now(), wishes[i % 3])) for i, (process, claim) in enumerate(claims)]
     for new in (True, False):  # the second time, no claim is ours any more
         assert set(await asyncio.gather(*(process.outbox.record(change) for process, change in changes))) == {new}
-    receipts = [(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")]
+    receipts = [
+        CarrierReport(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")
+    ]
     await asyncio.gather(store.reports.by_carrier("sim", receipts), other.reports.by_carrier("sim", receipts))
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     settled = await sql("SELECT charge, count(*) FROM message GROUP BY charge ORDER BY charge")
@@ -173,7 +175,7 @@ class Money(RuleBasedStateMachine):
     @precondition(lambda self: self.at_carrier)
     @rule(which=WHICH, status=st.sampled_from(["delivered", "failed", "sent", "read"]), twice=st.booleans())
     def report(self, which: int, status: str, twice: bool) -> None:
-        reports = [(self.at_carrier[which % len(self.at_carrier)], Report(status=status))] * (1 + twice)
+        reports = [CarrierReport(self.at_carrier[which % len(self.at_carrier)], Report(status=status))] * (1 + twice)
         assert self.run(self.store.reports.by_carrier("sim", reports)) == [True] * len(reports)
 
     @rule()

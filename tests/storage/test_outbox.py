@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, DueReport, Report
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
@@ -158,16 +158,19 @@ async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestC
     assert await store.outbox.reclaim() == 0  # counted anew
 
 
-async def test_a_promise_becomes_work(store: Store, clock: TestClock) -> None:
+async def test_a_report_for_later_becomes_work(store: Store, clock: TestClock) -> None:
     item = message(clock)
     await store.messages.accept(item)
     (claim,) = await store.outbox.claim("email", 10)
-    promises = [(60_000, Report(status="delivered")), (9, Report(status="complained", suppress="complaint"))]
-    await store.outbox.record(sent(claim, clock, promises=promises, lane="email"))
+    later = [
+        DueReport(60_000, Report(status="delivered")),
+        DueReport(9, Report(status="complained", suppress="complaint")),
+    ]
+    await store.outbox.record(sent(claim, clock, reports=later, lane="email"))
     assert await store.outbox.claim("email", 10) == []
     clock.forward(60_000)
-    (promised,) = await store.outbox.claim("email", 10)
-    assert [report.status for _, report in promised.promises] == ["delivered", "complained"]
+    (due,) = await store.outbox.claim("email", 10)
+    assert [report.status for _, report in due.reports] == ["delivered", "complained"]
 
 
 async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestClock) -> None:
@@ -176,11 +179,13 @@ async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestCl
     for claim in await store.outbox.claim("email", 10):
         await store.outbox.record(sent(claim, clock, carrier="mx", carrier_id=claim.address))
     bounced = Report(status="bounced", detail={"text": "no such user"}, suppress="bounce")
-    assert await store.reports.by_carrier("mx", [("a@example.com", bounced), ("never@example.com", bounced)]) == [
+    assert await store.reports.by_carrier(
+        "mx", [CarrierReport("a@example.com", bounced), CarrierReport("never@example.com", bounced)]
+    ) == [
         True,
         False,
     ]
-    assert await store.reports.by_carrier("another", [("b@example.com", bounced)]) == [False]
+    assert await store.reports.by_carrier("another", [CarrierReport("b@example.com", bounced)]) == [False]
     stored = await store.messages.get(1, item.id)
     assert stored
     assert [tuple(r)[2] for r in stored.recipients] == ["bounced", "sent"]

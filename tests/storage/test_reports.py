@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
@@ -90,20 +90,36 @@ async def told(store: Store, id_: str) -> list[str]:
 @pytest.mark.parametrize(
     ("receipts", "expected"),
     [
-        ([("p1", DELIVERED)], "sent"),
-        ([("p1", DELIVERED), ("p2", DELIVERED)], "sent"),
-        ([("p1", DELIVERED), ("p2", DELIVERED), ("p3", DELIVERED)], "delivered"),
-        ([("p3", DELIVERED), ("p1", DELIVERED), ("p2", DELIVERED)], "delivered"),
-        ([("p1", DELIVERED)] * 3, "sent"),  # duplicates count once
-        ([("p1", SENT), ("p2", SENT), ("p3", SENT)], "sent"),
-        ([("p2", FAILED)], "failed"),
-        ([("p1", DELIVERED), ("p2", FAILED), ("p3", DELIVERED)], "failed"),
-        ([("p2", FAILED), ("p1", DELIVERED), ("p3", DELIVERED), ("p2", DELIVERED)], "delivered"),  # late, once
-        ([("p1", DELIVERED), ("p1", FAILED), ("p2", DELIVERED), ("p3", DELIVERED)], "delivered"),
+        ([CarrierReport("p1", DELIVERED)], "sent"),
+        ([CarrierReport("p1", DELIVERED), CarrierReport("p2", DELIVERED)], "sent"),
+        ([CarrierReport("p1", DELIVERED), CarrierReport("p2", DELIVERED), CarrierReport("p3", DELIVERED)], "delivered"),
+        ([CarrierReport("p3", DELIVERED), CarrierReport("p1", DELIVERED), CarrierReport("p2", DELIVERED)], "delivered"),
+        ([CarrierReport("p1", DELIVERED)] * 3, "sent"),  # duplicates count once
+        ([CarrierReport("p1", SENT), CarrierReport("p2", SENT), CarrierReport("p3", SENT)], "sent"),
+        ([CarrierReport("p2", FAILED)], "failed"),
+        ([CarrierReport("p1", DELIVERED), CarrierReport("p2", FAILED), CarrierReport("p3", DELIVERED)], "failed"),
+        (
+            [
+                CarrierReport("p2", FAILED),
+                CarrierReport("p1", DELIVERED),
+                CarrierReport("p3", DELIVERED),
+                CarrierReport("p2", DELIVERED),
+            ],
+            "delivered",
+        ),  # late, once
+        (
+            [
+                CarrierReport("p1", DELIVERED),
+                CarrierReport("p1", FAILED),
+                CarrierReport("p2", DELIVERED),
+                CarrierReport("p3", DELIVERED),
+            ],
+            "delivered",
+        ),
     ],
 )
 async def test_receipts_of_parts_fold_into_one_state(
-    store: Store, clock: Any, receipts: list[tuple[str, Report]], expected: str
+    store: Store, clock: Any, receipts: list[CarrierReport], expected: str
 ) -> None:
     id_ = await handed(store, clock, parts=("p1", "p2", "p3"))
     for receipt in receipts:
@@ -113,7 +129,7 @@ async def test_receipts_of_parts_fold_into_one_state(
 
 async def test_receipts_of_parts_in_one_batch(store: Store, clock: Any) -> None:
     id_ = await handed(store, clock, parts=("p1", "p2"))
-    await store.reports.by_carrier("c", [("p1", DELIVERED), ("p2", DELIVERED)])
+    await store.reports.by_carrier("c", [CarrierReport("p1", DELIVERED), CarrierReport("p2", DELIVERED)])
     assert await status(store, id_) == "delivered"
     assert (await told(store, id_)).count("sms.delivered") == 1
 
@@ -122,7 +138,9 @@ async def test_an_id_of_another_carrier_changes_nothing(store: Store, clock: Any
     id_ = await handed(store, clock, carrier_id="7")
     long = await handed(store, clock, parts=("8", "9"))
     assert (
-        await store.reports.by_carrier("d", [("7", DELIVERED), ("8", DELIVERED), ("9", DELIVERED)], early=True)
+        await store.reports.by_carrier(
+            "d", [CarrierReport("7", DELIVERED), CarrierReport("8", DELIVERED), CarrierReport("9", DELIVERED)]
+        )
         == [False] * 3
     )
     await store.reports.apply_early()
@@ -133,8 +151,8 @@ async def test_an_id_of_another_carrier_changes_nothing(store: Store, clock: Any
 async def test_a_report_before_the_record_of_its_hand_over(store: Store, clock: Any, ids: dict[str, Any]) -> None:
     id_ = await accepted(store, clock)
     claim = await claimed(store)
-    reports = [("7", DELIVERED), ("8", DELIVERED)]
-    assert await store.reports.by_carrier("c", reports, early=True) == [False, False]
+    reports = [CarrierReport("7", DELIVERED), CarrierReport("8", DELIVERED)]
+    assert await store.reports.by_carrier("c", reports) == [False, False]
     await store.reports.apply_early()
     assert await status(store, id_) == "sending"
     await record(store, clock, claim, **ids)
@@ -147,7 +165,7 @@ async def test_a_report_before_the_record_of_its_hand_over(store: Store, clock: 
 async def test_an_early_report_is_forgotten_after_a_minute(store: Store, clock: Any) -> None:
     id_ = await accepted(store, clock)
     claim = await claimed(store)
-    await store.reports.by_carrier("c", [("7", DELIVERED)], early=True)
+    await store.reports.by_carrier("c", [CarrierReport("7", DELIVERED)])
     clock.forward(61_000)
     await record(store, clock, claim, carrier_id="7")
     await store.reports.apply_early()
@@ -158,15 +176,17 @@ async def test_a_callback_without_a_time_is_taken_once(store: Store, clock: Any)
     id_ = await handed(store, clock, carrier_id="7")
     queued = Report(status="sent", detail={"text": "queued"})
     for report in (queued, DELIVERED, queued, DELIVERED, DELIVERED):
-        assert await store.reports.by_carrier("c", [("7", report), ("7", report)], once=True) == [True, True]
+        assert await store.reports.by_carrier(
+            "c", [CarrierReport("7", report), CarrierReport("7", report)], skip_known=True
+        ) == [True, True]
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered"]
-    await store.reports.by_carrier("c", [("7", DELIVERED)])  # one with a time: it is another one
+    await store.reports.by_carrier("c", [CarrierReport("7", DELIVERED)])  # one with a time: it is another one
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered", "ignored"]
 
 
 async def test_an_id_that_a_carrier_uses_again_is_the_newest_message(store: Store, clock: Any) -> None:
     old, new = await handed(store, clock, carrier_id="7"), await handed(store, clock, carrier_id="7")
-    await store.reports.by_carrier("c", [("7", DELIVERED)])
+    await store.reports.by_carrier("c", [CarrierReport("7", DELIVERED)])
     assert (await status(store, old), await status(store, new)) == ("sent", "delivered")
 
 
@@ -174,7 +194,7 @@ async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) 
     id_ = await mail(store, clock, "bob@example.com")
     await hand_over(store, clock)
     await hand_over(store, clock)
-    await store.reports.returned(id_, 1, BOUNCED)
+    await store.reports.by_recipient(id_, 1, BOUNCED)
     found = await store.messages.get(1, id_)
     assert found
     assert [row[2] for row in found.recipients] == ["sent", "bounced"]
@@ -184,7 +204,7 @@ async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) 
 async def test_a_mail_comes_back_before_the_record_of_its_hand_over(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
     for report in (BOUNCED, FAILED):  # the first one counts
-        await store.reports.returned(id_, 0, report)
+        await store.reports.by_recipient(id_, 0, report)
     await store.reports.apply_early()
     assert await status(store, id_) == "sending"
     clock.forward(600_000)
@@ -197,7 +217,7 @@ async def test_a_mail_comes_back_before_the_record_of_its_hand_over(store: Store
 
 async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await store.reports.returned(id_, 0, BOUNCED)
+    await store.reports.by_recipient(id_, 0, BOUNCED)
     clock.forward(3_600_001)
     await store.upkeep.purge()
     await hand_over(store, clock)
@@ -208,7 +228,7 @@ async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: A
 @pytest.mark.parametrize(("id_", "position"), [("eml_unknown", 0), (None, 1)])
 async def test_a_place_that_is_none_changes_nothing(store: Store, clock: Any, id_: str | None, position: int) -> None:
     known = await mail(store, clock)
-    await store.reports.returned(id_ or known, position, BOUNCED)
+    await store.reports.by_recipient(id_ or known, position, BOUNCED)
     await hand_over(store, clock)
     await store.reports.apply_early()
     assert await status(store, known) == "sent"
@@ -219,7 +239,7 @@ async def test_a_mail_that_comes_back_for_another_reason_failed_after_all(store:
     id_ = await mail(store, clock)
     await hand_over(store, clock, "delivered")
     before = await store.ledger.account(1)
-    await store.reports.returned(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
+    await store.reports.by_recipient(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
     assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
     assert (await status(store, id_), await store.suppressions.page(1, None, 9)) == ("failed", [])
     assert await store.ledger.account(1) == before

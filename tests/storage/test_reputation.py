@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change, Later
@@ -48,7 +48,7 @@ async def deliver(store: Store, clock: TestClock, *wanted: str | None, lane: str
 
 async def report(store: Store, id_: str, *statuses: str) -> None:
     for status in statuses:
-        assert await store.reports.by_carrier("c", [(f"{id_}/0", Report(status=status))]) == [True]
+        assert await store.reports.by_carrier("c", [CarrierReport(f"{id_}/0", Report(status=status))]) == [True]
 
 
 async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, int]) -> Store:

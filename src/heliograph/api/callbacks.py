@@ -12,26 +12,21 @@ CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
 async def callback(call: Call) -> Response:
     """404 for an unknown carrier and for one without a secret alike."""
-    store, request, carriers = call.context.store, call.request, call.context.handover.carriers
-    for record in store.setup.current.carriers:
-        if record.id == call.params["id"]:
-            if (await carriers.get(record)).read_callback(_read(call)) is None:
-                break  # it takes none, whatever the body, which stays unread
-            body = await call.read() if call.read and request.method == "POST" else b""
-            told = await take_callback(store, carriers, record, _read(call, body))
-            if told is not None:
-                return Response(told.status, told.body, content_type=told.content_type)
-    raise NotFound(f"There is nothing at {request.path}. {NotFound.fix}")
+    context, request = call.context, call.request
 
+    async def body() -> bytes:
+        return await call.read() if call.read and request.method == "POST" else b""
 
-def _read(call: Call, body: bytes = b"") -> Callback:
-    request = call.request
     query = request.query_string.decode("latin-1")
-    return Callback(
+    asked = Callback(
         method=request.method,
-        url=call.context.base_url + request.path + ("?" + query if query else ""),
+        url=context.base_url + request.path + ("?" + query if query else ""),
         query=request.loose_query(),
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
-        body=body,
-        now=call.context.clock.now(),
+        body=b"",
+        now=context.clock.now(),
     )
+    answer = await take_callback(context.store, context.handover.carriers, call.params["id"], asked, body)
+    if answer is None:
+        raise NotFound(f"There is nothing at {request.path}. {NotFound.fix}")
+    return Response(answer.status, answer.body, content_type=answer.content_type)

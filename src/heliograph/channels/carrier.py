@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from heliograph.rules.outcome import Deferred, Outcome, Report
+from heliograph.rules.outcome import CarrierReport, Deferred, Outcome
 from heliograph.rules.setup import records
 
 
@@ -39,14 +39,14 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     now: int  # ms
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a callback reported, and how to answer it."""
 
     status: int = 200
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
-    reports: Sequence[tuple[str, Report]] = ()  # by the carrier's own ids
-    once: bool = False  # it has no time: an exact repetition is ignored
+    reports: Sequence[CarrierReport] = ()
+    untimed: bool = False  # it has no time: an exact repetition is ignored
 
 
 class Carrier(ABC):
@@ -57,7 +57,7 @@ class Carrier(ABC):
     def open(self) -> None:  # noqa: B027
         """Called early, for carriers whose reports arrive on a standing connection."""
 
-    def read_callback(self, callback: Callback) -> Told | None:
+    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
         """Verify and read it; None: this carrier takes no callbacks, or has no secret to verify them with."""
         return None
 

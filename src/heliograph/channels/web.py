@@ -14,7 +14,7 @@ import dns.resolver
 import msgspec
 from yarl import URL
 
-from heliograph.channels.carrier import Told
+from heliograph.channels.carrier import CallbackAnswer
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Deferred, Refused
 from heliograph.rules.text import CONTROLS
@@ -30,7 +30,7 @@ FIELDS_MAX = 200  # of a form
 NO_S = 300  # how long to believe that a name does not exist
 HIDDEN_MIN = 4  # characters: hiding less would leave holes in ordinary words
 
-FORBIDDEN = Told(status=403)
+FORBIDDEN = CallbackAnswer(status=403)
 
 Verdict = Literal["refused", "deferred", "unreachable"]
 

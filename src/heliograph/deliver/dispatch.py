@@ -38,8 +38,8 @@ class Dispatch:
 
     async def deliver(self, claim: Claim) -> bool:
         """True when the outcome is recorded; False when the claim was no longer ours."""
-        if claim.promises:
-            return await self._record(claim, keep_promise(claim, self._clock.now()))
+        if claim.reports:
+            return await self._record(claim, apply_report(claim, self._clock.now()))
         asked = await self._handover.in_turn(
             lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
             lambda carrier: to_parcel(claim, carrier, self._clock.now()),
@@ -108,9 +108,9 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
     )
 
 
-def keep_promise(claim: Claim, now: int) -> Change:
+def apply_report(claim: Claim, now: int) -> Change:
     """A simulator's report has become due; those after it wait for their own time."""
-    (_, report), *rest = claim.promises
+    (_, report), *rest = claim.reports
     return Change(
         at=now,
         message=claim.message,
@@ -119,7 +119,7 @@ def keep_promise(claim: Claim, now: int) -> Change:
         wanted=report.status,
         detail=marked(report.detail),
         suppress=report.suppress,
-        promises=rest,
+        reports=rest,
         lane=LANE[claim.channel],
     )
 
@@ -142,7 +142,7 @@ def to_change(
     match outcome:
         case Accepted(delivered=delivered, carrier_id=carrier_id, parts=parts, reports=reports):
             change = replace(change, wanted="delivered" if delivered else "sent", accepted=True)
-            return replace(change, carrier_id=carrier_id, parts=parts, promises=reports, lane=LANE[claim.channel])
+            return replace(change, carrier_id=carrier_id, parts=parts, reports=reports, lane=LANE[claim.channel])
         case Refused(bounced=True):
             return replace(change, wanted="bounced", suppress="bounce")
         case Refused():

@@ -12,7 +12,7 @@ from heliograph.channels.webhook import signature
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
-from heliograph.rules.event import Told, event_body
+from heliograph.rules.event import PublishedEvent, event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
@@ -95,11 +95,11 @@ class Endpoint:
             chosen = self._choose()
         if not chosen:
             return
-        told = await self._shared.store.deliveries.events_of(chosen)
+        events = await self._shared.store.deliveries.events_of(chosen)
         if hook := self._open():
             for due in chosen:
                 self._waiting.remove(due)
-                self._start(due, self._tell(due, told.get(due.event), hook))
+                self._start(due, self._send(due, events.get(due.event), hook))
 
     def _room(self) -> int:
         own, shared = len(self._in_flight), self._shared
@@ -134,26 +134,26 @@ class Endpoint:
 
     # -- one try -------------------------------------------------------------------------------------------------
 
-    async def _tell(self, due: Due, told: Told | None, hook: Webhook) -> None:
+    async def _send(self, due: Due, event: PublishedEvent | None, hook: Webhook) -> None:
         clock = self._shared.clock
         at = clock.now()
-        posted = await self._post(due, told, hook, at)
+        posted = await self._post(due, event, hook, at)
         made = to_try(self.lease, due, posted, at=at, now=clock.now(), jitter=lambda: clock.below(2001) / 1000 - 1)
-        if told is None:
+        if event is None:
             made = replace(made, state="exhausted")
         failing_since = await self._record(made)
         if reason := why_disable(made, failing_since, clock.now()):
             await self._disable(hook, reason)
 
-    async def _post(self, due: Due, told: Told | None, hook: Webhook, at: int) -> Posted:
-        if told is None:
+    async def _post(self, due: Due, event: PublishedEvent | None, hook: Webhook, at: int) -> Posted:
+        if event is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
             secrets = self._shared.secrets_of(hook, at)
         except ValueError as error:
             return Posted(error=str(error), duration_ms=0)
         try:
-            body = event_body(told, self._shared.store.setup.current.teams[hook.team])
+            body = event_body(event, self._shared.store.setup.current.teams[hook.team])
             headers = signature.headers(secrets, due.event, at // SECOND_MS, body)
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:

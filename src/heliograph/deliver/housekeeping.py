@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from heliograph.channels.carrier import Carriers
+from heliograph.deliver import reports
 from heliograph.domains import Domains
 from heliograph.rules.reputation import rates
 from heliograph.storage.store import Store
@@ -35,7 +36,7 @@ class Housekeeping:
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.gather(
-            _every(EARLY_S, self._store.reports.apply_early),
+            _every(EARLY_S, self._apply_early),
             _every(CARRIERS_S, self._keep_carriers),
             _every(RECLAIM_S, self._reclaim),
             _every(PURGE_S, self._store.upkeep.purge),
@@ -44,6 +45,9 @@ class Housekeeping:
             _every(REPUTATION_S, self._judge_reputations),
             _every(ATTEST_S, self._look_back),
         )
+
+    async def _apply_early(self) -> None:
+        await reports.apply_early(self._store)
 
     async def _keep_carriers(self) -> None:
         await self._carriers.keep(self._store.setup.current.carriers)

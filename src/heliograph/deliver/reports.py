@@ -1,38 +1,53 @@
-"""What carriers say later, by a request or by their own connection: believed only when the carrier proves itself."""
+"""The only way in for what the world says later: receipts, statuses, bounces and complaints.
+
+A report names its message by the carrier's own id, or by message and position. One that is faster than the record of
+its hand-over is kept until that is there; those of a long message's parts fold into one state.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
+from msgspec.structs import replace
 
-from heliograph.channels.carrier import Callback, Carriers, Told
+from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
 from heliograph.rules.limits import IN_THREAD
-from heliograph.rules.outcome import Report
-from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
 
-async def take_callback(store: Store, carriers: Carriers, record: CarrierRecord, callback: Callback) -> Told | None:
-    """The answer to a carrier's callback, once its reports are stored; None: it takes none."""
-    read = (await carriers.get(record)).read_callback
-    told = await asyncio.to_thread(read, callback) if len(callback.body) > IN_THREAD else read(callback)
-    if told is None:
-        return None
-    if told.status >= 400:
-        log.warning("callback refused", carrier=record.id, status=told.status)
-    await take_reports(store, record.id, told.reports, once=told.once)
-    return told
-
-
-async def take_return(store: Store, message_id: str, position: int, report: Report) -> None:
-    """A mail came back to the sender that we signed for this recipient: whichever carrier had it."""
-    await store.reports.returned(message_id, position, report)
-
-
-async def take_reports(
-    store: Store, carrier: str, reports: Sequence[tuple[str, Report]], *, once: bool = False
+async def take_by_carrier(
+    store: Store, carrier: str, reports: Sequence[CarrierReport], *, untimed: bool = False
 ) -> None:
     if reports:
-        await store.reports.by_carrier(carrier, reports, early=True, once=once)
+        await store.reports.by_carrier(carrier, reports, skip_known=untimed)
+
+
+async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
+    """Whichever carrier had it, such as a mail that came back to the sender that we signed for this recipient."""
+    await store.reports.by_recipient(message_id, position, report)
+
+
+async def take_callback(
+    store: Store, carriers: Carriers, carrier: str, callback: Callback, body: Callable[[], Awaitable[bytes]]
+) -> CallbackAnswer | None:
+    """The answer, once its reports are stored; None: no such carrier, or it takes none, and the body stays unread."""
+    record = next((record for record in store.setup.current.carriers if record.id == carrier), None)
+    read = (await carriers.get(record)).read_callback if record else None
+    if read is None or read(callback) is None:
+        return None
+    callback = replace(callback, body=await body())
+    answer = await asyncio.to_thread(read, callback) if len(callback.body) > IN_THREAD else read(callback)
+    if answer is None:
+        return None
+    if answer.status >= 400:
+        log.warning("callback refused", carrier=carrier, status=answer.status)
+    await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
+    return answer
+
+
+async def apply_early(store: Store) -> None:
+    """The reports whose hand-over is recorded by now."""
+    await store.reports.apply_early()

@@ -21,7 +21,7 @@ STOP_S = 20.0  # a try takes 15 s at most
 log = structlog.get_logger()
 
 
-class Teller:
+class WebhookWorker:
     def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
         self._store = store
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The events that webhooks are told: their types, who hears them, and the body of one (contract 10)."""
+"""The events that webhooks are sent: their types, who hears them, and the body of one (contract 10)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
 _WORDS = {"bounced": "bounce", "failed": "error"}
 
 
-class Told(msgspec.Struct, frozen=True):
+class PublishedEvent(msgspec.Struct, frozen=True):
     """A published event as the store keeps it, with the message that it is about."""
 
     id: str
@@ -64,40 +64,40 @@ def event_type(channel: Channel, status: str) -> str:
     return name
 
 
-def event_body(told: Told, team: Team) -> bytes:
+def event_body(event: PublishedEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
-    own = _message_part(told) if told.record else _other_part(told)
-    sandbox = bool(told.sandbox) if told.sandbox is not None else own.get("sandbox", team.sandbox)
+    own = _message_part(event) if event.record else _other_part(event)
+    sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
     return msgspec.json.encode(
         {
-            "id": told.id,
-            "type": told.type,
-            "created_at": timestamp(told.created_at),
+            "id": event.id,
+            "type": event.type,
+            "created_at": timestamp(event.created_at),
             "team_id": team.record.id,
             "sandbox": sandbox,
-            "sequence": told.sequence,
+            "sequence": event.sequence,
             "data": own,
         }
     )
 
 
-def _message_part(told: Told) -> dict[str, Any]:
-    record: dict[str, Any] = msgspec.json.decode(told.record or "{}")
+def _message_part(event: PublishedEvent) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.json.decode(event.record or "{}")
     own = record | {
-        "status": told.status,
-        "message_status": told.message_status,
-        "previous_status": told.previous_status,
-        # A blind copy stays blind, also when its own state is told (reliability, threats).
-        "recipient": None if told.kind == "bcc" else told.recipient,
-        "recipient_kind": told.kind,
+        "status": event.status,
+        "message_status": event.message_status,
+        "previous_status": event.previous_status,
+        # A blind copy stays blind, also when its own state is sent (reliability, threats).
+        "recipient": None if event.kind == "bcc" else event.recipient,
+        "recipient_kind": event.kind,
     }
     if "bcc" in own:
         own["bcc"] = []
-    if told.detail and len(told.detail) <= DETAIL_MAX and told.status in _WORDS:
-        own[_WORDS[told.status]] = msgspec.json.decode(told.detail)
+    if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
+        own[_WORDS[event.status]] = msgspec.json.decode(event.detail)
     return own
 
 
-def _other_part(told: Told) -> dict[str, Any]:
-    part: dict[str, Any] = msgspec.json.decode(told.detail or "{}")
+def _other_part(event: PublishedEvent) -> dict[str, Any]:
+    part: dict[str, Any] = msgspec.json.decode(event.detail or "{}")
     return part

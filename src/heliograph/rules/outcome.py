@@ -1,7 +1,7 @@
 """What carriers say: an outcome at hand-over, a report later."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
 
 
+class CarrierReport(NamedTuple):
+    """A report by the carrier's own id."""
+
+    carrier_id: str
+    report: Report
+
+
+class DueReport(NamedTuple):
+    """A report that is applied some time after the hand-over: a simulator's, or one that came with the answer."""
+
+    after_ms: int
+    report: Report
+
+
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The carrier took the message."""
 
@@ -23,7 +37,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...] = ()  # instead of it: the id of each part of a long message, in order
     detail: dict[str, Any] = {}
     delivered: bool = False  # the carrier is the last one: accepted is delivered
-    reports: Sequence[tuple[int, Report]] = ()  # a simulator's promises: (after ms, report)
+    reports: Sequence[DueReport] = ()
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
-from heliograph.rules.event import Told
+from heliograph.rules.event import PublishedEvent
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
@@ -142,10 +142,10 @@ async def due(tx: Tx, webhook: str, limit: int, now: int) -> tuple[list[Due], li
     return [Due(*row) for row in new], [Due(*row) for row in again]
 
 
-async def told(tx: Tx, deliveries: Iterable[Due]) -> dict[str, Told]:
+async def events_of(tx: Tx, deliveries: Iterable[Due]) -> dict[str, PublishedEvent]:
     """By the events' ids."""
     rows = await tx.run("told_events", events=[(due.team, due.event) for due in deliveries])
-    return {row[0]: Told(*row) for row in rows}
+    return {row[0]: PublishedEvent(*row) for row in rows}
 
 
 async def record(tx: Tx, tries: Sequence[Try], owner: str) -> list[int | None | Exception]:
@@ -302,9 +302,9 @@ class Deliveries:
         now = self._clock.now()
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
-    async def events_of(self, dues: Sequence[Due]) -> dict[str, Told]:
+    async def events_of(self, dues: Sequence[Due]) -> dict[str, PublishedEvent]:
         """By their ids."""
-        return await self._database.read(lambda tx: told(tx, dues))
+        return await self._database.read(lambda tx: events_of(tx, dues))
 
     async def record(self, made: Try) -> int | None:
         """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
@@ -366,7 +366,7 @@ class Deliveries:
         self.hint.set()
         return done
 
-    async def tell(self, team: int, webhook: str, type_: str, subject: str, told: dict[str, Any]) -> str:
+    async def tell(self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any]) -> str:
         """Publish an event and tell it to this webhook alone; answers its id."""
         publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
         event = Event(
@@ -374,7 +374,7 @@ class Deliveries:
             team=team,
             subject=subject,
             type=type_,
-            detail=msgspec.json.encode(told).decode(),
+            detail=msgspec.json.encode(payload).decode(),
             created_at=self._clock.now(),
         )
         await self._database.write(lambda tx: publisher.publish(tx, [event]))

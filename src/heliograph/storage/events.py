@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.event import Told
+from heliograph.rules.event import PublishedEvent
 from heliograph.storage.engine.database import Database, Tx
 
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
@@ -59,10 +59,10 @@ class Events:
         self._database = database
         self._clock = clock
 
-    async def feed(self, team: int, after: str, limit: int) -> list[Told]:
+    async def feed(self, team: int, after: str, limit: int) -> list[PublishedEvent]:
         """Published events after this id, oldest first; one more than the limit, when there are more."""
         before = self._clock.now() - SETTLING_MS
         rows = await self._database.read(
             lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
         )
-        return [Told(*row) for row in rows]
+        return [PublishedEvent(*row) for row in rows]

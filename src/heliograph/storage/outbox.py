@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import DueReport
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.batch import Batch
@@ -20,7 +20,7 @@ from heliograph.storage.setup import SetupStore
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One recipient of one message (or one promised report), ours until the lease ends."""
+    """One recipient of one message (or one report that became due), ours until the lease ends."""
 
     key: int
     epoch: int
@@ -34,7 +34,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     given: str  # the address as the caller wrote it
     content: bytes
-    promises: tuple[tuple[int, Report], ...]  # not empty: apply the first report, keep the rest for later
+    reports: tuple[DueReport, ...]  # not empty: apply the first report, keep the rest for later
     first_at: int
     attempt: int
     deferrals: dict[str, int]
@@ -44,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
-_promises = msgspec.json.Decoder(tuple[tuple[int, Report], ...])
+_reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
 async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leases) -> list[Claim]:
@@ -100,7 +100,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain, absent_at in rows:
+    for key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, absent_at in rows:
         _, _, address, given, id_, channel, sandbox, country = places[message, position]
         claims.append(
             Claim(
@@ -116,7 +116,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 address=address,
                 given=given,
                 content=contents.get(message, b"{}"),
-                promises=_promises.decode(promises) if promises else (),
+                reports=_reports.decode(reports) if reports else (),
                 first_at=first_at,
                 attempt=attempt,
                 deferrals=_deferrals.decode(deferrals),

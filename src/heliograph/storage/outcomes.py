@@ -10,7 +10,7 @@ from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import Asked, Report
+from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx
@@ -49,7 +49,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...] = ()  # the carrier's ids of a long message's parts
     claim: tuple[int, int] | None = None  # outbox key, epoch
     again: Later | None = None
-    promises: Sequence[tuple[int, Report]] = ()
+    reports: Sequence[DueReport] = ()
     lane: str = ""
     asked: Sequence[Asked] = ()
 
@@ -115,22 +115,22 @@ async def record(
 async def report_by_carrier(
     tx: Tx,
     carrier: str,
-    reports: Sequence[tuple[str, Report]],
+    reports: Sequence[CarrierReport],
     *,
     at: int,
     publisher: Publisher,
     early: bool = False,
-    once: bool = False,
+    skip_known: bool = False,
 ) -> list[bool | Exception]:
     """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
 
-    With `early`, those are kept for a while: the hand-over may not be recorded yet. With `once`, what the timeline has
-    word for word is left out.
+    With `early`, those are kept for a while: the hand-over may not be recorded yet. With `skip_known`, what the
+    timeline has word for word is left out.
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
     changes = [_to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
-    if once:
+    if skip_known:
         changes = await _new(tx, changes)
     parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
     places |= {row[0]: (row[1], row[2]) for row in parts}
@@ -146,19 +146,17 @@ async def report_by_carrier(
 async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
     keys = [(key,) for key in {c.message for c in changes}]
     await lock_messages(tx, keys)
-    told = {tuple(row) for row in await tx.run("told_of", messages=keys)}
+    known = {tuple(row) for row in await tx.run("told_of", messages=keys)}
     new = {(c.message, c.wanted, _written(c.detail)): c for c in changes}
-    return [change for words, change in new.items() if words not in told]
+    return [change for words, change in new.items() if words not in known]
 
 
-async def _fold(
-    tx: Tx, carrier: str, reports: Sequence[tuple[str, Report]], parts: dict[str, Any], at: int
-) -> list[Change]:
+async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: dict[str, Any], at: int) -> list[Change]:
     """One change for each receipt of a part: to the state of the whole, as far as it is known."""
-    told = [(id_, report) for id_, report in reports if id_ in parts]
-    if not told:
+    known = [(id_, report) for id_, report in reports if id_ in parts]
+    if not known:
         return []
-    finished = {id_: report.status for id_, report in told if message.is_final(report.status)}
+    finished = {id_: report.status for id_, report in known if message.is_final(report.status)}
     if finished:
         await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in finished.items()])
     states: dict[tuple[int, int], list[str | None]] = defaultdict(list)
@@ -167,7 +165,7 @@ async def _fold(
     ):
         states[message_, position].append(status)
     changes = []
-    for id_, report in told:
+    for id_, report in known:
         _, message_, position, number = parts[id_]
         of = states[message_, position]
         detail = report.detail | {"part": number, "parts": len(of), "part_status": report.status}
@@ -202,11 +200,11 @@ async def any_early(tx: Tx, at: int) -> bool:
 async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
     """Reports that came before the record of their hand-over, and whose hand-over is recorded now."""
     rows = await tx.run("take_early_reports", since=at - EARLY_MS)
-    reports: dict[str, list[tuple[str, Report]]] = defaultdict(list)
+    reports: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
-        reports[carrier].append((carrier_id, msgspec.json.decode(report, type=Report)))
-    for carrier, told in reports.items():
-        await report_by_carrier(tx, carrier, told, at=at, publisher=publisher, once=True)
+        reports[carrier].append(CarrierReport(carrier_id, msgspec.json.decode(report, type=Report)))
+    for carrier, given in reports.items():
+        await report_by_carrier(tx, carrier, given, at=at, publisher=publisher, skip_known=True)
     returned = [
         _to_change(message_, position, msgspec.json.decode(report, type=Report), at)
         for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
@@ -397,8 +395,8 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> E
 
 
 async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, Message]) -> None:
-    """Done work leaves, work to try again waits for its time, a simulator's promises become work."""
-    done, later, promised = [], [], []
+    """Done work leaves, work to try again waits for its time, reports that come later become work."""
+    done, later, due = [], [], []
     for change in changes:
         if change.claim is None:
             continue
@@ -408,13 +406,13 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
             later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain, again.absent_at))
         else:
             done.append((key,))
-        if change.promises:
-            promises = msgspec.json.encode(change.promises).decode()
-            due_at, team = change.at + change.promises[0][0], messages[change.message].team
-            promised.append((change.lane, team, change.message, change.position, promises, due_at, change.at))
+        if change.reports:
+            reports = msgspec.json.encode(change.reports).decode()
+            due_at, team = change.at + change.reports[0].after_ms, messages[change.message].team
+            due.append((change.lane, team, change.message, change.position, reports, due_at, change.at))
     if done:
         await tx.run("delete_outbox", keys=done)
     if later:
         await tx.run("postpone", rows=later)
-    if promised:
-        await tx.run("insert_outbox", outbox=promised)
+    if due:
+        await tx.run("insert_outbox", outbox=due)

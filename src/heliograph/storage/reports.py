@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from heliograph.clock import Clock
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database
 from heliograph.storage.events import Publisher
@@ -16,21 +16,20 @@ class Reports:
         self._publisher = publisher
 
     async def by_carrier(
-        self, carrier: str, reports: Sequence[tuple[str, Report]], early: bool = False, once: bool = False
+        self, carrier: str, reports: Sequence[CarrierReport], skip_known: bool = False
     ) -> Sequence[bool | Exception]:
-        """By the carrier's own ids; False for an id that this carrier was never given.
+        """False for an id that this carrier was never given: its report waits a minute for the record of the hand-over.
 
-        With `early`, reports may arrive before the record of their hand-over: they wait a minute for it. With `once`,
-        a report that was stored before, word for word, is not written again.
+        With `skip_known`, a report that was stored before, word for word, is not written again.
         """
         at, publisher = self._clock.now(), self._publisher
         return await self._database.write(
             lambda tx: outcomes.report_by_carrier(
-                tx, carrier, reports, at=at, publisher=publisher, early=early, once=once
+                tx, carrier, reports, at=at, publisher=publisher, early=True, skip_known=skip_known
             )
         )
 
-    async def returned(self, message_id: str, position: int, report: Report) -> None:
+    async def by_recipient(self, message_id: str, position: int, report: Report) -> None:
         """A mail came back, perhaps before the record of its hand-over, which it then waits for."""
         at, publisher = self._clock.now(), self._publisher
         await self._database.write(

@@ -29,7 +29,6 @@ UNKNOWN = "550 5.1.1 No such address here"
 BUSY = "421 4.7.0 Too many connections, try again later"
 ENOUGH = "421 4.7.0 Too many commands, try again later"
 
-Place = tuple[str, int]  # message id, position of the recipient
 Receive = Callable[[str, int, Report], Awaitable[None]]
 
 
@@ -63,7 +62,7 @@ class Returns:
     ) -> str:
         if len(envelope.rcpt_tos) >= self.limits.recipients:
             return "452 4.5.3 Too many recipients"
-        if not self._place(address) and not address.lower().startswith(ABUSE):
+        if not self._signed(address) and not address.lower().startswith(ABUSE):
             return UNKNOWN
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
@@ -77,10 +76,10 @@ class Returns:
         report = to_report(returned)
         for address in envelope.rcpt_tos:
             # Mail to the abuse address is authenticated by the signed sender of the mail that it is about.
-            place = self._place(address) or self._place((returned.original_sender or "").strip("<> "))
-            log.info("mail returned", kind=returned.kind, status=returned.status, message=place and place[0])
-            if place and report:
-                await self._receive(*place, report)
+            signed = self._signed(address) or self._signed((returned.original_sender or "").strip("<> "))
+            log.info("mail returned", kind=returned.kind, status=returned.status, message=signed and signed[0])
+            if signed and report:
+                await self._receive(*signed, report)
         return "250 2.0.0 OK"
 
     async def handle_exception(self, error: Exception) -> str:
@@ -88,7 +87,8 @@ class Returns:
         log.error("returned mail not recorded", error=type(error).__name__)
         return "451 4.3.0 Try again later"
 
-    def _place(self, address: str) -> Place | None:
+    def _signed(self, address: str) -> tuple[str, int] | None:
+        """The message and the position of the recipient that we signed this envelope sender for."""
         return verp.read(self._key, address, self._now())
 
 

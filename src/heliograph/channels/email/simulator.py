@@ -4,7 +4,7 @@ from typing import Any
 
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.magic import Behaviour, behaviour_of
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
 
 
 def _reply(code: str, enhanced: str, text: str) -> dict[str, Any]:
@@ -50,5 +50,5 @@ class EmailSimulator(Carrier):
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,
-            reports=[(self._step_ms, report) for report in REPORTS[behaviour]],
+            reports=[DueReport(self._step_ms, report) for report in REPORTS[behaviour]],
         )

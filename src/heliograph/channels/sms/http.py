@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
+from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
 from heliograph.channels.web import (
     FORBIDDEN,
     NoAnswer,
@@ -30,7 +30,7 @@ from heliograph.channels.web import (
 from heliograph.rules.content import SmsContent
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, Outcome, Refused, Report
 from heliograph.rules.text import CONTROLS
 
 NAME = "http"
@@ -120,7 +120,7 @@ class Http(Carrier):
             return silent(NAME, error)
         return self._outcome(answer, content.body, sender)
 
-    def read_callback(self, callback: Callback) -> Told | None:
+    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
         if not self._options.callback_secret or self._options.callback is None:
             return None
         if not self._is_theirs(callback):
@@ -131,8 +131,8 @@ class Http(Carrier):
             pick(told, self._options.callback_timestamp), callback.now
         ):
             return FORBIDDEN
-        once = not self._options.callback_timestamp
-        return Told(reports=_reports(told, self._options.callback), once=once)
+        untimed = not self._options.callback_timestamp
+        return CallbackAnswer(reports=_reports(told, self._options.callback), untimed=untimed)
 
     def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
         return {
@@ -170,14 +170,14 @@ def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]
     return _PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 
-def _reports(told: Any, where: CallbackMap) -> list[tuple[str, Report]]:
+def _reports(told: Any, where: CallbackMap) -> list[CarrierReport]:
     each = pick(told, where.each) if where.each else [told]
     reports = []
     for one in each if isinstance(each, list) else []:
         id_, status = _scalar(pick(one, where.id)), _scalar(pick(one, where.status))
         state = "delivered" if status in where.delivered else "failed" if status in where.failed else None
         if id_ and status and state:
-            reports.append((id_, Report(status=state, detail=reply(NAME, said(status, ()), state))))
+            reports.append(CarrierReport(id_, Report(status=state, detail=reply(NAME, said(status, ()), state))))
     return reports
 
 

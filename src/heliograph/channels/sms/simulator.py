@@ -4,7 +4,7 @@ from typing import Any
 
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.magic import PhoneBehaviour, phone_behaviour
-from heliograph.rules.outcome import Accepted, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, DueReport, Outcome, Refused, Report
 
 
 def _reply(code: str, text: str) -> dict[str, Any]:
@@ -33,5 +33,5 @@ class SmsSimulator(Carrier):
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,
-            reports=[(self._step_ms, report) for report in REPORTS.get(behaviour, (DELIVERED,))],
+            reports=[DueReport(self._step_ms, report) for report in REPORTS.get(behaviour, (DELIVERED,))],
         )

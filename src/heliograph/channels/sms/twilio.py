@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
+from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
 from heliograph.channels.web import (
     FORBIDDEN,
     NoAnswer,
@@ -32,7 +32,7 @@ from heliograph.channels.web import (
 from heliograph.rules.content import SmsContent
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Report
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
@@ -146,7 +146,7 @@ class Twilio(Carrier):
             return silent(NAME, error)
         return self._outcome(answer, content.body, sender)
 
-    def read_callback(self, callback: Callback) -> Told:
+    def read_callback(self, callback: Callback) -> CallbackAnswer:
         form = read_form(callback.body)
         given = callback.headers.get("x-twilio-signature", "")
         expected = [made for url in _spellings(callback.url) for made in self._signatures(url, form)]
@@ -155,11 +155,11 @@ class Twilio(Carrier):
         told = dict(form)
         id_, status = told.get("MessageSid"), told.get("MessageStatus", "")
         if not id_ or status not in STATES:
-            return Told()
+            return CallbackAnswer()
         code = told.get("ErrorCode", "")
         words = _words(int(code)) if code.isascii() and code.isdigit() else status
         detail = reply(NAME, code or status, words, **_price(told.get("Price"), told.get("PriceUnit")))
-        return Told(reports=[(id_, Report(status=STATES[status], detail=detail))], once=True)
+        return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))], untimed=True)
 
     def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
         told = answer.json
@@ -221,7 +221,7 @@ def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
         carrier_id=message["sid"],
         detail=reply(NAME, code, status, sender=sender, **price),
         # A look-up may find it finished: its callback came before we knew the id.
-        reports=[] if last.status == "sent" else [(0, last)],
+        reports=[] if last.status == "sent" else [DueReport(0, last)],
     )
 
 

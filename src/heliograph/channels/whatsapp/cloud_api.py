@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.channels.carrier import Callback, Carrier, Parcel, Told
+from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
 from heliograph.channels.web import (
     FORBIDDEN,
     NoAnswer,
@@ -27,7 +27,7 @@ from heliograph.channels.web import (
     verdict_of,
 )
 from heliograph.rules.content import WhatsappContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, Outcome, Report
 
 NAME = "cloud_api"
 
@@ -136,7 +136,7 @@ class CloudApi(Carrier):
             return silent(NAME, error)
         return self._outcome(answer, content)
 
-    def read_callback(self, callback: Callback) -> Told | None:
+    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
         if callback.method == "GET":
             return self._challenge(callback) if self._options.verify_token else None
         if not self._options.app_secret:
@@ -144,14 +144,14 @@ class CloudApi(Carrier):
         scheme, _, signature = callback.headers.get("x-hub-signature-256", "").partition("=")
         if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
             return FORBIDDEN
-        return Told(reports=list(_reports(read_json(callback.body))))
+        return CallbackAnswer(reports=list(_reports(read_json(callback.body))))
 
-    def _challenge(self, callback: Callback) -> Told:
+    def _challenge(self, callback: Callback) -> CallbackAnswer:
         query = callback.query
         known = same(query.get("hub.verify_token", ""), self._options.verify_token)
         if not known or query.get("hub.mode") != "subscribe":
             return FORBIDDEN
-        return Told(body=query.get("hub.challenge", "").encode())
+        return CallbackAnswer(body=query.get("hub.challenge", "").encode())
 
     def _outcome(self, answer: WebAnswer, content: WhatsappContent) -> Outcome:
         told = answer.json
@@ -194,14 +194,14 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
     }
 
 
-def _reports(told: Any) -> Iterator[tuple[str, Report]]:
+def _reports(told: Any) -> Iterator[CarrierReport]:
     """A webhook's statuses; incoming messages, news about templates and everything else are ignored."""
     for entry in _list(pick(told, "$.entry")):
         for change in _list(pick(entry, "$.changes")):
             for status in _list(pick(change, "$.value.statuses")):
                 id_, state = pick(status, "$.id"), pick(status, "$.status")
                 if isinstance(id_, str) and isinstance(state, str) and state in STATES:
-                    yield id_, Report(status=STATES[state], detail=_detail(status, state))
+                    yield CarrierReport(id_, Report(status=STATES[state], detail=_detail(status, state)))
 
 
 def _detail(status: Any, state: str) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
-from heliograph.rules.event import NAMES, TYPES, Told, event_body
+from heliograph.rules.event import NAMES, TYPES, PublishedEvent, event_body
 from heliograph.storage.developers import NEWEST, newest_events
 
 PAGE = 50
 
 
 class EventLine(msgspec.Struct, frozen=True):
-    event: Told
+    event: PublishedEvent
     about: str
     json: str
 
@@ -32,11 +32,11 @@ async def show(visit: Visit) -> Answer:
     return Page("events.html", values)
 
 
-def _line(visit: Visit, event: Told) -> EventLine:
+def _line(visit: Visit, event: PublishedEvent) -> EventLine:
     body = event_body(event, visit.team)
-    told = msgspec.json.decode(body)["data"]
+    data = msgspec.json.decode(body)["data"]
     about = event.recipient or next(
-        (str(told[name]) for name in ("to", "email", "name", "url", "id") if told.get(name)), ""
+        (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name)), ""
     )
     # A blind copy stays blind here as it does for webhooks.
     return EventLine(

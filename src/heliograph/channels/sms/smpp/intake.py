@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from heliograph.channels.sms.smpp import status
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport
 
 log = structlog.get_logger()
 
 WAITING_MAX = 512
 
-Receipt = tuple[str, Report]  # by the carrier's own id
-ToStore = Callable[[Sequence[Receipt]], Awaitable[object]]
+ToStore = Callable[[Sequence[CarrierReport]], Awaitable[object]]
 
 
 class Intake:
@@ -21,11 +20,11 @@ class Intake:
 
     def __init__(self, report: ToStore) -> None:
         self._report = report
-        self._waiting: list[tuple[Receipt, Callable[[int], None]]] = []
+        self._waiting: list[tuple[CarrierReport, Callable[[int], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def take(self, receipt: Receipt, acknowledge: Callable[[int], None]) -> None:
+    def take(self, receipt: CarrierReport, acknowledge: Callable[[int], None]) -> None:
         if self._closed or len(self._waiting) >= WAITING_MAX:
             acknowledge(status.RX_T_APPN)
             return

@@ -11,7 +11,7 @@ from heliograph.channels.sms.smpp.pdu import (
     read_id,
 )
 from heliograph.channels.sms.smpp.text import UCS2
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import CarrierReport, Report
 
 IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
 
@@ -55,7 +55,7 @@ def issued_id(id_: str, form: IdForm) -> str:
     return _plain(id_) if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
 
 
-def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
+def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
     """None: it is not a receipt, or says nothing."""
     told = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
     # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
@@ -71,7 +71,7 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> tuple[str, Report] | None:
     else:
         id_ = told or written
         id_ = _plain(id_) if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
-    return id_, _report(state, sm, pairs)
+    return CarrierReport(id_, _report(state, sm, pairs))
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:
