@@ -76,7 +76,7 @@ def test_test_deliveries_replay(run: Run, team: str) -> None:
     ("arguments", "message"),
     [
         (("add", URL), "Missing option '--team'"),
-        (("add", URL, "--team", "team_x"), "there is no team 'team_x'"),
+        (("add", URL, "--team", "team_x"), "There is no team 'team_x'"),
         (("add", "http://10.0.0.1/", "--team", "team_acme"), "a private or reserved address"),
         (("add", "ftp://x", "--team", "team_acme"), "expected http:// or https://"),
         (("add", URL, "--team", "team_acme", "--event", "email.opened"), "There is no event 'email.opened'"),
@@ -107,7 +107,6 @@ def test_a_webhook_of_another_team_is_not_found(run: Run, team: str, tmp_path: A
     (tmp_path / "b.toml").write_text('[[teams]]\nid = "team_b"\n')
     run("apply", "b.toml")
     assert "no webhook" in run("webhook", "show", id_, "--team", "team_b").err
-    assert "there is no team" in run("webhook", "show", id_, "--team", "team_c").err
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,13 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.deliveries import Due, Lease, StoredDelivery, Try
+from heliograph.storage.deliveries import Due, Lease, StoredDelivery, Try, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.deliver.test_worker import until
+from tests.storage.samples import ENTRY
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +112,8 @@ def webhook(id_: str = HOOK, **more: Any) -> Webhook:
 async def tell(store: Store, count: int = 1, id_: str = HOOK, subject: str | None = None) -> list[str]:
     """Events of one subject, or each of its own."""
     return [
-        await store.deliveries.tell(1, id_, "domain.verified", subject or f"s{n}", {"number": n}) for n in range(count)
+        await store.deliveries.tell(1, id_, "domain.verified", subject or f"s{n}", {"number": n}, ENTRY)
+        for n in range(count)
     ]
 
 
@@ -268,9 +270,9 @@ async def test_neither_retries_nor_replays_hold_up_what_is_new(
     async with running(store, gate, clock):
         await until(all_are(store, "delivered"))
     gate.came.clear()
-    await store.deliveries.replay(1, HOOK, event_ids=old, heard=lambda _: True)
+    await store.deliveries.replay(1, HOOK, WantedEvents(event_ids=old), lambda _: True, ENTRY)
     clock.forward(100)
-    new = [await store.deliveries.tell(1, HOOK, "domain.failed", f"n{n}", {}) for n in range(5)]
+    new = [await store.deliveries.tell(1, HOOK, "domain.failed", f"n{n}", {}, ENTRY) for n in range(5)]
     async with running(store, gate, clock):
         await until(all_are(store, "delivered"))
     assert set(new) <= set(gate.told()[:11])
@@ -315,7 +317,7 @@ async def test_an_event_is_given_up_after_the_last_step(store: Store, clock: Tes
             clock.forward(((await only(store)).due_at or 0) - clock.now())
         await until(all_are(store, "exhausted"))
     assert ((await only(store)).attempt, (await only(store)).due_at) == (10, None)
-    await store.deliveries.replay(1, HOOK, event_ids=gate.told()[:1], heard=lambda _: True)
+    await store.deliveries.replay(1, HOOK, WantedEvents(event_ids=gate.told()[:1]), lambda _: True, ENTRY)
     gate.answers = [answer(500), answer(200)]
     async with running(store, gate, clock):
         await until(tried(store, 11))
@@ -390,14 +392,14 @@ async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: Te
     async with running(store, gate, clock):
         await tell(store)
         await until(all_are(store, "delivered"))
-        await store.deliveries.tell(1, HOOK, "domain.failed", "b", {})
+        await store.deliveries.tell(1, HOOK, "domain.failed", "b", {}, ENTRY)
         await until(lambda: len(gate.came) == 2)
         clock.forward(5 * DAY_MS - HOUR_MS)
         await until(lambda: len(gate.came) == 3)
         await asyncio.sleep(0.05)
         assert current(store).enabled
         clock.forward(HOUR_MS)
-        await store.deliveries.tell(1, HOOK, "domain.failed", "c", {})  # its first failure is not what decides
+        await store.deliveries.tell(1, HOOK, "domain.failed", "c", {}, ENTRY)  # its first failure is not what decides
         await until(lambda: len(gate.came) > 3)
         clock.forward(MINUTE_MS)
         await until(lambda: not current(store).enabled)

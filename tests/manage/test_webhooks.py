@@ -1,4 +1,4 @@
-"""Webhooks in the store: what the API does not show."""
+"""Webhooks: one audit entry with each change, secrets at rest, and what is refused."""
 
 import asyncio
 
@@ -6,63 +6,119 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.app import make_webhooks
-from heliograph.manage.webhooks import WebhookRequest, Webhooks
+from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
+from heliograph.storage import deliveries
+from heliograph.storage.deliveries import WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.manage.test_keys import ADA
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-WANTED = WebhookRequest(url="http://127.0.0.1:9/", events=["*"], secret=SECRET)
+URL = "http://127.0.0.1:9/"
+WANTED = WebhookRequest(url=URL, events=["*"], secret=SECRET)
 
 
 @pytest.fixture
-async def webhooks(settings: Settings, store: Store, clock: TestClock) -> Webhooks:
-    teams = [TeamRecord(ref=ref, id=f"team_{ref}", name="T") for ref in (1, 2)]
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", t.id, t, t.id) for t in teams]))
+async def webhooks(settings: Settings, store: Store, clock: TestClock, teams: None) -> Webhooks:
     return make_webhooks(replace(settings, webhook_allow_private=("127.0.0.0/8",)), store, clock)
 
 
+async def audited(store: Store) -> list[tuple[str, str, str, str]]:
+    """Oldest first."""
+    lines = await store.audit.lines("team_1")
+    return [(line.actor, line.action, line.subject, line.detail) for line in reversed(lines)]
+
+
+async def test_each_change_has_one_entry(webhooks: Webhooks, store: Store) -> None:
+    id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
+    await webhooks.change(ADA, "team_1", id_, WebhookChange(url=f"{URL}2", enabled=False))
+    await webhooks.change(COMMAND_LINE, None, id_, WebhookChange(enabled=True))
+    await webhooks.change(ADA, "team_1", id_, WebhookChange(enabled=True, url=f"{URL}2"))  # changes nothing
+    await webhooks.change(ADA, "team_1", id_, WebhookChange(enabled=False))
+    await webhooks.change(ADA, "team_1", id_, WebhookChange(enabled=True))
+    await webhooks.rotate(ADA, "team_1", id_)
+    event = await webhooks.test(ADA, "team_1", id_)
+    for wanted in (WantedEvents(event_ids=[event]), WantedEvents(created_after=0), WantedEvents(created_before=0)):
+        await webhooks.replay(ADA, "team_1", id_, wanted)  # the last one finds nothing
+    await webhooks.remove(ADA, "team_1", id_)
+    assert await audited(store) == [
+        ("usr_ada", "webhook.create", URL, id_),
+        ("usr_ada", "webhook.change", f"{URL}2", id_),
+        ("command line", "webhook.enable", f"{URL}2", id_),
+        ("usr_ada", "webhook.disable", f"{URL}2", id_),
+        ("usr_ada", "webhook.enable", f"{URL}2", id_),
+        ("usr_ada", "webhook.rotate", f"{URL}2", id_),
+        ("usr_ada", "webhook.test", f"{URL}2", id_),
+        ("usr_ada", "webhook.replay", f"{URL}2", event),
+        ("usr_ada", "webhook.replay", f"{URL}2", "events after 1970-01-01T00:00:00.000Z"),
+        ("usr_ada", "webhook.remove", f"{URL}2", id_),
+    ]
+
+
+async def test_a_replay_in_portions_has_one_entry(
+    webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PORTION", 1)
+    id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
+    for _ in range(3):
+        await webhooks.test(ADA, "team_1", id_)
+    assert await webhooks.replay(ADA, "team_1", id_, WantedEvents()) == 3
+    assert [action for _, action, _, _ in await audited(store)].count("webhook.replay") == 1
+
+
+async def test_what_is_refused_has_no_entry(webhooks: Webhooks, store: Store) -> None:
+    id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
+    with pytest.raises(InvalidRequest):
+        await webhooks.create(ADA, "team_none", WANTED)
+    with pytest.raises(InvalidRequest):
+        await webhooks.change(ADA, "team_1", id_, WebhookChange(events=["no.such"]))
+    with pytest.raises(InvalidRequest):
+        await webhooks.replay(ADA, "team_1", id_, WantedEvents(event_ids=["evt_none"]))
+    assert len(await store.audit.lines(None)) == 1
+
+
 async def test_secrets_are_sealed_at_rest(webhooks: Webhooks, store: Store) -> None:
-    hook, first = await webhooks.create("team_1", WANTED)
-    _, second = await webhooks.rotate("team_1", hook.id)
+    first = await webhooks.create(ADA, "team_1", WANTED)
+    second = await webhooks.rotate(ADA, "team_1", first.webhook.id)
     rows = await store.database.read(lambda tx: tx.run("load_settings", since=0))
-    assert hook.id in str(rows)
-    for secret in (first, second):
+    assert first.webhook.id in str(rows)
+    for secret in (first.secret, second.secret):
         assert secret not in str(rows)
         assert secret.removeprefix("whsec_") not in str(rows)
 
 
 async def test_a_removed_webhook_leaves_nothing_to_be_told(webhooks: Webhooks, store: Store) -> None:
-    (hook, _), (other, _) = [await webhooks.create("team_1", WANTED) for _ in range(2)]
-    await webhooks.test("team_1", hook.id)
-    await webhooks.test("team_1", other.id)
-    await webhooks.remove("team_1", hook.id)
+    hook, other = [(await webhooks.create(ADA, "team_1", WANTED)).webhook for _ in range(2)]
+    await webhooks.test(ADA, "team_1", hook.id)
+    await webhooks.test(ADA, "team_1", other.id)
+    await webhooks.remove(ADA, "team_1", hook.id)
     assert await store.deliveries.page(hook.id, None, 10) == []
     assert len(await store.deliveries.page(other.id, None, 10)) == 1
     assert store.setup.current.webhooks == {1: (other,)}
 
 
 async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) -> None:
-    hook, _ = await webhooks.create("team_1", WANTED)
+    hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     for attempt in (webhooks.remove, webhooks.rotate, webhooks.test):
         with pytest.raises(WebhookNotFound):
-            await attempt("team_2", hook.id)
+            await attempt(ADA, "team_2", hook.id)
     assert store.setup.current.webhooks == {1: (hook,)}
 
 
 async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: Store) -> None:
-    hook, _ = await webhooks.create("team_1", WANTED)
+    hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     more = [replace(hook, id=f"{hook.id}{number}") for number in range(WEBHOOKS_MAX - 2)]
     rows = [to_row("webhook", one.id, one, "team_1") for one in more]
     await store.setup.change(lambda _, __: SetupChange(rows=rows))
-    made = await asyncio.gather(*(webhooks.create("team_1", WANTED) for _ in range(3)), return_exceptions=True)
+    made = await asyncio.gather(*(webhooks.create(ADA, "team_1", WANTED) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in made].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX
-    await webhooks.create("team_2", WANTED)
+    await webhooks.create(ADA, "team_2", WANTED)

@@ -6,11 +6,13 @@ from typing import Any
 from heliograph.clock import Clock
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.verifications import Check, Finish, Recent, Start
 
+ENTRY = COMMAND_LINE.did(0, "test", "")  # where the audit log does not matter
 KEY = "key"  # the API key behind everything here
 RIGHT, WRONG = "right", "wrong"
 PHONE = "+14155550100"

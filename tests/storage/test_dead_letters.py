@@ -14,7 +14,7 @@ from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
-from tests.storage.samples import message
+from tests.storage.samples import ENTRY, message
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
 
 pytestmark = pytest.mark.anyio
@@ -212,8 +212,8 @@ async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
 
 
 async def test_webhooks_with_something_to_be_told(store: Store) -> None:
-    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {})
-    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {})
-    await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {})
+    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
     found = await store.database.read(dead_letters.waiting_hooks)
     assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]

@@ -13,14 +13,14 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
-from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Try
+from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Try, WantedEvents
 from heliograph.storage.engine.query import for_dialect, load_queries
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import message
+from tests.storage.samples import ENTRY, message
 from tests.storage.test_events import subscribe
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ HOOK = "whk_1"
 
 
 async def tell(store: Store, subject: str = "s", webhook: str = HOOK, type_: str = "domain.verified") -> str:
-    return await store.deliveries.tell(1, webhook, type_, subject, {})
+    return await store.deliveries.tell(1, webhook, type_, subject, {}, ENTRY)
 
 
 async def own(store: Store, webhook: str = HOOK) -> Lease:
@@ -211,6 +211,8 @@ async def test_a_disabled_webhook_says_why_and_forgets_its_failures(store: Store
     assert (found.enabled, found.disabled_reason) == (False, "gone")
     assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(1,)]
     assert not await store.deliveries.disable(hook, "gone again")
+    lines = [(line.actor, line.action, line.detail) for line in await store.audit.lines("team_1")]
+    assert lines == [("service", "webhook.disable", f"{HOOK}: gone")]
 
 
 # -- telling again -----------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def heard(type_: str) -> bool:
 
 
 async def replay(store: Store, clock: TestClock, **which: Any) -> int:
-    done = await store.deliveries.replay(1, HOOK, heard=heard, **which)
+    done = await store.deliveries.replay(1, HOOK, WantedEvents(**which), heard, ENTRY)
     clock.forward(100)  # they are due a millisecond after each other
     return done
 
@@ -268,7 +270,9 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     assert {work.event for work in await due(store)} == {waiting, exhausted, fresh}
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
-    assert await store.deliveries.replay(2, HOOK, heard=lambda _: True) == 0  # another team's events are not its
+    assert (
+        await store.deliveries.replay(2, HOOK, WantedEvents(), lambda _: True, ENTRY) == 0
+    )  # another team's events are not its
 
 
 async def test_what_failed_is_listed_and_replayed_alone(
@@ -286,7 +290,7 @@ async def test_what_failed_is_listed_and_replayed_alone(
 
     assert await listed() == failed
     assert await listed(before=failed[0], limit=1) == failed[1:]
-    assert await store.deliveries.replay(2, HOOK, failed_only=True, heard=heard) == 0  # another team's
+    assert await store.deliveries.replay(2, HOOK, WantedEvents(failed_only=True), heard, ENTRY) == 0  # another team's
     assert await replay(store, clock, failed_only=True, created_before=1) == 0
     assert await replay(store, clock, failed_only=True) == 3
     assert await listed() == []
@@ -315,7 +319,7 @@ async def test_unknown_events_are_named_and_none_is_told(store: Store, clock: Te
         await replay(store, clock, event_ids=["evt_2", event, "evt_1"])
     assert error.value.ids == ["evt_2", "evt_1"]
     with pytest.raises(NoSuchEvents):
-        await store.deliveries.replay(2, HOOK, event_ids=[event], heard=heard)
+        await store.deliveries.replay(2, HOOK, WantedEvents(event_ids=[event]), heard, ENTRY)
     assert await due(store) == []
 
 

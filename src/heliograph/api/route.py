@@ -7,6 +7,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.manage.management import Management
+from heliograph.rules.audit import Actor
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
@@ -62,6 +63,10 @@ class Call(msgspec.Struct, frozen=True):
     def caller(self) -> Caller:
         assert self.who is not None, "the route has no scopes, so it has no caller"
         return self.who
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(kind="key", id=self.caller.key.id, address=self.request.address)
 
     @property
     def team(self) -> int:

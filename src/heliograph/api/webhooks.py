@@ -1,16 +1,16 @@
 """Webhooks over HTTP, for keys with `manage` (contract 12)."""
 
-from typing import Any
-
 import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_after, read_limit, read_time
 from heliograph.api.route import Call, Query, answer
-from heliograph.manage.webhooks import TEST, DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.rules.event import TEST
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.storage.deliveries import WantedEvents
 from heliograph.web.request import Response
 
 EVENT_IDS_MAX = 1000
@@ -56,8 +56,8 @@ class DeliveryList(Listed, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     call.query()
-    hook, secret = await call.management.webhooks.create(_team(call), to_request(call.json, WebhookRequest))
-    return answer(to_new_record(hook, secret, call.context.clock.now()), 201)
+    made = await call.management.webhooks.create(call.actor, _team(call), to_request(call.json, WebhookRequest))
+    return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -76,31 +76,33 @@ async def read(call: Call) -> Response:
 async def change(call: Call) -> Response:
     call.query()
     wanted = to_request(call.json, WebhookChange)
-    hook = await call.management.webhooks.change(_team(call), call.params["id"], wanted)
+    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
     return answer(to_record(hook, call.context.clock.now()))
 
 
 async def delete(call: Call) -> Response:
     call.query()
-    await call.management.webhooks.remove(_team(call), call.params["id"])
+    await call.management.webhooks.remove(call.actor, _team(call), call.params["id"])
     return answer(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
     call.query()
-    hook, secret = await call.management.webhooks.rotate(_team(call), call.params["id"])
-    return answer(to_new_record(hook, secret, call.context.clock.now()))
+    made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
+    return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()))
 
 
 async def test(call: Call) -> Response:
     call.query()
-    return answer(TestEvent(id=await call.management.webhooks.test(_team(call), call.params["id"])), 202)
+    event = await call.management.webhooks.test(call.actor, _team(call), call.params["id"])
+    return answer(TestEvent(id=event), 202)
 
 
 async def replay(call: Call) -> Response:
     call.query()
     wanted = _wanted(to_request(call.json, ReplayRequest))
-    return answer(Replay(count=await call.management.webhooks.replay(_team(call), call.params["id"], **wanted)), 202)
+    count = await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted)
+    return answer(Replay(count=count), 202)
 
 
 async def list_deliveries(call: Call) -> Response:
@@ -113,21 +115,22 @@ def _team(call: Call) -> str:
     return call.caller.team.record.id
 
 
-def _wanted(request: ReplayRequest) -> dict[str, Any]:
-    """What to replay, for `Webhooks.replay`."""
+def _wanted(request: ReplayRequest) -> WantedEvents:
     span = (request.created_after, request.created_before, request.failed_only)
     if [request.event_id is None, request.event_ids is None, span == (None, None, None)].count(False) != 1:
         raise InvalidRequest("Give event_id, or event_ids, or created_after and created_before.", param="event_id")
     if request.event_id is not None:
-        return {"event_ids": [request.event_id]}
+        return WantedEvents(event_ids=[request.event_id])
     if request.event_ids is None:
         return _span(request)
     if not 1 <= len(request.event_ids) <= EVENT_IDS_MAX:
         raise InvalidRequest(f"event_ids is a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
-    return {"event_ids": list(dict.fromkeys(request.event_ids))}
+    return WantedEvents(event_ids=list(dict.fromkeys(request.event_ids)))
 
 
-def _span(request: ReplayRequest) -> dict[str, Any]:
-    times = {"created_after": request.created_after, "created_before": request.created_before}
-    span = {name: read_time(name, text or "") for name, text in times.items()}
-    return {**span, "failed_only": bool(request.failed_only)}
+def _span(request: ReplayRequest) -> WantedEvents:
+    return WantedEvents(
+        created_after=read_time("created_after", request.created_after or ""),
+        created_before=read_time("created_before", request.created_before or ""),
+        failed_only=bool(request.failed_only),
+    )

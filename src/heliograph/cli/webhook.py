@@ -10,11 +10,12 @@ from heliograph.app import make_webhooks
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook import to_record
 from heliograph.settings import Settings
+from heliograph.storage.deliveries import WantedEvents
 from heliograph.storage.store import Store
 
 T = TypeVar("T")
@@ -50,10 +51,8 @@ def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_jso
     heliograph webhook add https://example.com/hooks --team team_acme --event 'email.*'
     """
     wanted = WebhookRequest(url=url, events=list(events or ["*"]), **given)
-    hook, secret = _with_webhooks(
-        settings, "Adding the webhook", team, lambda hooks, owner: hooks.create(owner, wanted)
-    )
-    _show(hook, as_json, secret)
+    made = _run(settings, "Adding the webhook", lambda hooks: hooks.create(COMMAND_LINE, team, wanted))
+    _show(made.webhook, as_json, made.secret)
 
 
 @webhook.command("list")
@@ -92,10 +91,10 @@ def show(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
     heliograph webhook show whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
     """
 
-    async def story(hooks: Webhooks, owner: str) -> Webhook:
-        return hooks.find(owner, id_)
+    async def story(hooks: Webhooks) -> Webhook:
+        return hooks.find(team, id_)
 
-    _show(_with_webhooks(settings, "Reading", team, story, id_), as_json)
+    _show(_run(settings, "Reading", story), as_json)
 
 
 @webhook.command()
@@ -116,7 +115,7 @@ def change(
     heliograph webhook change whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --enable
     """
     wanted = WebhookChange(events=list(events) or None, **given)
-    changed = _with_webhooks(settings, "Changing", team, lambda hooks, owner: hooks.change(owner, id_, wanted), id_)
+    changed = _run(settings, "Changing", lambda hooks: hooks.change(COMMAND_LINE, team, id_, wanted))
     _show(changed, as_json)
 
 
@@ -130,7 +129,7 @@ def remove(settings: Settings, id_: str, team: str | None) -> None:
     \b
     heliograph webhook remove whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
     """
-    _with_webhooks(settings, "Removing", team, lambda hooks, owner: hooks.remove(owner, id_), id_)
+    _run(settings, "Removing", lambda hooks: hooks.remove(COMMAND_LINE, team, id_))
     click.echo(f"webhook {id_} is removed")
 
 
@@ -145,8 +144,8 @@ def rotate(settings: Settings, id_: str, team: str | None, as_json: bool) -> Non
     \b
     heliograph webhook rotate whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
     """
-    hook, secret = _with_webhooks(settings, "Rotating", team, lambda hooks, owner: hooks.rotate(owner, id_), id_)
-    _show(hook, as_json, secret)
+    made = _run(settings, "Rotating", lambda hooks: hooks.rotate(COMMAND_LINE, team, id_))
+    _show(made.webhook, as_json, made.secret)
 
 
 @webhook.command()
@@ -159,7 +158,7 @@ def test(settings: Settings, id_: str, team: str | None) -> None:
     \b
     heliograph webhook test whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
     """
-    click.echo(_with_webhooks(settings, "Testing", team, lambda hooks, owner: hooks.test(owner, id_), id_))
+    click.echo(_run(settings, "Testing", lambda hooks: hooks.test(COMMAND_LINE, team, id_)))
 
 
 @webhook.command()
@@ -175,10 +174,7 @@ def deliveries(settings: Settings, id_: str, team: str | None, limit: int, as_js
     heliograph webhook deliveries whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --limit 5
     """
 
-    async def story(hooks: Webhooks, owner: str) -> list[DeliveryRecord]:
-        return (await hooks.deliveries(owner, id_, None, limit))[:limit]
-
-    found = _with_webhooks(settings, "Reading", team, story, id_)
+    found = _run(settings, "Reading", lambda hooks: hooks.deliveries(team, id_, None, limit))[:limit]
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
@@ -212,36 +208,18 @@ def replay(
     """
     if bool(event_ids) == bool(after and before) or (event_ids and (after or before or failed_only)):
         raise click.UsageError("Give --event-id, or --after and --before.")
-    span = {} if event_ids else {"created_after": _time("--after", after), "created_before": _time("--before", before)}
-    count = _with_webhooks(
-        settings,
-        "Replaying",
-        team,
-        lambda hooks, owner: hooks.replay(owner, id_, event_ids=event_ids or None, failed_only=failed_only, **span),
-        id_,
+    wanted = WantedEvents(
+        event_ids=event_ids or None,
+        created_after=None if event_ids else _time("--after", after),
+        created_before=None if event_ids else _time("--before", before),
+        failed_only=failed_only,
     )
+    count = _run(settings, "Replaying", lambda hooks: hooks.replay(COMMAND_LINE, team, id_, wanted))
     click.echo(f"{count} events are sent again")
 
 
-def _with_webhooks(
-    settings: Settings,
-    doing: str,
-    team: str | None,
-    story: Callable[[Webhooks, str], Awaitable[T]],
-    id_: str = "",
-) -> T:
-    """Run the story with the team, or with the one that has the webhook."""
-
-    async def run(store: Store) -> T:
-        if team is not None and team not in store.setup.current.teams:
-            raise click.ClickException(f"there is no team {team!r}")
-        owners = {hook.id: hook.team for own in store.setup.current.teams.values() for hook in own.webhooks}
-        return await story(make_webhooks(settings, store, Clock()), team or owners.get(id_, ""))
-
-    try:
-        return with_store(settings, doing, run, seals=True)
-    except Refusal as refusal:
-        raise click.ClickException(refusal.message) from None
+def _run(settings: Settings, doing: str, story: Callable[[Webhooks], Awaitable[T]]) -> T:
+    return with_store(settings, doing, lambda store: story(make_webhooks(settings, store, Clock())), seals=True)
 
 
 def _time(option: str, text: str | None) -> int:

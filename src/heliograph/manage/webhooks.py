@@ -1,15 +1,17 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.clock import Clock
+from heliograph.rules.audit import Actor
+from heliograph.rules.event import TEST
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.records import Team, Webhook
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.setup.webhook import (
@@ -21,11 +23,10 @@ from heliograph.rules.setup.webhook import (
     sealed_secret,
 )
 from heliograph.rules.text import quoted
-from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery
+from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
-TEST = "webhook.test"
 SHOWN = 5  # ids in a message
 
 RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
@@ -43,6 +44,11 @@ class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     events: list[str] | None = None
     enabled: bool | None = None
     description: str | None = None
+
+
+class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
+    webhook: Webhook
+    secret: str  # shown once
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,17 +87,17 @@ class Webhooks:
         self._make_secret = make_secret
         self._refusal_of = refusal_of
 
-    def find(self, team: str, id_: str) -> Webhook:
+    def find(self, team: str | None, id_: str) -> Webhook:
+        """No team: whoever's it is."""
         return _own(self._store.setup.current, team, id_)
 
-    async def create(self, team: str, wanted: WebhookRequest) -> tuple[Webhook, str]:
-        """The webhook and its secret, which is shown this once."""
+    async def create(self, actor: Actor, team: str, wanted: WebhookRequest) -> MadeSecret:
         events, description = checked_events(wanted.events), wanted.description or ""
         check_description(description)
         if wanted.secret is not None:
             check_secret(wanted.secret)
         await self._check_target(wanted.url)
-        id_, secret = self._clock.new_id("whk_"), wanted.secret or self._make_secret()
+        now, id_, secret = self._clock.now(), self._clock.new_id("whk_"), wanted.secret or self._make_secret()
         new = Webhook(
             id=id_,
             team=team,
@@ -99,18 +105,19 @@ class Webhooks:
             secret=sealed_secret(self._vault, id_, secret),
             events=events,
             description=description,
-            created_at=self._clock.now(),
+            created_at=now,
         )
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            if len(setup.teams[team].webhooks) >= WEBHOOKS_MAX:
+            if len(_team(setup, team).webhooks) >= WEBHOOKS_MAX:
                 raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
-            return SetupChange(rows=[to_row("webhook", id_, new, team)])
+            entry = actor.did(now, "webhook.create", new.url, id_, team=team)
+            return SetupChange(rows=[to_row("webhook", id_, new, team)], audit=[entry])
 
         await self._store.setup.change(decide)
-        return new, secret
+        return MadeSecret(webhook=new, secret=secret)
 
-    async def change(self, team: str, id_: str, wanted: WebhookChange) -> Webhook:
+    async def change(self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange) -> Webhook:
         """Only what is given. Enabling forgets why the service had disabled it."""
         fields: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
         if wanted.events is not None:
@@ -121,61 +128,49 @@ class Webhooks:
         before = self.find(team, id_)
         if wanted.url is not None and wanted.url != before.url:
             await self._check_target(wanted.url)
-        return await self._update(team, id_, lambda hook: replace(hook, **fields))
+        return await self._update(actor, team, id_, lambda hook: replace(hook, **fields))
 
-    async def remove(self, team: str, id_: str) -> None:
+    async def remove(self, actor: Actor, team: str | None, id_: str) -> None:
         def decide(setup: Setup, _: int) -> SetupChange:
-            return SetupChange(rows=[to_row("webhook", _own(setup, team, id_).id, None, team)])
+            hook = _own(setup, team, id_)
+            entry = actor.did(self._clock.now(), "webhook.remove", hook.url, id_, team=hook.team)
+            return SetupChange(rows=[to_row("webhook", id_, None, hook.team)], audit=[entry])
 
         await self._store.setup.change(decide)
         await self._store.deliveries.drop(id_)
 
-    async def rotate(self, team: str, id_: str) -> tuple[Webhook, str]:
+    async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
         """A new secret; the one before signs beside it for a day, one before that no more."""
         secret, now = self._make_secret(), self._clock.now()
-        return await self._update(team, id_, lambda hook: rotated(hook, secret, now, self._vault)), secret
+        hook = await self._update(actor, team, id_, lambda hook: rotated(hook, secret, now, self._vault))
+        return MadeSecret(webhook=hook, secret=secret)
 
-    async def test(self, team: str, id_: str) -> str:
+    async def test(self, actor: Actor, team: str | None, id_: str) -> str:
         """Tell the webhook, and no other, a test event; answers its id."""
         hook = self._listening(team, id_)
         told = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
-        return await self._store.deliveries.tell(self._ref(team), id_, TEST, id_, told)
+        entry = actor.did(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
+        return await self._store.deliveries.tell(self._ref(hook), id_, TEST, id_, told, entry)
 
-    async def replay(
-        self,
-        team: str,
-        id_: str,
-        *,
-        event_ids: Sequence[str] | None = None,
-        created_after: int | None = None,
-        created_before: int | None = None,
-        failed_only: bool = False,
-    ) -> int:
+    async def replay(self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents) -> int:
         """Tell these events, or those of a span, once more; answers how many."""
         hook = self._listening(team, id_)
+        entry = actor.did(self._clock.now(), "webhook.replay", hook.url, _in_words(wanted), team=hook.team)
         try:
-            return await self._store.deliveries.replay(
-                self._ref(team),
-                id_,
-                event_ids=event_ids,
-                created_after=created_after,
-                created_before=created_before,
-                failed_only=failed_only,
-                heard=hook.hears,
-            )
+            return await self._store.deliveries.replay(self._ref(hook), id_, wanted, hook.hears, entry)
         except NoSuchEvents as error:
             shown = ", ".join(map(quoted, error.ids[:SHOWN])) + (" …" if len(error.ids) > SHOWN else "")
             raise InvalidRequest(f"The team has no events {shown}.", param="event_ids") from None
 
-    async def deliveries(self, team: str, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
+    async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
         """Newest first; one more than the limit, when there are more. `before`: an event's id."""
         found = await self._store.deliveries.page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in found]
 
-    def _ref(self, team: str) -> int:
-        return self._store.setup.current.teams[team].record.ref
+    def _ref(self, hook: Webhook) -> int:
+        return self._store.setup.current.teams[hook.team].record.ref
 
-    def _listening(self, team: str, id_: str) -> Webhook:
+    def _listening(self, team: str | None, id_: str) -> Webhook:
         hook = self.find(team, id_)
         if not hook.enabled:
             raise InvalidRequest("The webhook is disabled. Enable it first.", param="id")
@@ -185,21 +180,46 @@ class Webhooks:
         if why := await self._refusal_of(url):
             raise InvalidRequest(f"url: {why}.", param="url")
 
-    async def _update(self, team: str, id_: str, change: Callable[[Webhook], Webhook]) -> Webhook:
+    async def _update(self, actor: Actor, team: str | None, id_: str, change: Callable[[Webhook], Webhook]) -> Webhook:
         def decide(setup: Setup, _: int) -> SetupChange:
             hook = _own(setup, team, id_)
             changed = change(hook)
-            return SetupChange(rows=[to_row("webhook", id_, changed, team)] if changed != hook else ())
+            if changed == hook:
+                return SetupChange()
+            entry = actor.did(self._clock.now(), _action(hook, changed), changed.url, id_, team=hook.team)
+            return SetupChange(rows=[to_row("webhook", id_, changed, hook.team)], audit=[entry])
 
         await self._store.setup.change(decide)
         return self.find(team, id_)
 
 
-def _own(setup: Setup, team: str, id_: str) -> Webhook:
+def _team(setup: Setup, id_: str) -> Team:
+    if id_ not in setup.teams:
+        raise InvalidRequest(f"There is no team {quoted(id_)}.", param="team")
+    return setup.teams[id_]
+
+
+def _own(setup: Setup, team: str | None, id_: str) -> Webhook:
     hook = setup.records.get(("webhook", id_))
-    if not isinstance(hook, Webhook) or hook.team != team:
+    if not isinstance(hook, Webhook) or team not in (None, hook.team):
         raise WebhookNotFound(f"The team has no webhook {quoted(id_)}. {WebhookNotFound.fix}", param="id")
     return hook
+
+
+def _action(before: Webhook, after: Webhook) -> str:
+    if after.secret != before.secret:
+        return "webhook.rotate"
+    if replace(after, enabled=before.enabled, disabled_reason=before.disabled_reason) != before:
+        return "webhook.change"
+    return "webhook.enable" if after.enabled else "webhook.disable"
+
+
+def _in_words(wanted: WantedEvents) -> str:
+    if wanted.event_ids is not None:
+        return wanted.event_ids[0] if len(wanted.event_ids) == 1 else f"{len(wanted.event_ids)} events"
+    times = {"after": wanted.created_after, "before": wanted.created_before}
+    span = [f"{word} {timestamp(at)}" for word, at in times.items() if at is not None]
+    return " ".join(["events that failed" if wanted.failed_only else "events", *span])
 
 
 def _to_record(delivery: StoredDelivery) -> DeliveryRecord:

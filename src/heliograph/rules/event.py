@@ -10,6 +10,7 @@ from heliograph.rules.setup.records import Channel, Team
 
 _UNTOLD = "queued"
 
+TEST = "webhook.test"  # made for one webhook: no other is told
 TYPES: tuple[str, ...] = (
     *(f"{channel}.{state}" for channel, states in STATES.items() for state in states if state != _UNTOLD),
     "verification.verified",
@@ -20,7 +21,7 @@ TYPES: tuple[str, ...] = (
     "domain.verified",
     "domain.failed",
     "credit.low",
-    "webhook.test",
+    TEST,
 )
 # What can be subscribed to.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)

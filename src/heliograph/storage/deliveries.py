@@ -9,12 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
-from heliograph.rules.event import PublishedEvent
+from heliograph.rules.audit import SERVICE, AuditEntry
+from heliograph.rules.event import TEST, PublishedEvent
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage import setup
+from heliograph.storage import audit, setup
 from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
@@ -25,7 +26,6 @@ REPLAY_MAX = 100_000  # events in one replay
 PORTION = 500  # rows in one transaction
 
 PAST_ANY_ID = "~"  # sorts after every character of an id
-TEST = "webhook.test"  # made for one webhook: no other is told
 
 
 class NoSuchEvents(Exception):
@@ -93,13 +93,25 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[StoredAttempt]
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events a webhook is told again; those of other types only if it was told them before."""
+class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are told again: these, or those made between the times, both left out; None: from the first, to
+    the last.
+    """
+
+    event_ids: Sequence[str] | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+    failed_only: bool = False
+
+
+class _Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the wanted events, those of other types only if the webhook was told them before."""
 
     team: int
     webhook: str
-    failed_only: bool
+    wanted: WantedEvents
     heard: Callable[[str], bool]
+    entry: AuditEntry
     now: int
 
 
@@ -210,45 +222,50 @@ async def stored(
     ]
 
 
-async def replay_ids(tx: Tx, wanted: Replay, ids: Sequence[str]) -> int:
+async def replay_ids(tx: Tx, asked: _Replay, ids: Sequence[str]) -> int:
     events = [(id_,) for id_ in dict.fromkeys(ids)]
-    rows = await tx.run("replayable_by_id", team=wanted.team, webhook=wanted.webhook, events=events)
+    rows = await tx.run("replayable_by_id", team=asked.team, webhook=asked.webhook, events=events)
     found = {row[1] for row in rows}
     if missing := [id_ for (id_,) in events if id_ not in found]:
         raise NoSuchEvents(missing)
-    return await _replay(tx, wanted, rows, 0)
+    return await _replay(tx, asked, rows, 0)
 
 
-async def replay_span(tx: Tx, wanted: Replay, span: tuple[int, int], after: str, done: int) -> tuple[str | None, int]:
+async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[str | None, int]:
     """One portion of the events made inside the span; answers where the next one begins, and how many are told."""
-    start, end = span
+    wanted, now = asked.wanted, asked.now
+    start = -1 if wanted.created_after is None else wanted.created_after
+    end = now + 1 if wanted.created_before is None else wanted.created_before
     id_ = PREFIXES["event"]
     rows = await tx.run(
         "replayable_failed" if wanted.failed_only else "replayable_by_time",
-        team=wanted.team,
-        webhook=wanted.webhook,
+        team=asked.team,
+        webhook=asked.webhook,
         created_after=start,
         created_before=end,
         # An id is made when its event is written: while the store was away, that was later than the event.
         after=after or id_ + ulid(max(0, start - MINUTE_MS), 0),
-        end=id_ + ulid(min(end, wanted.now) + DAY_MS, 0),
+        end=id_ + ulid(min(end, now) + DAY_MS, 0),
         limit=PORTION,
     )
-    done = await _replay(tx, wanted, rows, done)
+    done = await _replay(tx, asked, rows, done)
     return rows[-1][1] if len(rows) == PORTION else None, done
 
 
-async def _replay(tx: Tx, wanted: Replay, rows: Sequence[Any], done: int) -> int:
+async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int:
+    """The entry is written with the first that are told."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
-        heard = state is not None or (type_ != TEST and wanted.heard(type_))
-        if failed if wanted.failed_only else heard:
+        heard = state is not None or (type_ != TEST and asked.heard(type_))
+        if failed if asked.wanted.failed_only else heard:
             # One after the other: so they keep their order, also beside those that were never told.
-            chosen.append((event, subject, wanted.now + done + len(chosen)))
+            chosen.append((event, subject, asked.now + done + len(chosen)))
     if chosen:
-        given = {"webhook": wanted.webhook, "team": wanted.team, "now": wanted.now}
+        given = {"webhook": asked.webhook, "team": asked.team, "now": asked.now}
         await tx.run("replay_deliveries", deliveries=chosen, **given)
+        if not done:
+            await audit.write(tx, asked.entry)
     return done + len(chosen)
 
 
@@ -315,8 +332,10 @@ class Deliveries:
         now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
 
         def decide(current: Setup, _: int) -> SetupChange:
-            same = current.records.get(("webhook", hook.id)) == hook
-            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)] if same else ())
+            if current.records.get(("webhook", hook.id)) != hook:
+                return SetupChange()
+            entry = SERVICE.did(now, "webhook.disable", hook.url, f"{hook.id}: {reason}", team=hook.team)
+            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)], audit=[entry])
 
         async def story(tx: Tx) -> bool:
             done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)
@@ -335,38 +354,27 @@ class Deliveries:
         return await self._database.read(lambda tx: stored(tx, webhook, before, limit, failed_only=failed_only))
 
     async def replay(
-        self,
-        team: int,
-        webhook: str,
-        *,
-        event_ids: Sequence[str] | None = None,
-        created_after: int | None = None,
-        created_before: int | None = None,
-        failed_only: bool = False,
-        heard: Callable[[str], bool],
+        self, team: int, webhook: str, wanted: WantedEvents, heard: Callable[[str], bool], entry: AuditEntry
     ) -> int:
-        """Tell events anew, with the same ids and bodies: these, or those made between the times, both left out.
+        """Tell events anew, with the same ids and bodies; none, no entry.
 
         Answers how many, at most REPLAY_MAX. Raises NoSuchEvents, and then tells none.
         """
-        now = self._clock.now()
-        wanted = Replay(team=team, webhook=webhook, failed_only=failed_only, heard=heard, now=now)
-        if event_ids is not None:
-            done = await self._database.write(lambda tx: replay_ids(tx, wanted, event_ids))
+        now, ids = self._clock.now(), wanted.event_ids
+        asked = _Replay(team=team, webhook=webhook, wanted=wanted, heard=heard, entry=entry, now=now)
+        if ids is not None:
+            done = await self._database.write(lambda tx: replay_ids(tx, asked, ids))
         else:
-            span = (
-                -1 if created_after is None else created_after,
-                now + 1 if created_before is None else created_before,
-            )
             after: str | None = ""
             done = 0
             while after is not None and done < REPLAY_MAX:
-                portion = partial(replay_span, wanted=wanted, span=span, after=after, done=done)
-                after, done = await self._database.write(portion)
+                after, done = await self._database.write(partial(replay_span, asked=asked, after=after, done=done))
         self.hint.set()
         return done
 
-    async def tell(self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any]) -> str:
+    async def tell(
+        self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
+    ) -> str:
         """Publish an event and tell it to this webhook alone; answers its id."""
         publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
         event = Event(
@@ -377,7 +385,12 @@ class Deliveries:
             detail=msgspec.json.encode(payload).decode(),
             created_at=self._clock.now(),
         )
-        await self._database.write(lambda tx: publisher.publish(tx, [event]))
+
+        async def story(tx: Tx) -> None:
+            await publisher.publish(tx, [event])
+            await audit.write(tx, entry)
+
+        await self._database.write(story)
         self.hint.set()
         return event.id
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.dashboard.live import Watch
 from heliograph.dashboard.views.live import stream, stream_place, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.manage.webhooks import WebhookChange, WebhookRequest
+from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.event import NAMES, event_body
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
@@ -16,7 +17,7 @@ from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage import search
-from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery
+from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 from heliograph.storage.developers import failing_since, one_event
 
 PAGE = 25  # deliveries
@@ -49,11 +50,10 @@ async def create(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        hook, secret = await visit.tools.management.webhooks.create(visit.team.record.id, wanted)
+        made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
     except InvalidRequest as refusal:
         return await _list(visit, status=400, errors=_errors(refusal), form=given)
-    await visit.note("webhook.create", hook.url, hook.id)
-    return await _one(visit, hook, secret=secret, told="The webhook is added.")
+    return await _one(visit, made.webhook, secret=made.secret, told="The webhook is added.")
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -72,31 +72,27 @@ async def change(visit: Visit) -> Answer:
         description=given.get("description", "").strip(),
     )
     try:
-        await visit.tools.management.webhooks.change(hook.team, hook.id, wanted)
+        await _webhooks(visit).change(visit.actor, hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
         return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
-    await visit.note("webhook.change", wanted.url or hook.url, hook.id)
     return Redirect(_place(visit, hook), "The webhook is changed.")
 
 
 async def switch(visit: Visit) -> Answer:
     hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
-    await visit.tools.management.webhooks.change(hook.team, hook.id, WebhookChange(enabled=enabled))
-    await visit.note("webhook.enable" if enabled else "webhook.disable", hook.url, hook.id)
+    await _webhooks(visit).change(visit.actor, hook.team, hook.id, WebhookChange(enabled=enabled))
     told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
     return Redirect(_place(visit, hook), f"The webhook {told}")
 
 
 async def rotate(visit: Visit) -> Answer:
-    hook, secret = await visit.tools.management.webhooks.rotate(visit.team.record.id, _own(visit).id)
-    await visit.note("webhook.rotate", hook.url, hook.id)
-    return await _one(visit, hook, secret=secret, told="The webhook has a new secret.")
+    made = await _webhooks(visit).rotate(visit.actor, visit.team.record.id, _own(visit).id)
+    return await _one(visit, made.webhook, secret=made.secret, told="The webhook has a new secret.")
 
 
 async def remove(visit: Visit) -> Answer:
     hook = _own(visit)
-    await visit.tools.management.webhooks.remove(hook.team, hook.id)
-    await visit.note("webhook.remove", hook.url, hook.id)
+    await _webhooks(visit).remove(visit.actor, hook.team, hook.id)
     return Redirect(f"{visit.base}/webhooks", "The webhook is removed.")
 
 
@@ -105,8 +101,7 @@ async def remove(visit: Visit) -> Answer:
 
 async def test(visit: Visit) -> Answer:
     hook = _own(visit)
-    event = await visit.tools.management.webhooks.test(hook.team, hook.id)
-    await visit.note("webhook.test", hook.url, hook.id)
+    event = await _webhooks(visit).test(visit.actor, hook.team, hook.id)
     return Redirect(
         f"{_place(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer."
     )
@@ -115,9 +110,9 @@ async def test(visit: Visit) -> Answer:
 async def replay(visit: Visit) -> Answer:
     """One event, everything that failed, or a span of time."""
     hook, given = _own(visit), visit.form
-    wanted: dict[str, Any] = {"failed_only": bool(given.get("failed_only"))}
+    wanted = WantedEvents(failed_only=bool(given.get("failed_only")))
     if event := given.get("event"):
-        wanted = {"event_ids": [event]}
+        wanted = WantedEvents(event_ids=[event])
     elif not given.get("all"):
         span = {name: parse_timestamp(_utc(given.get(name, ""))) for name in ("created_after", "created_before")}
         errors = {name: "Give a day and a time." for name, at in span.items() if at is None}
@@ -125,9 +120,8 @@ async def replay(visit: Visit) -> Answer:
             errors = {"created_before": "This is not later than the beginning."}
         if errors:
             return await _one(visit, hook, status=400, errors=errors, form=given)
-        wanted |= span
-    count = await visit.tools.management.webhooks.replay(hook.team, hook.id, **wanted)
-    await visit.note("webhook.replay", hook.url, event or f"{count} events")
+        wanted = replace(wanted, **span)
+    count = await _webhooks(visit).replay(visit.actor, hook.team, hook.id, wanted)
     back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
     return Redirect(back, told_again(count))
 
@@ -169,9 +163,13 @@ def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
 # -- showing --------------------------------------------------------------------------------------------------
 
 
+def _webhooks(visit: Visit) -> Webhooks:
+    return visit.tools.management.webhooks
+
+
 def _own(visit: Visit) -> Webhook:
     try:
-        return visit.tools.management.webhooks.find(visit.team.record.id, visit.params["webhook"])
+        return _webhooks(visit).find(visit.team.record.id, visit.params["webhook"])
     except WebhookNotFound:
         raise Gone from None
 
