@@ -26,7 +26,6 @@ MAY_IMPORT: dict[str, list[str]] = {
     "sealing.py": [],
     "receiving.py": [],
     "clock.py": ["rules/"],
-    "domains.py": "rules/ clock.py storage/".split(),
     "web/": "rules/ itself".split(),
     "channels/carrier.py": ["rules/"],
     "channels/web.py": "rules/ channels/carrier.py".split(),
@@ -34,16 +33,15 @@ MAY_IMPORT: dict[str, list[str]] = {
     "storage/engine/": "rules/ itself".split(),
     "storage/": "rules/ clock.py storage/".split(),
     "handover.py": "rules/ clock.py channels/carrier.py storage/".split(),
-    "accept/": "rules/ clock.py domains.py handover.py channels/carrier.py storage/ itself".split(),
-    "deliver/": "rules/ clock.py domains.py handover.py channels/carrier.py channels/webhook/ storage/ itself".split(),
+    "accept/": "rules/ clock.py handover.py channels/carrier.py storage/ itself".split(),
+    "deliver/": "rules/ clock.py handover.py channels/carrier.py channels/webhook/ storage/ itself".split(),
     "manage/": "rules/ clock.py handover.py channels/carrier.py storage/ itself".split(),
-    "api/": ("web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py channels/carrier.py itself").split(),
+    "api/": ("web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py itself").split(),
     "dashboard/": (
-        "web/ accept/ manage/ deliver/reports.py rules/ storage/ domains.py sealing.py handover.py "
-        "channels/carrier.py dashboard/"
+        "web/ accept/ manage/ deliver/reports.py rules/ storage/ sealing.py handover.py channels/carrier.py dashboard/"
     ).split(),
     "app.py": (
-        "rules/ settings.py datafolder.py sealing.py clock.py domains.py handover.py channels/ storage/ "
+        "rules/ settings.py datafolder.py sealing.py clock.py handover.py channels/ storage/ "
         "accept/ deliver/ manage/ api/ dashboard/ web/ watch.py logs.py listening.py"
     ).split(),
     "server.py": (
@@ -51,7 +49,7 @@ MAY_IMPORT: dict[str, list[str]] = {
         "accept/ deliver/ manage/ web/ api/ dashboard/"
     ).split(),
     "cli/": (
-        "rules/ manage/ settings.py clock.py datafolder.py sealing.py domains.py app.py server.py "
+        "rules/ manage/ settings.py clock.py datafolder.py sealing.py app.py server.py "
         "channels/webhook/signature.py storage/ itself"
     ).split(),
 }
@@ -84,7 +82,6 @@ FORBIDDEN_WORDS = {"manager", "handler", "processor", "service", "helper", "util
 # -- reading a file ----------------------------------------------------------------------------------------
 
 
-@functools.cache
 @functools.cache
 def parse(path: str) -> ast.Module:
     return ast.parse((SOURCE / path).read_text("utf-8"), path)

@@ -31,7 +31,7 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
 from heliograph.deliver.reports import take_by_carrier
-from heliograph.domains import Domains
+from heliograph.manage.domains import Domains
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import AuditEntry

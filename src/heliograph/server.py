@@ -188,7 +188,6 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     context = Context(
         store=store,
         clock=clock,
-        domains=domains,
         handover=handover,
         base_url=settings.base_url,
         code_key=derive(master_secret(settings.data, settings.secret), "codes"),
@@ -197,7 +196,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )
-    management = Management(webhooks=make_webhooks(settings, store, clock))
+    management = Management(domains=domains, webhooks=make_webhooks(settings, store, clock))
     pages = Dashboard(
         PageTools(
             context=context,
@@ -222,7 +221,7 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
     if listener:
         loops["rates"] = partial(share_rates, rates, store, clock.now)
     if worker:
-        housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
+        housekeeping = Housekeeping(store, domains.check_due, carriers, partial(attest, store, settings.data))
         loops |= {"worker": worker.run, "webhooks": webhooks.run, "housekeeping": housekeeping.run}
     returns = await take_returns(settings, store, clock) if worker and settings.bounce_listen else None
     tasks = [asyncio.create_task(_begun_anew(name, loop)) for name, loop in loops.items()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.app import attest, make_domains
+from heliograph.app import attest
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver import worker as loops
 from heliograph.deliver.housekeeping import Housekeeping
@@ -371,8 +371,7 @@ async def test_housekeeping_goes_on_after_a_failure(
 
     monkeypatch.setattr(store.outbox, "reclaim", reclaim_at_last)
     monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
-    domains = make_domains(settings, store, clock)
-    housekeeping = Housekeeping(store, domains, carriers, partial(attest, store, settings.data))
+    housekeeping = Housekeeping(store, store.upkeep.purge, carriers, partial(attest, store, settings.data))
     task = asyncio.create_task(housekeeping.run())
 
     await until(lambda: store.outbox.claim("email", 1))

@@ -28,11 +28,9 @@ def make_context(store: Store, clock: TestClock) -> Context:
     def none(record: Any) -> Any:
         raise AssertionError("no carrier is asked here")
 
-    settings = Settings(data=store.blobs._folder)
     return Context(
         store=store,
         clock=clock,
-        domains=make_domains(settings, store, clock),
         handover=Handover(store, Carriers(none), clock),
         base_url="",
         code_key=b"",
@@ -42,7 +40,10 @@ def make_context(store: Store, clock: TestClock) -> Context:
 
 def make_management(context: Context) -> Management:
     settings = Settings(data=context.store.blobs._folder)
-    return Management(webhooks=make_webhooks(settings, context.store, context.clock))
+    return Management(
+        domains=make_domains(settings, context.store, context.clock),
+        webhooks=make_webhooks(settings, context.store, context.clock),
+    )
 
 
 async def send(store: Store, clock: TestClock, key: Once) -> Answer:

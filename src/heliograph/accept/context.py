@@ -6,7 +6,6 @@ from collections.abc import Callable
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.domains import Domains
 from heliograph.handover import Handover
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
@@ -24,7 +23,6 @@ class State(msgspec.Struct):
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
-    domains: Domains
     handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database

@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.domains import CannotAdd, Checked
+from heliograph.manage.domains import CannotAdd, Checked
 from heliograph.rules.address import normal_domain
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
@@ -69,7 +69,7 @@ async def create(call: Call) -> Response:
     if len(brand) > BRAND_MAX or CONTROLS.search(brand) or not brand.strip():
         raise InvalidRequest(f"brand is one line of 1 to {BRAND_MAX} characters.", param="brand")
     try:
-        made = await call.context.domains.add(call.caller.team.record.id, name, brand)
+        made = await call.management.domains.add(call.caller.team.record.id, name, brand)
     except CannotAdd as error:
         raise InvalidRequest(str(error), param="name") from None
     return answer(await _view(call, made), 201)
@@ -77,7 +77,7 @@ async def create(call: Call) -> Response:
 
 async def check(call: Call) -> Response:
     call.query()
-    done = await call.context.domains.check(_own(call).id)
+    done = await call.management.domains.check(_own(call).id)
     return answer(_checked(done))
 
 
@@ -94,7 +94,7 @@ def _own(call: Call) -> Domain:
 
 
 async def _view(call: Call, domain: Domain) -> DomainView:
-    records = await call.context.domains.records(domain.id)
+    records = await call.management.domains.records(domain.id)
     return _domain(domain, [RecordView(**_fields(record)) for record in records], None)
 
 

@@ -10,7 +10,7 @@ from heliograph.app import make_domains
 from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
-from heliograph.domains import Checked, Domains, NoSuchDomain
+from heliograph.manage.domains import Checked, Domains, NoSuchDomain
 from heliograph.rules.setup.domain_records import Record
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.settings import Settings

@@ -7,7 +7,6 @@ import structlog
 
 from heliograph.channels.carrier import Carriers
 from heliograph.deliver import reports
-from heliograph.domains import Domains
 from heliograph.rules.reputation import rates
 from heliograph.storage.store import Store
 
@@ -25,12 +24,16 @@ log = structlog.get_logger()
 
 class Housekeeping:
     def __init__(
-        self, store: Store, domains: Domains, carriers: Carriers, attest: Callable[[], Awaitable[bool]]
+        self,
+        store: Store,
+        check_domains: Callable[[], Awaitable[None]],
+        carriers: Carriers,
+        attest: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`attest` answers whether the database was turned back."""
+        """`check_domains` asks DNS about those that are due; `attest` answers whether the database was turned back."""
         self._store = store
         self._attest = attest
-        self._domains = domains
+        self._check_domains = check_domains
         self._carriers = carriers
 
     async def run(self) -> None:
@@ -41,7 +44,7 @@ class Housekeeping:
             _every(RECLAIM_S, self._reclaim),
             _every(PURGE_S, self._store.upkeep.purge),
             _every(SWEEP_S, self._store.upkeep.sweep_blobs),
-            _every(DOMAINS_S, self._domains.check_due),
+            _every(DOMAINS_S, self._check_domains),
             _every(REPUTATION_S, self._judge_reputations),
             _every(ATTEST_S, self._look_back),
         )

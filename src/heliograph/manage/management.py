@@ -2,8 +2,10 @@
 
 import msgspec
 
+from heliograph.manage.domains import Domains
 from heliograph.manage.webhooks import Webhooks
 
 
 class Management(msgspec.Struct, frozen=True, kw_only=True):
+    domains: Domains
     webhooks: Webhooks

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from heliograph.dashboard.views.senders import ONE_LINE, is_line, own_domain
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.domains import Checked
+from heliograph.manage.domains import Checked
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import state_of, wish
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Answer:
 async def check(visit: Visit) -> Answer:
     """The verdicts are of this moment and kept nowhere, so this answers them itself."""
     domain = await _domain(visit)
-    done = await visit.context.domains.check(domain.id)
+    done = await visit.tools.management.domains.check(domain.id)
     if done.domain.verified != domain.verified:
         await visit.note("domain.verified" if done.domain.verified else "domain.failed", domain.name)
     return await _page(visit, done.domain, done=done)
@@ -38,7 +38,7 @@ async def check(visit: Visit) -> Answer:
 
 async def rotate(visit: Visit) -> Answer:
     domain = await _domain(visit)
-    await visit.context.domains.rotate(domain.id)
+    await visit.tools.management.domains.rotate(domain.id)
     await visit.note("domain.rotate", domain.name)
     return Redirect(_here(visit, domain), "Two new keys wait for their records. The old ones sign until then.")
 
@@ -81,8 +81,8 @@ async def _domain(visit: Visit) -> Domain:
     """Of the team; on the operator's page the one of the platform's own sender, or of whoever has proved it theirs."""
     if visit.team_found:
         return own_domain(visit)
-    await visit.context.domains.ensure_keys(visit.context.domains.platform_name)
-    return visit.context.domains.find(visit.context.domains.platform_name)
+    await visit.tools.management.domains.ensure_keys(visit.tools.management.domains.platform_name)
+    return visit.tools.management.domains.find(visit.tools.management.domains.platform_name)
 
 
 def _here(visit: Visit, domain: Domain) -> str:
@@ -92,7 +92,7 @@ def _here(visit: Visit, domain: Domain) -> str:
 async def _page(visit: Visit, domain: Domain, done: Checked | None = None, errors: Mapping[str, str] = {}) -> Page:
     judged: list[tuple[Record, Verdict | None]] = list(done.records) if done else []
     if not done:
-        judged = [(record, None) for record in await visit.context.domains.records(domain.id)]
+        judged = [(record, None) for record in await visit.tools.management.domains.records(domain.id)]
     values = {
         "domain": domain,
         "here": _here(visit, domain),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.domains import CannotAdd
+from heliograph.manage.domains import CannotAdd
 from heliograph.rules.address import normal_domain
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import COUNTRY, SENDER_VALUE
@@ -47,7 +47,7 @@ async def add_domain(visit: Visit) -> Answer:
         return page(visit, brand=ONE_LINE)
     known = name in visit.team.domains
     try:
-        made = await visit.context.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
+        made = await visit.tools.management.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
     except CannotAdd as error:
         return page(visit, domain=str(error))
     if not known:

@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.app import signing_keys
 from heliograph.channels.email import dkim
-from heliograph.domains import CannotAdd, Domains, NoSuchDomain
+from heliograph.manage.domains import CannotAdd, Domains, NoSuchDomain
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Platform, TeamRecord
 from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
