@@ -118,9 +118,11 @@ def test_secrets_come_from_the_environment(run: Run, tmp_path: Path, monkeypatch
 def test_paused_and_resumed(run: Run) -> None:
     for command, paused in (("pause", True), ("pause", True), ("resume", False)):
         assert run(command).code == 0
-        assert asyncio.run(_paused()) is paused
+        assert asyncio.run(_paused())[0] is paused
+    assert asyncio.run(_paused())[1] == ["delivery.resume", "delivery.pause"]
 
 
-async def _paused() -> bool:
+async def _paused() -> tuple[bool, list[str]]:
+    """And what the audit log says, newest first."""
     async with open_store(Settings()) as store:
-        return store.setup.current.platform.paused
+        return store.setup.current.platform.paused, [line.action for line in await store.audit.lines(None)]

@@ -9,10 +9,10 @@ import pytest
 
 from heliograph.app import attest, open_store
 from heliograph.datafolder import keep_number, seen_numbers
-from heliograph.rules.setup.snapshot import pause_rows
+from heliograph.manage.pause import set_paused
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.restored import TURNED_BACK
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +78,9 @@ async def test_a_database_that_was_turned_back_is_paused_once(store: Store, sett
     assert await attest(store, settings.data)
     platform = store.setup.current.platform
     assert (platform.paused, platform.paused_reason) == (True, TURNED_BACK)
-    await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, False)))
+    (entry,) = await store.audit.lines(None)
+    assert (entry.actor, entry.action, entry.detail) == ("service", "delivery.pause", TURNED_BACK)
+    await set_paused(store, COMMAND_LINE, False)
     assert not await attest(store, settings.data)
     platform = (await store.setup.refresh()).platform
     assert (platform.paused, platform.paused_reason) == (False, "")

@@ -10,12 +10,12 @@ import click
 from heliograph.app import SQLITE, open_store, sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
 from heliograph.clock import Clock
+from heliograph.manage.pause import set_paused
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.snapshot import pause_rows
 from heliograph.settings import Settings
 from heliograph.storage.engine.blobs import Blobs, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite
-from heliograph.storage.setup import SetupChange
 
 DATABASE = "heliograph.db"
 POSTGRES = (
@@ -74,4 +74,4 @@ def copy(database: Path, data: Path, folder: Path) -> None:
 async def _pause(folder: Path, reason: str) -> None:
     settings = Settings(database=f"{SQLITE}{folder / DATABASE}", data=folder)
     async with open_store(settings) as store:
-        await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, True, reason)))
+        await set_paused(store, COMMAND_LINE, True, reason)

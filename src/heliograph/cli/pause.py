@@ -3,10 +3,9 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.rules.setup.snapshot import pause_rows
+from heliograph.manage.pause import set_paused
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
-from heliograph.storage.setup import SetupChange
-from heliograph.storage.store import Store
 
 
 @click.command()
@@ -16,7 +15,7 @@ def pause(settings: Settings) -> None:
 
     A running service follows within a second. Example: heliograph pause
     """
-    _set_paused(settings, True)
+    with_store(settings, "Pausing", lambda store: set_paused(store, COMMAND_LINE, True))
     click.echo("Delivery is paused. Go on with: heliograph resume")
 
 
@@ -27,12 +26,5 @@ def resume(settings: Settings) -> None:
 
     A running service follows within a second. Example: heliograph resume
     """
-    _set_paused(settings, False)
+    with_store(settings, "Resuming", lambda store: set_paused(store, COMMAND_LINE, False))
     click.echo("Delivery goes on.")
-
-
-def _set_paused(settings: Settings, paused: bool) -> None:
-    async def story(store: Store) -> None:
-        await store.setup.change(lambda current, _: SetupChange(rows=pause_rows(current, paused)))
-
-    with_store(settings, "Pausing" if paused else "Resuming", story)

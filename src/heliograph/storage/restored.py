@@ -6,7 +6,8 @@ history the folder is never ahead, whoever crashes and however many processes sh
 
 from collections.abc import Mapping
 
-from heliograph.rules.setup.snapshot import Setup, pause_rows
+from heliograph.rules.audit import SERVICE
+from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, pause_rows
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import SetupChange, change
@@ -26,8 +27,11 @@ async def attest(
     if number > seen.get(identity, 0):
         return identity, number, False
 
+    entry = SERVICE.did(now, "delivery.pause", PLATFORM_ID, TURNED_BACK)
+
     def pause(current: Setup, _: int) -> SetupChange:
-        return SetupChange(rows=pause_rows(current, True, TURNED_BACK))
+        rows = pause_rows(current, True, TURNED_BACK)
+        return SetupChange(rows=rows, audit=[entry] if rows else ())
 
     # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)

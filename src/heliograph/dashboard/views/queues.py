@@ -9,13 +9,12 @@ from heliograph.dashboard.live import Watch
 from heliograph.dashboard.render import number, plural
 from heliograph.dashboard.views.live import stream, stream_place, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.manage.pause import set_paused
 from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup.records import Webhook
-from heliograph.rules.setup.snapshot import Setup, pause_rows
 from heliograph.storage import dead_letters, search
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, PAGE, PORTION, Place, Retried, WaitingHook
-from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/queues"
 ALL_MOST = 1000  # dead letters that one click moves
@@ -60,11 +59,7 @@ def _watch(visit: Visit) -> Watch:
 
 async def pause(visit: Visit) -> Answer:
     paused = visit.form.get("paused") == "yes"
-
-    def decide(current: Setup) -> SetupChange:
-        return SetupChange(rows=pause_rows(current, paused))
-
-    await visit.change_setup("delivery.pause" if paused else "delivery.resume", "platform", decide)
+    await set_paused(visit.context.store, visit.actor, paused)
     return Redirect(HERE, "Delivery is paused; messages are accepted and wait." if paused else "Delivery goes on.")
 
 

@@ -1,0 +1,22 @@
+"""Delivery paused and resumed: one entry each, whoever does it."""
+
+import pytest
+
+from heliograph.manage.pause import set_paused
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.storage.store import Store
+from tests.manage.conftest import ADA, entries
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_change_has_one_entry(store: Store) -> None:
+    assert await set_paused(store, COMMAND_LINE, True, "restored from a backup")
+    assert store.setup.current.platform.paused_reason == "restored from a backup"
+    assert await set_paused(store, ADA, False)
+    assert not await set_paused(store, ADA, False)  # changes nothing
+    assert not store.setup.current.platform.paused
+    assert await entries(store) == [
+        ("usr_ada", "delivery.resume", "platform", ""),
+        ("command line", "delivery.pause", "platform", "restored from a backup"),
+    ]
