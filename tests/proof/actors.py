@@ -23,6 +23,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CheckResult
+from heliograph.storage.dead_letters import LetterKey
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -366,7 +367,7 @@ class World:
         if dead:
             audit = COMMAND_LINE.did(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
             place = self.rng.choice(dead)
-            await process.store.dead_letters.retry([place], audit)
+            await process.store.dead_letters.retry([LetterKey(*place)], audit)
             self.retried.add(place[0])
             self.seen["dead letter retried"] += 1
 

@@ -7,7 +7,6 @@ from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage import dead_letters
 from heliograph.storage.dead_letters import DeadLetter, Queue, Retried
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import SetupChange
@@ -31,11 +30,16 @@ async def _die(store: Store, clock: TestClock) -> None:
     await store.outbox.reclaim()
 
 
-async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> list[DeadLetter]:
-    await store.messages.accept(message(clock, *to, price=price))
-    while not (found := await store.database.read(dead_letters.dead_letters)):
+async def kill(store: Store, clock: TestClock, count: int = 1) -> list[DeadLetter]:
+    """What was accepted, as dead letters: so many at least."""
+    while len(found := await store.dead_letters.page()) < count:
         await _die(store, clock)
     return found
+
+
+async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> list[DeadLetter]:
+    await store.messages.accept(message(clock, *to, price=price))
+    return await kill(store, clock)
 
 
 def _audit(clock: TestClock) -> AuditEntry:
@@ -48,20 +52,20 @@ async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:
             await store.messages.accept(message(clock, team=team, channel=channel))
     await store.outbox.claim("phone", 1)
     now = clock.now()
-    found = {(q.lane, q.team): q for q in await store.database.read(lambda tx: dead_letters.queues(tx, now))}
+    found = {(q.lane, q.team): q for q in await store.dead_letters.queues(now)}
     assert {place: (q.due, q.later, q.working) for place, q in found.items()} == {
         ("email", 1): (3, 0, 0),
         ("email", 2): (1, 0, 0),
         ("phone", 2): (1, 0, 1),
     }
     assert all(q.oldest is not None and q.oldest <= now for q in found.values())
-    early = await store.database.read(lambda tx: dead_letters.queues(tx, now - 60_000))
+    early = await store.dead_letters.queues(now - 60_000)
     assert {(q.due, q.later) for q in early} == {(0, 3), (0, 1)}
     assert isinstance(early[0], Queue)
 
 
 async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> Retried:
-    return await store.dead_letters.retry([(one.message, one.position) for one in letters], _audit(clock))
+    return await store.dead_letters.retry([one.key for one in letters], _audit(clock))
 
 
 async def _record(store: Store, clock: TestClock, wanted: str | None) -> None:
@@ -84,7 +88,7 @@ async def test_a_retry_is_charged_once(
     (dead,) = await _dead(store, clock, price=500)
     assert (dead.channel, dead.address, dead.has_body) == ("email", "ada@example.com", 1)
     assert [(await _retry(store, clock, dead)).done for _ in (1, 2)] == [1, 0]
-    assert await store.database.read(dead_letters.dead_letters) == []
+    assert await store.dead_letters.page() == []
     assert await sql("SELECT status, ended_at, charge FROM message") == [("sending", None, "held")]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, wanted)
@@ -100,7 +104,7 @@ async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql)
     (dead,) = await _dead(store, clock, price=500)
     for _ in range(2):
         assert (await _retry(store, clock, dead)).done == 1
-        while not await store.database.read(dead_letters.dead_letters):
+        while not await store.dead_letters.page():
             await _die(store, clock)
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     assert await sql("SELECT charge, turn FROM message") == [("released", 2)]
@@ -111,7 +115,7 @@ async def test_no_retry_without_credit(store: Store, clock: TestClock, sql: Sql)
     await store.messages.accept(message(clock, "bob@example.com", price=CREDIT - 499))
     done = await _retry(store, clock, dead)
     assert (done.done, [refusal.details for refusal in done.unpaid]) == (0, [{"price": "0.0005", "credit": "0.000499"}])
-    assert await store.database.read(dead_letters.dead_letters) == [dead]
+    assert await store.dead_letters.page() == [dead]
     assert await sql("SELECT count(*) FROM audit") == [(0,)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, "failed")  # bob's price comes back
@@ -133,8 +137,7 @@ async def test_one_of_two_recipients_died(
     await store.outbox.record(
         replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS))
     )
-    while not (dead := await store.database.read(dead_letters.dead_letters)):
-        await _die(store, clock)
+    dead = await kill(store, clock)
     assert await sql("SELECT charge FROM message") == [(before,)]
     assert (await _retry(store, clock, *dead)).done == 1
     await _record(store, clock, "sent")
@@ -145,8 +148,7 @@ async def test_one_of_two_recipients_died(
 
 async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock, sql: Sql) -> None:
     await _dead(store, clock, "a@example.com", "b@example.com", price=500)
-    while len(dead := await store.database.read(dead_letters.dead_letters)) < 2:
-        await _die(store, clock)
+    dead = await kill(store, clock, 2)
     assert (await _retry(store, clock, *dead)).done == 2
     assert await sql("SELECT count(*), max(turn) FROM ledger WHERE kind = 'hold'") == [(2, 1)]
     await _record(store, clock, "sent")
@@ -164,10 +166,8 @@ async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: 
 
 async def test_a_dropped_one_stays_failed(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock)
-    audit, place = _audit(clock), (dead.message, dead.position)
-    for expected in (1, 0):
-        assert await store.database.write(lambda tx: dead_letters.drop(tx, [place], audit)) == expected
-    assert await store.database.read(dead_letters.dead_letters) == []
+    assert [await store.dead_letters.drop([dead.key], _audit(clock)) for _ in range(2)] == [1, 0]
+    assert await store.dead_letters.page() == []
     assert (await _retry(store, clock, dead)).gone == 1
     assert await sql("SELECT status FROM recipient") == [("failed",)]
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
@@ -178,42 +178,36 @@ async def test_no_retry_without_its_content(store: Store, clock: TestClock, sql:
     (dead,) = await _dead(store, clock)
     await store.database.write(lambda tx: tx.run("purge_contents", messages=[(dead.message,)]))
     assert (await _retry(store, clock, dead)).gone == 1
-    assert len(await store.database.read(dead_letters.dead_letters)) == 1
+    assert len(await store.dead_letters.page()) == 1
 
 
 async def test_what_is_known_of_one(store: Store, clock: TestClock) -> None:
     await store.messages.accept(message(clock, "a@example.com", "b@example.com", price=500))
     for claim in await store.outbox.claim("email", 10):
         await store.outbox.record(outcome(claim, clock.now(), None if claim.position else "sent"))
-    while not (dead := await store.database.read(dead_letters.dead_letters)):
-        await _die(store, clock)
-    found = await store.database.read(lambda tx: dead_letters.inspect(tx, (dead[0].message, dead[0].position)))
+    dead = await kill(store, clock)
+    found = await store.dead_letters.find(dead[0].key)
     assert found
     assert (found.letter, found.price, found.charge, found.carrier) == (dead[0], 500, "captured", "sim")
     assert [event.type.rpartition(".")[2] for event in found.events][-1] == "failed"
     assert {event.recipient for event in found.events} == {"b@example.com"}
-    assert await store.database.read(lambda tx: dead_letters.inspect(tx, (dead[0].message, 0))) is None
-    assert await store.database.read(dead_letters.count_dead) == 1
+    assert await store.dead_letters.find(dead[0].key._replace(position=0)) is None
+    assert await store.dead_letters.count() == 1
 
 
 async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
     await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
     await _dead(store, clock, "c@example.com")
-    everything = await store.database.read(dead_letters.dead_letters)
-    while len(everything) < 3:
-        await _die(store, clock)
-        everything = await store.database.read(dead_letters.dead_letters)
+    everything = await kill(store, clock, 3)
     assert [d.address for d in everything] == ["c@example.com", "b@example.com", "a@example.com"]
-    last = everything[0]
-    rest = await store.database.read(lambda tx: dead_letters.dead_letters(tx, (last.message, last.position), 1))
-    assert rest == everything[1:]
+    assert await store.dead_letters.page(everything[0].key, 1) == everything[1:]
     earlier = min(letter.at for letter in everything) - 1
-    assert await store.database.read(lambda tx: dead_letters.dead_letters(tx, until=earlier)) == []
+    assert await store.dead_letters.page(until=earlier) == []
 
 
 async def test_webhooks_with_something_to_be_told(store: Store) -> None:
     await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
     await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
     await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
-    found = await store.database.read(dead_letters.waiting_hooks)
+    found = await store.dead_letters.waiting_hooks()
     assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]

@@ -16,7 +16,6 @@ from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.rules.refusals import InsufficientCredit
-from heliograph.storage import dead_letters
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import SqliteDatabase
@@ -196,9 +195,9 @@ class Money(RuleBasedStateMachine):
 
     @rule()
     def try_the_dead_again(self) -> None:
-        letters = self.run(self.store.database.read(dead_letters.dead_letters))
+        letters = self.run(self.store.dead_letters.page())
         audit = COMMAND_LINE.did(at=self.clock.now(), action="retry", subject="")
-        self.run(self.store.dead_letters.retry([(one.message, one.position) for one in letters], audit))
+        self.run(self.store.dead_letters.retry([one.key for one in letters], audit))
 
     @rule(price=st.integers(0, 200))
     def start_verification(self, price: int) -> None:

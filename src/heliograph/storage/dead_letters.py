@@ -4,7 +4,7 @@ A dead letter is a recipient that failed because three workers died with nothing
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +12,8 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.lanes import LANE
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
+from heliograph.rules.setup.records import Channel
+from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
@@ -44,15 +46,29 @@ class WaitingHook(msgspec.Struct, frozen=True):
     failing_since: int | None
 
 
+class LetterKey(NamedTuple):
+    """A recipient of a message."""
+
+    message: int
+    position: int
+
+
+FIRST = LetterKey(NEWEST, 0)  # where a list begins
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     message: int
     position: int
     id: str
     team: int
-    channel: Any
+    channel: Channel
     has_body: int
     address: str
     at: int
+
+    @property
+    def key(self) -> LetterKey:
+        return LetterKey(self.message, self.position)
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +92,45 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
         return Retried(done=self.done + more.done, gone=self.gone + more.gone, unpaid=self.unpaid + more.unpaid)
 
 
-Place = tuple[int, int]  # message, position
+class DeadLetters:
+    def __init__(self, database: Database, setup: SetupStore) -> None:
+        self._database = database
+        self._setup = setup
+
+    async def queues(self, now: int) -> list[Queue]:
+        """The longest waiting first."""
+        return await self._database.read(lambda tx: _queues(tx, now))
+
+    async def waiting_hooks(self) -> list[WaitingHook]:
+        return [WaitingHook(*row) for row in await self._database.read(lambda tx: tx.run("waiting_deliveries"))]
+
+    async def page(self, before: LetterKey = FIRST, limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
+        """Newest message first, of those that died `until` then; one more than the limit, when there are more."""
+        rows = await self._database.read(
+            lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
+        )
+        return [DeadLetter(*row) for row in rows]
+
+    async def count(self) -> int:
+        """COUNT_MOST: or more."""
+        rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MOST))
+        return int(rows[0][0])
+
+    async def find(self, key: LetterKey) -> Inspected | None:
+        return await self._database.read(lambda tx: _find(tx, key))
+
+    async def retry(self, keys: Sequence[LetterKey], entry: AuditEntry) -> Retried:
+        """Into the queue again, with their prices held anew where credit covers them. The entry is for each."""
+        low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
+        publisher = self._setup.publisher
+        return await self._database.write(lambda tx: _retry(tx, keys, entry, low=low, publisher=publisher))
+
+    async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
+        """Failed for good; answers how many were dead letters. The entry is for each."""
+        return await self._database.write(lambda tx: _drop(tx, keys, entry))
 
 
-async def queues(tx: Tx, now: int) -> list[Queue]:
-    """The longest waiting first."""
+async def _queues(tx: Tx, now: int) -> list[Queue]:
     found = {
         (lane, team): Queue(lane=lane, team=team, due=due, later=count - due, oldest=oldest)
         for lane, team, count, due, oldest in await tx.run("waiting_by_team", now=now)
@@ -91,23 +141,8 @@ async def queues(tx: Tx, now: int) -> list[Queue]:
     return list(found.values())
 
 
-async def waiting_hooks(tx: Tx) -> list[WaitingHook]:
-    return [WaitingHook(*row) for row in await tx.run("waiting_deliveries")]
-
-
-async def dead_letters(tx: Tx, before: Place = (NEWEST, 0), limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
-    """Newest message first, of those that died `until` then; one more than the limit, when there are more."""
-    rows = await tx.run("dead_letters", message=before[0], position=before[1], until=until, limit=limit + 1)
-    return [DeadLetter(*row) for row in rows]
-
-
-async def count_dead(tx: Tx) -> int:
-    """COUNT_MOST: or more."""
-    return int((await tx.run("count_dead", most=COUNT_MOST))[0][0])
-
-
-async def inspect(tx: Tx, place: Place) -> Inspected | None:
-    rows = await tx.run("dead_letter", message=place[0], position=place[1])
+async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
+    rows = await tx.run("dead_letter", **key._asdict())
     if not rows:
         return None
     *letter, price, charge, carrier, created_at, detail = rows[0]
@@ -124,41 +159,36 @@ async def inspect(tx: Tx, place: Place) -> Inspected | None:
     )
 
 
-async def retry(
-    tx: Tx, places: Sequence[Place], audit: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
+async def _retry(
+    tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
 ) -> Retried:
-    """Into the queue again, `sending`; the audit entry is for each. `low`: the credit below which a team is told."""
-    messages = await lock_messages(tx, _keys(places))
-    there = [(row[0], row[1]) for row in await tx.run("find_dead", places=places)]
-    accounts = await lock_accounts(tx, {messages[key].team for key, _ in there})
+    """Into the queue again, `sending`. `low`: the credit below which a team is told."""
+    messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
+    there = [LetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
+    accounts = await lock_accounts(tx, {messages[letter.message].team for letter in there})
     credit = {team: account.available for team, account in accounts.items()}
     going, holds, unpaid = [], [], []
-    for place in there:
-        message = messages[place[0]]
+    for letter in there:
+        message = messages[letter.message]
         try:
             if _hold_again(message, accounts[message.team]):
-                holds.append((message.team, "hold", message.price, message.id, audit.at, message.turn))
-            going.append(place)
+                holds.append((message.team, "hold", message.price, message.id, entry.at, message.turn))
+            going.append(letter)
         except InsufficientCredit as refusal:
             unpaid.append(refusal)
     if holds:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=holds)
-        await tell_low_credit(tx, publisher, credit, accounts, {team: low.get(team, 0) for team in accounts}, audit.at)
+        await tell_low_credit(tx, publisher, credit, accounts, {team: low.get(team, 0) for team in accounts}, entry.at)
     if going:
-        await _queue(tx, [(messages[key], position) for key, position in going], audit.at)
-        await _leave(tx, going, "sending", RETRIED, messages, audit)
-    return Retried(done=len(going), gone=len(places) - len(there), unpaid=tuple(unpaid))
+        await _queue(tx, [(messages[letter.message], letter.position) for letter in going], entry.at)
+        await _leave(tx, going, "sending", RETRIED, messages, entry)
+    return Retried(done=len(going), gone=len(keys) - len(there), unpaid=tuple(unpaid))
 
 
-async def drop(tx: Tx, places: Sequence[Place], audit: AuditEntry) -> int:
-    """Failed for good; answers how many were dead letters. The audit entry is for each."""
-    messages = await lock_messages(tx, _keys(places))
-    return await _leave(tx, places, "failed", DROPPED, messages, audit)
-
-
-def _keys(places: Sequence[Place]) -> list[tuple[int]]:
-    return [(key,) for key in {message for message, _ in places}]
+async def _drop(tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
+    messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
+    return await _leave(tx, keys, "failed", DROPPED, messages, entry)
 
 
 def _hold_again(message: Message, account: Account) -> bool:
@@ -178,22 +208,8 @@ async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
 
 
 async def _leave(
-    tx: Tx, places: Sequence[Place], status: str, detail: str, messages: Mapping[int, Message], audit: AuditEntry
+    tx: Tx, keys: Sequence[LetterKey], status: str, detail: str, messages: Mapping[int, Message], entry: AuditEntry
 ) -> int:
-    rows = await tx.run("leave_dead_letters", places=places, status=status, detail=detail, now=audit.at)
-    if rows:
-        left = [msgspec.structs.replace(audit, subject=messages[row[0]].id) for row in rows]
-        await tx.run("insert_audit", entries=left)
+    rows = await tx.run("leave_dead_letters", letters=keys, status=status, detail=detail, now=entry.at)
+    await audit.write(tx, *(msgspec.structs.replace(entry, subject=messages[row[0]].id) for row in rows))
     return len(rows)
-
-
-class DeadLetters:
-    def __init__(self, database: Database, setup: SetupStore) -> None:
-        self._database = database
-        self._setup = setup
-
-    async def retry(self, places: Sequence[Place], audit: AuditEntry) -> Retried:
-        """Into the queue again, with their prices held anew where credit covers them."""
-        low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
-        publisher = self._setup.publisher
-        return await self._database.write(lambda tx: retry(tx, places, audit, low=low, publisher=publisher))

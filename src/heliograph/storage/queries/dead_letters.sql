@@ -31,7 +31,7 @@ WHERE r.message = :message AND r.position = :position AND substr(r.detail, 1, 23
 -- name: find_dead
 -- Of these, the dead letters whose content is kept.
 SELECT r.message, r.position
-FROM rows(:places, message bigint, position smallint) AS p
+FROM rows(:letters, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
 WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"'
   AND EXISTS (SELECT 1 FROM content c WHERE c.message = r.message)
@@ -39,7 +39,7 @@ ORDER BY r.message, r.position;
 
 -- name: leave_dead_letters
 UPDATE recipient SET status = :status, detail = :detail, updated_at = :now
-FROM rows(:places, message bigint, position smallint) AS p
+FROM rows(:letters, message bigint, position smallint) AS p
 WHERE recipient.message = p.message AND recipient.position = p.position
   AND substr(recipient.detail, 1, 23) = '{"reason":"quarantined"'
 RETURNING recipient.message;

@@ -1,0 +1,49 @@
+"""Dead letters: put into the queue again, or given up; an entry for each."""
+
+from collections.abc import AsyncIterator
+
+from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.storage.dead_letters import FIRST, PORTION, LetterKey, Retried
+from heliograph.storage.store import Store
+
+ALL_MOST = 1000  # of them that one request moves
+
+
+async def retry(store: Store, actor: Actor, letter: LetterKey) -> Retried:
+    return await store.dead_letters.retry([letter], _entry(store, actor, "retry"))
+
+
+async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
+    return await store.dead_letters.drop([letter], _entry(store, actor, "drop"))
+
+
+async def retry_all(store: Store, actor: Actor, until: int) -> Retried:
+    """All that died until then."""
+    done, entry = Retried(), _entry(store, actor, "retry")
+    async for letters in _portions(store, until):
+        done = done.plus(await store.dead_letters.retry(letters, entry))
+    return done
+
+
+async def drop_all(store: Store, actor: Actor, until: int) -> int:
+    done, entry = 0, _entry(store, actor, "drop")
+    async for letters in _portions(store, until):
+        done += await store.dead_letters.drop(letters, entry)
+    return done
+
+
+async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
+    """Each for a transaction of its own."""
+    before = FIRST
+    for _ in range(ALL_MOST // PORTION):
+        letters = [letter.key for letter in await store.dead_letters.page(before, PORTION, until)]
+        if letters:
+            yield letters[:PORTION]
+        if len(letters) <= PORTION:
+            return
+        before = letters[PORTION - 1]
+
+
+def _entry(store: Store, actor: Actor, verb: str) -> AuditEntry:
+    """The store names the message."""
+    return actor.did(store.clock.now(), f"deadletter.{verb}", "")
