@@ -20,12 +20,10 @@ import msgspec
 from accept import CLI, HERE, LOAD_CORE, SERVER_CORE, Bench, look_at_machine
 from report import Cell, made_by, write_part
 
-from heliograph.app import open_store
+from heliograph.app import make_secrets, open_store
 from heliograph.channels.webhook.signature import make_secret
-from heliograph.datafolder import derive, master_secret
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange
 
@@ -143,7 +141,7 @@ def in_folder(folder: Path) -> Settings:
 
 
 async def subscribe(settings: Settings, urls: list[str]) -> list[Webhook]:
-    sealer = Sealer(derive(master_secret(settings.data, settings.secret), "sealing"))
+    sealer = make_secrets(settings).sealer
     hooks = []
     for number, url in enumerate(urls):
         id_, secret = f"whk_{number}", make_secret(bytes(24)).encode()

@@ -12,6 +12,7 @@ from heliograph.app import (
     check_secret,
     make_carrier,
     make_domains,
+    make_secrets,
     make_tools,
     replace_secret,
     signing_keys,
@@ -66,7 +67,8 @@ def test_the_log_has_each_place_once() -> None:
 async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings: Settings, clock: TestClock) -> None:
     options = sealed({"auth_token": "hunter2"}, lambda plain, field: BEFORE.seal(plain, f"carrier/twilio/{field}"))
     record = records.CarrierRecord(id="twilio", channel="sms", kind="twilio", options=options)
-    tools = make_tools(settings, store, clock, make_domains(settings, store, clock))
+    secrets = make_secrets(settings)
+    tools = make_tools(settings, secrets, store, clock, make_domains(settings, secrets, store, clock))
     handover = Handover(store, Carriers(lambda record: make_carrier(record, tools)), clock)
     await handover.carriers.keep([record])  # as housekeeping does every second
     outcome = await handover.ask(record, PARCEL)
@@ -140,23 +142,23 @@ NOTE = COMMAND_LINE.did(at=NOW, action="secret.replace", subject="master secret"
 
 
 async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, settings: Settings) -> None:
-    await check_secret(store, settings)
-    await check_secret(store, settings)
+    await check_secret(store, make_secrets(settings))
+    await check_secret(store, make_secrets(settings))
     with pytest.raises(WrongSecret, match="HELIOGRAPH_SECRET is not the master secret"):
-        await check_secret(store, replace(settings, secret=ANOTHER))
+        await check_secret(store, make_secrets(replace(settings, secret=ANOTHER)))
     (settings.data / "secret").unlink()
     with pytest.raises(WrongSecret, match="the master secret is gone.*heliograph secret replace"):
-        await check_secret(store, settings)
+        await check_secret(store, make_secrets(settings))
     assert not (settings.data / "secret").exists()  # none was made in its place
 
 
 async def test_another_secret_is_taken_when_told_so(store: Store, settings: Settings) -> None:
-    await check_secret(store, settings)
+    await check_secret(store, make_secrets(settings))
     another = replace(settings, secret=ANOTHER)
-    assert [await replace_secret(store, another, NOTE) for _ in range(2)] == [True, False]
-    await check_secret(store, another)
+    assert [await replace_secret(store, make_secrets(another), NOTE) for _ in range(2)] == [True, False]
+    await check_secret(store, make_secrets(another))
     with pytest.raises(WrongSecret):
-        await check_secret(store, settings)
+        await check_secret(store, make_secrets(settings))
     lines = await store.audit.lines(None)
     assert [line.action for line in lines] == ["secret.replace"]
 
@@ -169,7 +171,7 @@ async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(stor
     ]
     await store.setup.change(lambda _, __: SetupChange(rows=rows))
     with pytest.raises(WrongSecret, match="gone"):
-        await check_secret(store, settings)
-    await check_secret(store, replace(settings, secret=ANOTHER))
+        await check_secret(store, make_secrets(settings))
+    await check_secret(store, make_secrets(replace(settings, secret=ANOTHER)))
     with pytest.raises(WrongSecret):
-        await check_secret(store, replace(settings, secret=bytes(32)))
+        await check_secret(store, make_secrets(replace(settings, secret=bytes(32))))

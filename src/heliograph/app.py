@@ -4,7 +4,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +29,7 @@ from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
-from heliograph.datafolder import derive, has_secret, keep_number, master_secret, seen_numbers
+from heliograph.datafolder import Secrets, keep_number, seen_numbers
 from heliograph.deliver.reports import take_by_carrier
 from heliograph.manage.domains import Domains
 from heliograph.manage.webhooks import RefusalOf, Webhooks
@@ -60,8 +60,6 @@ MEND_SECRET = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
     "If it is lost for good: heliograph secret replace (what it sealed opens no more)."
 )
-
-ENVELOPE = "envelope"  # purpose of the key that signs envelope senders
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,17 +125,19 @@ def make_database(settings: Settings) -> Database:
     return PostgresDatabase(settings.database) if path is None else SqliteDatabase(path)
 
 
+def make_secrets(settings: Settings) -> Secrets:
+    return Secrets(settings.data, settings.secret)
+
+
 @asynccontextmanager
-async def open_store(settings: Settings, clock: Clock | None = None, owner: str = "") -> AsyncIterator[Store]:
+async def open_store(
+    settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
+) -> AsyncIterator[Store]:
     """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
     await migrate(settings)
-    store = make_store(
-        make_database(settings),
-        Blobs(settings.data / "blobs"),
-        clock or Clock(),
-        owner,
-        cache(lambda: derive(master_secret(settings.data, settings.secret), "erasure")),
-    )
+    known = secrets or make_secrets(settings)
+    blobs = Blobs(settings.data / "blobs")
+    store = make_store(make_database(settings), blobs, clock or Clock(), owner, lambda: known.erasure)
     try:
         await store.setup.refresh()
         yield store
@@ -149,38 +149,33 @@ class WrongSecret(Exception):
     """The database's secrets were sealed with a master secret that is not here; says what to do."""
 
 
-async def check_secret(store: Store, settings: Settings) -> None:
+async def check_secret(store: Store, secrets: Secrets) -> None:
     """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
     known = await store.database.read(known_secret.known)
-    fault = secret_fault(settings, known)
+    fault = secret_fault(secrets, known)
     if fault is None and known.digest is None:
-        digest = _digest(settings)
+        digest = secrets.digest
         met = await store.database.write(lambda tx: known_secret.meet(tx, digest))
-        fault = secret_fault(settings, KnownSecret(met, known.sealed))
+        fault = secret_fault(secrets, KnownSecret(met, known.sealed))
     if fault:
         raise WrongSecret(fault)
 
 
-def secret_fault(settings: Settings, known: KnownSecret) -> str | None:
+def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
     """What is wrong with the master secret that is here, and what to do; makes none."""
-    file = settings.data / "secret"
-    if not has_secret(settings.data, settings.secret):
+    if not secrets.exists():
         is_needed = known.digest or known.sealed
-        return f"the master secret is gone: there is no {file}. {MEND_SECRET}" if is_needed else None
-    if known.digest is None or hmac.compare_digest(known.digest, _digest(settings)):
+        return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
+    if known.digest is None or hmac.compare_digest(known.digest, secrets.digest):
         return None
-    where = "HELIOGRAPH_SECRET" if settings.secret else file
+    where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
     return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
 
 
-async def replace_secret(store: Store, settings: Settings, note: AuditEntry) -> bool:
+async def replace_secret(store: Store, secrets: Secrets, note: AuditEntry) -> bool:
     """Let the database go by the secret that is here, or by a new one; False when it does already."""
-    digest = _digest(settings)
+    digest = secrets.digest
     return await store.database.write(lambda tx: known_secret.change(tx, digest, note))
-
-
-def _digest(settings: Settings) -> str:
-    return derive(master_secret(settings.data, settings.secret), "check").hex()
 
 
 async def attest(store: Store, data: Path) -> bool:
@@ -199,30 +194,28 @@ def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:
     return CARRIERS[record.channel, record.kind](msgspec.structs.replace(record, options=options), tools)
 
 
-def make_tools(settings: Settings, store: Store, clock: Clock, domains: Domains) -> Tools:
-    secret = master_secret(settings.data, settings.secret)
-    sealer = Sealer(derive(secret, "sealing"))
+def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock, domains: Domains) -> Tools:
     return Tools(
         step_ms=settings.simulator_step_ms,
         helo=normal_domain(store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
-            keys_of=signing_keys(store, sealer),
+            keys_of=signing_keys(store, secrets.sealer),
             open_blob=store.blobs.open,
-            envelope_key=derive(secret, ENVELOPE),
+            envelope_key=secrets.envelope,
             entropy=clock.entropy,
             now=clock.now,
         ),
-        sealer=sealer,
+        sealer=secrets.sealer,
         web=Web(),
         report=partial(take_by_carrier, store),
         base_url=settings.base_url,
     )
 
 
-def make_domains(settings: Settings, store: Store, clock: Clock, resolver: tuple[str, int] | None = None) -> Domains:
-    secret = master_secret(settings.data, settings.secret)
-
+def make_domains(
+    settings: Settings, secrets: Secrets, store: Store, clock: Clock, resolver: tuple[str, int] | None = None
+) -> Domains:
     def make_key(algorithm: Any) -> tuple[bytes, str]:
         private = dkim.make_key(algorithm)
         return private, dkim.public_record(private)
@@ -230,19 +223,19 @@ def make_domains(settings: Settings, store: Store, clock: Clock, resolver: tuple
     return Domains(
         store,
         clock,
-        seal=Sealer(derive(secret, "sealing")).seal,
+        seal=secrets.sealer.seal,
         make_key=make_key,
         ask=lambda records: dns_check.check(records, resolver or settings.resolver),
-        ownership_key=derive(secret, "ownership"),
+        ownership_key=secrets.ownership,
         mail_host=urlsplit(settings.base_url).hostname or "localhost",
     )
 
 
-def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
+def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Webhooks:
     return Webhooks(
         store,
         clock,
-        vault=Sealer(derive(master_secret(settings.data, settings.secret), "sealing")),
+        vault=secrets.sealer,
         make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
         refusal_of=webhook_refusal(settings),
     )

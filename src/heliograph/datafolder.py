@@ -9,8 +9,11 @@ import hmac
 import os
 import secrets
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import IO
+
+from heliograph.sealing import Sealer
 
 SEATS = 1000
 
@@ -41,16 +44,59 @@ class Seat:
         self._file.close()
 
 
-def master_secret(data: Path, given: bytes | None) -> bytes:
-    """The secret of the settings, or the one made on first start and kept in a file of mode 0600."""
-    if given is not None:
-        return given
-    return base64.b64decode(_keep(data / "secret", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+class Secrets:
+    """The master secret, and the keys derived from it: one for each purpose, so that no two uses share one.
 
+    The master secret is read when the first key is asked for. Unless the settings give it, it is made on the first
+    start and kept in a file of mode 0600.
+    """
 
-def has_secret(data: Path, given: bytes | None) -> bool:
-    """Whether `master_secret` would make none."""
-    return given is not None or (data / "secret").exists()
+    def __init__(self, data: Path, given: bytes | None) -> None:
+        self.given = given
+        self.file = data / "secret"
+
+    def exists(self) -> bool:
+        """Whether asking for a key would make none."""
+        return self.given is not None or self.file.exists()
+
+    @cached_property
+    def sealer(self) -> Sealer:
+        return Sealer(self._derive("sealing"))
+
+    @property
+    def codes(self) -> bytes:
+        return self._derive("codes")
+
+    @property
+    def envelope(self) -> bytes:
+        """Signs envelope senders."""
+        return self._derive("envelope")
+
+    @property
+    def ownership(self) -> bytes:
+        return self._derive("ownership")
+
+    @cached_property
+    def erasure(self) -> bytes:
+        return self._derive("erasure")
+
+    @property
+    def digest(self) -> str:
+        """By which the database knows the master secret again."""
+        return self._derive("check").hex()
+
+    def demo(self, name: str) -> bytes:
+        """The same at every start."""
+        return self._derive(f"demo/{name}/1") + self._derive(f"demo/{name}/2")
+
+    @cached_property
+    def _master(self) -> bytes:
+        if self.given is not None:
+            return self.given
+        return base64.b64decode(_keep(self.file, lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+
+    def _derive(self, purpose: str) -> bytes:
+        return hmac.new(self._master, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
 
 
 def seen_numbers(data: Path) -> dict[int, int]:
@@ -79,11 +125,6 @@ def keep_address(data: Path, url: str) -> None:
 def kept_address(data: Path) -> str | None:
     path = data / "address"
     return path.read_text().strip() if path.exists() else None
-
-
-def derive(secret: bytes, purpose: str) -> bytes:
-    """A key for one purpose, so that no two uses share one."""
-    return hmac.new(secret, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
 
 
 def _keep(path: Path, make: Callable[[], str]) -> str:

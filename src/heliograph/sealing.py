@@ -25,7 +25,7 @@ class CannotOpen(ValueError):
 
 class Sealer:
     def __init__(self, key: bytes) -> None:
-        """`key`: 32 bytes for this purpose alone, `derive(master, "sealing")`."""
+        """`key`: 32 bytes for this purpose alone."""
         self._cipher = ChaCha20Poly1305(key)
         self._logged: set[str] = set()  # contexts in the log already: some are opened for every message
 

@@ -20,12 +20,12 @@ from heliograph.accept.context import Context
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits, share_rates
 from heliograph.app import (
-    ENVELOPE,
     attest,
     check_secret,
     make_carrier,
     make_domains,
     make_poster,
+    make_secrets,
     make_tools,
     make_webhooks,
     open_store,
@@ -37,7 +37,7 @@ from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import PageTools
-from heliograph.datafolder import Seat, derive, keep_address, master_secret
+from heliograph.datafolder import Seat, keep_address
 from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.reports import take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
@@ -139,7 +139,7 @@ async def serve(settings: Settings, role: str, ready: Ready) -> None:
             opened = partial(open_store, settings, clock, seat.name)
             with contextlib.suppress(Stopped):
                 store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
-                await _patiently(stop, partial(check_secret, store, settings))
+                await _patiently(stop, partial(check_secret, store, make_secrets(settings)))
                 await _patiently(stop, partial(attest, store, settings.data))
                 if store.setup.current.platform.paused:
                     why = store.setup.current.platform.paused_reason or "by an operator"
@@ -178,8 +178,9 @@ async def _begun_anew(name: str, loop: Callable[[], Awaitable[None]]) -> None:
 
 async def _run(parts: Parts, listener: socket.socket | None) -> None:
     settings, store, clock = parts.settings, parts.store, parts.clock
-    domains = make_domains(settings, store, clock)
-    tools = make_tools(settings, store, clock, domains)
+    secrets = make_secrets(settings)
+    domains = make_domains(settings, secrets, store, clock)
+    tools = make_tools(settings, secrets, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
     handover = Handover(store, carriers, clock)
     worker = None if parts.role == "api" else Worker(store, handover, clock)
@@ -190,13 +191,13 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         clock=clock,
         handover=handover,
         base_url=settings.base_url,
-        code_key=derive(master_secret(settings.data, settings.secret), "codes"),
+        code_key=secrets.codes,
         accepted=worker.wake if worker else lambda: None,
         loop_lag=watch.lag,
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )
-    management = Management(domains=domains, webhooks=make_webhooks(settings, store, clock))
+    management = Management(domains=domains, webhooks=make_webhooks(settings, secrets, store, clock))
     pages = Dashboard(
         PageTools(
             context=context,
@@ -272,7 +273,7 @@ async def take_returns(settings: Settings, store: Store, clock: Clock) -> asynci
     """Listen for bounces and complaints."""
     assert settings.bounce_listen
     host, port = settings.bounce_listen
-    key = derive(master_secret(settings.data, settings.secret), ENVELOPE)
+    key = make_secrets(settings).envelope
     name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or host
     make = protocol(Returns(key, clock.now, partial(take_by_recipient, store)), name)
     try:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from heliograph.app import make_webhooks
+from heliograph.app import make_secrets, make_webhooks
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
@@ -28,7 +28,8 @@ WANTED = WebhookRequest(url=URL, events=["*"], secret=SECRET)
 
 @pytest.fixture
 async def webhooks(settings: Settings, store: Store, clock: TestClock, teams: None) -> Webhooks:
-    return make_webhooks(replace(settings, webhook_allow_private=("127.0.0.0/8",)), store, clock)
+    allowed = replace(settings, webhook_allow_private=("127.0.0.0/8",))
+    return make_webhooks(allowed, make_secrets(settings), store, clock)
 
 
 async def audited(store: Store) -> list[tuple[str, str, str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_once
-from heliograph.app import make_domains, make_webhooks
+from heliograph.app import make_domains, make_secrets, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.handover import Handover
 from heliograph.manage.management import Management
@@ -41,8 +41,8 @@ def make_context(store: Store, clock: TestClock) -> Context:
 def make_management(context: Context) -> Management:
     settings = Settings(data=context.store.blobs._folder)
     return Management(
-        domains=make_domains(settings, context.store, context.clock),
-        webhooks=make_webhooks(settings, context.store, context.clock),
+        domains=make_domains(settings, make_secrets(settings), context.store, context.clock),
+        webhooks=make_webhooks(settings, make_secrets(settings), context.store, context.clock),
     )
 
 

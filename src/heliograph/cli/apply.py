@@ -7,17 +7,15 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from heliograph.app import CARRIERS, webhook_refusal
+from heliograph.app import CARRIERS, make_secrets, webhook_refusal
 from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
-from heliograph.datafolder import derive, master_secret
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 from heliograph.rules.setup.plan import Plan, plan
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.sealing import Sealer
 from heliograph.settings import Settings
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -59,7 +57,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
 
 
 def vault_of(settings: Settings) -> Vault:
-    return Sealer(derive(master_secret(settings.data, settings.secret), "sealing"))
+    return make_secrets(settings).sealer
 
 
 def _text(file: BinaryIO) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 import click
 import msgspec
 
+from heliograph.app import make_secrets
 from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
 from heliograph.clock import Clock
-from heliograph.datafolder import derive, master_secret
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
@@ -42,8 +42,8 @@ def demo(settings: Settings) -> None:
     if settings.bounce_listen is None and _is_free(*BOUNCES):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
     with clear_mistakes(settings):
-        secret = master_secret(settings.data, settings.secret)
-    tokens = {name: _token(secret, name) for name in ("LIVE", "SANDBOX")}
+        secrets = make_secrets(settings)
+        tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
     seed = resources.files("heliograph.cli").joinpath("demo.toml").read_text("utf-8")
     file = read_setup_file(seed, tokens, name="demo.toml")
 
@@ -82,11 +82,6 @@ def _is_free(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _token(secret: bytes, name: str) -> str:
-    """The same token at every start, kept nowhere but in the secret that it is derived from."""
-    return make_token(derive(secret, f"demo/{name}/1") + derive(secret, f"demo/{name}/2"))
 
 
 def welcome(base: str, live: str, sandbox: str) -> list[str]:

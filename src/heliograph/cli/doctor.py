@@ -19,7 +19,7 @@ import dns.exception
 import dns.resolver
 import msgspec
 
-from heliograph.app import CARRIERS, make_database, secret_fault, sqlite_path
+from heliograph.app import CARRIERS, make_database, make_secrets, secret_fault, sqlite_path
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
@@ -128,7 +128,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
     findings = [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
     with suppress(OSError, ValueError):  # a file that cannot be read is a finding of its own
-        if fault := secret_fault(settings, known):
+        if fault := secret_fault(make_secrets(settings), known):
             findings.append(Finding("secret", "FAIL", fault))
     return setup, findings
 

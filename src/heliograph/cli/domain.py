@@ -6,7 +6,7 @@ from typing import TypeVar
 import click
 import msgspec
 
-from heliograph.app import make_domains
+from heliograph.app import make_domains, make_secrets
 from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
@@ -131,7 +131,7 @@ def _with_domains(
     resolver: str | None = None,
 ) -> T:
     async def run(store: Store) -> T:
-        return await story(store, make_domains(settings, store, Clock(), _address(resolver)))
+        return await story(store, make_domains(settings, make_secrets(settings), store, Clock(), _address(resolver)))
 
     try:
         return with_store(settings, doing, run, seals=True)

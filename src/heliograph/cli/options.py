@@ -14,7 +14,7 @@ import asyncpg
 import click
 from rich.console import Console
 
-from heliograph.app import WrongSecret, check_secret, open_store
+from heliograph.app import WrongSecret, check_secret, make_secrets, open_store
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings
@@ -89,7 +89,7 @@ def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitabl
     async def run() -> T:
         async with open_store(settings) as store:
             if seals:
-                await check_secret(store, settings)
+                await check_secret(store, make_secrets(settings))
             return await story(store)
 
     with progress(doing), clear_mistakes(settings):

@@ -2,7 +2,7 @@
 
 import click
 
-from heliograph.app import replace_secret
+from heliograph.app import make_secrets, replace_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.rules.audit import COMMAND_LINE
@@ -26,7 +26,7 @@ def replace(settings: Settings) -> None:
     heliograph secret replace
     """
     note = COMMAND_LINE.did(at=Clock().now(), action="secret.replace", subject="master secret")
-    if with_store(settings, "Replacing the secret", lambda store: replace_secret(store, settings, note)):
+    if with_store(settings, "Replacing the secret", lambda store: replace_secret(store, make_secrets(settings), note)):
         click.echo("The database goes by this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
     else:
         click.echo("The database goes by this secret already: nothing changed.")

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from heliograph.app import make_webhooks
+from heliograph.app import make_secrets, make_webhooks
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
@@ -219,7 +219,12 @@ def replay(
 
 
 def _run(settings: Settings, doing: str, story: Callable[[Webhooks], Awaitable[T]]) -> T:
-    return with_store(settings, doing, lambda store: story(make_webhooks(settings, store, Clock())), seals=True)
+    return with_store(
+        settings,
+        doing,
+        lambda store: story(make_webhooks(settings, make_secrets(settings), store, Clock())),
+        seals=True,
+    )
 
 
 def _time(option: str, text: str | None) -> int:
