@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import gc
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 MESSAGE_MAX = 1 << 18
 
@@ -17,11 +19,13 @@ MESSAGE_MAX = 1 << 18
 class Forked:
     """What tests use of subprocess.Popen. The program is Python that finds its arguments in sys.argv."""
 
-    def __init__(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> None:
         self._ended, ended = _pair()
         read, write = os.pipe()
         os.umask(umask := os.umask(0o077))
-        asked = json.dumps([program, arguments, dict(environment), os.getcwd(), umask]).encode()
+        asked = json.dumps([program, arguments, dict(environment), str(folder or Path.cwd()), umask]).encode()
         with ended:
             socket.send_fds(_parent(), [asked], [ended.fileno(), write])
         os.close(write)
@@ -121,7 +125,12 @@ def _become(asked: bytes, output: int) -> None:
 
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
+    from heliograph.storage.engine.query import Dialect, load_queries
 
+    for dialect in get_args(Dialect):
+        load_queries(dialect)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page of this process
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with socket.socket(fileno=os.dup(0)) as at:
         _serve(at)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.sends import EMAIL, SENDS, SMS, VERIFY, Body, assert_refused, idle_me
-from tests.service import TOKENS, Answer, Service
+from tests.service import PATIENCE_S, TOKENS, Answer, Service
 
 BASE = json.dumps(SMS).encode()
 KIB, MIB = 1024, 1024 * 1024
@@ -136,7 +136,7 @@ def padded(body: Body, size: int) -> bytes:
 
 def chunked(service: Service, path: str, raw: bytes) -> Answer:
     """The body in chunks, so that its length is not known before."""
-    connection = http.client.HTTPConnection("127.0.0.1", service.ports[-1], timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", service.ports[-1], timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {TOKENS['ACME']}", "Content-Type": "application/json"}
     pieces = (raw[at : at + MIB] for at in range(0, len(raw), MIB))
     connection.request("POST", path, pieces, headers, encode_chunked=True)

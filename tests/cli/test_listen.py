@@ -16,7 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from heliograph import verify_webhook
 from heliograph.cli import listen
 from tests.channels.hook_receiver import Receiver
-from tests.service import COMMAND, TOKENS, Service, until
+from tests.service import COMMAND, PATIENCE_S, TOKENS, Service, until
 
 from .conftest import Run
 
@@ -212,6 +212,6 @@ def test_the_real_service_is_listened_to_until_ctrl_c(
     assert (event["type"], event["team_id"]) == ("suppression.created", "team_acme")
     assert json.loads(got.body) == event
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "stopped\n")
     assert f"{event['id']}  suppression.created → 200 in " in out

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.dashboard.conftest import Shoot, Tabs, sync_api
+from tests.forks import Forked
 from tests.people import PASSWORD
+from tests.service import PROGRAM
 
 expect = sync_api.expect
 
@@ -21,21 +21,14 @@ expect = sync_api.expect
 def printed_link(folder: Path, command: str) -> Iterator[str]:
     """Run a command with nothing set but a free port; answers the first link to the dashboard that it prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heliograph.cli.main", command, "--listen", "127.0.0.1:0"],
-        cwd=folder,
-        env=environment | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
-        yield next(link[0] for link in found if link)
-    finally:
-        process.kill()
-        process.wait()
+    process = Forked(PROGRAM, [command, "--listen", "127.0.0.1:0"], environment, folder)
+    with process.stdout:
+        try:
+            found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
+            yield next(link[0] for link in found if link)
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture

@@ -324,7 +324,7 @@ class Line:
     """One stream, read without a browser."""
 
     def __init__(self, site: Site, cookie: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", site.service.ports[-1], timeout=40)
+        self._connection = http.client.HTTPConnection("127.0.0.1", site.service.ports[-1], timeout=PATIENCE_S)
         self._connection.request("GET", f"{TEAM}/live?of=messages", headers={"Cookie": cookie})
         self.answer = self._connection.getresponse()
 

@@ -3,7 +3,7 @@
 import base64
 import os
 import re
-import subprocess
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,9 @@ import pytest
 from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.totp import STEP_MS, code_at, step_of
 from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.forks import Forked
 from tests.people import PASSWORD, let_in
-from tests.service import COMMAND
+from tests.service import PATIENCE_S, PROGRAM
 
 expect = sync_api.expect
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -166,13 +167,13 @@ def test_codes_of_the_standard(seconds: int, code: str) -> None:
 def first_start(folder: Path) -> Iterator[str]:
     """The link that `heliograph serve` prints while there is nobody."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    command = [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--data", "data"]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
+    process = Forked(PROGRAM, ["serve", "--listen", "127.0.0.1:0", "--data", "data"], environment, folder)
+    with process.stdout:
         try:
             yield next(line.split()[-1] for line in process.stdout if line.startswith("First operator: "))
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_S)
 
 
 def test_the_first_start_makes_the_operator(site: Site, shoot: Shoot, tmp_path: Path) -> None:

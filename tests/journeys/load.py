@@ -42,7 +42,7 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def more(self, count: int, seconds: float = 20.0) -> None:
+    def more(self, count: int, seconds: float = PATIENCE_S) -> None:
         """Wait until so many more are accepted."""
         enough = len(self.accepted) + count
         until(lambda: len(self.accepted) >= enough, seconds)
@@ -72,7 +72,7 @@ def ask_database(url: str, query: str) -> list[tuple[Any, ...]]:
     """Without the code under test."""
     if url.startswith("sqlite:///"):
         connection = apsw.Connection(url.removeprefix("sqlite:///"))
-        connection.set_busy_timeout(10_000)
+        connection.set_busy_timeout(int(PATIENCE_S * 1000))
         try:
             return [tuple(row) for row in connection.execute(query)]
         finally:

@@ -21,7 +21,7 @@ from heliograph.dashboard.visit import COOKIE
 from tests.conftest import DATABASES, fresh_database
 from tests.journeys.load import ask_database
 from tests.people import let_in
-from tests.service import Service, until
+from tests.service import PATIENCE_S, Service, until
 
 TEAM = "/dashboard/teams/team_acme"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -132,7 +132,7 @@ def test_what_was_refused_outlives_a_restart(service: Service) -> None:
 def held_sqlite(database: str, id_: str) -> apsw.Connection | None:
     """Nobody writes while this is open, and the import is in the middle; None: it was too fast for us."""
     file = apsw.Connection(database.removeprefix("sqlite:///"))
-    file.set_busy_timeout(10_000)
+    file.set_busy_timeout(int(PATIENCE_S * 1000))
     query = "SELECT portions_done, portions FROM suppression_import WHERE id = ?"
 
     def begun() -> Any:

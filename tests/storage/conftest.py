@@ -13,6 +13,7 @@ from heliograph.settings import Settings
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.service import PATIENCE_S
 
 CREDIT = 1_000_000
 Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
@@ -45,7 +46,7 @@ async def asking(settings: Settings) -> AsyncIterator[Sql]:
     path = sqlite_path(settings)
     if path:
         file = apsw.Connection(str(path))
-        file.set_busy_timeout(10_000)
+        file.set_busy_timeout(int(PATIENCE_S * 1000))
 
         async def ask_file(query: str) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in file.execute(query)]
