@@ -8,7 +8,7 @@ RUNS := .venv/.runs
 READY := .venv/.ready
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules
-FAST := $(RULES) tests/accept tests/deliver tests/test_*.py
+FAST := $(RULES) tests/accept tests/deliver tests/manage tests/test_*.py
 JOBS ?= 2
 
 .PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
