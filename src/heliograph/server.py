@@ -46,7 +46,7 @@ from heliograph.handover import Handover
 from heliograph.manage.management import Management
 from heliograph.rules.client_address import client_address
 from heliograph.settings import Settings
-from heliograph.storage.key_use import keep_key_uses
+from heliograph.storage.requests import keep_key_uses
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
@@ -215,8 +215,8 @@ async def _run(parts: Parts, listener: socket.socket | None) -> None:
         "setup": store.setup.follow,
         "clock": partial(watch_clock, store, clock),
         "slow clients": partial(close_slow, server.server_state.connections),
-        "key uses": partial(keep_key_uses, store.database, context.state.used),
-        "refused requests": partial(context.state.refused.keep, store.database),
+        "key uses": partial(keep_key_uses, store.requests, context.state.used),
+        "refused requests": partial(context.state.refused.keep, store.requests),
         "imports": partial(keep_importing, store),
     }
     if listener:

@@ -4,27 +4,27 @@ import asyncio
 
 import pytest
 
-from heliograph.storage import key_use
-from heliograph.storage.key_use import keep_key_uses, key_uses, write_key_uses
+from heliograph.storage import requests
+from heliograph.storage.requests import Requests, keep_key_uses
 from heliograph.storage.store import Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_the_latest_use_of_all_processes_stays(store: Store, other: Store) -> None:
-    await write_key_uses(store.database, {"a": 5, "b": 7})
-    await write_key_uses(other.database, {"a": 9, "b": 3})
-    assert await key_uses(store.database, ["a", "b", "never"]) == {"a": 9, "b": 7}
+    await store.requests.write_key_uses({"a": 5, "b": 7})
+    await other.requests.write_key_uses({"a": 9, "b": 3})
+    assert await store.requests.key_uses(["a", "b", "never"]) == {"a": 9, "b": 7}
 
 
 async def test_what_is_noted_while_it_is_written_waits_for_the_next_time(store: Store) -> None:
     used = {"a": 1, "b": 1}
-    writing = asyncio.create_task(write_key_uses(store.database, used))
+    writing = asyncio.create_task(store.requests.write_key_uses(used))
     await asyncio.sleep(0)
     used["b"] = 2
     await writing
     assert used == {"b": 2}
-    assert await key_uses(store.database, ["a", "b"]) == {"a": 1, "b": 1}
+    assert await store.requests.key_uses(["a", "b"]) == {"a": 1, "b": 1}
 
 
 async def test_nothing_is_lost_while_the_database_is_away_nor_at_the_end(
@@ -39,13 +39,13 @@ async def test_nothing_is_lost_while_the_database_is_away_nor_at_the_end(
                 raise StoreUnavailable
             await store.database.write(story)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(key_use, "WRITE_S", 0.001)
+    monkeypatch.setattr(requests, "WRITE_USES_S", 0.001)
     used = {"a": 1}
-    keeping = asyncio.create_task(keep_key_uses(Database(), used))  # type: ignore[arg-type]
+    keeping = asyncio.create_task(keep_key_uses(Requests(Database(), store.clock, ""), used))  # type: ignore[arg-type]
     await tried.wait()
     assert used == {"a": 1}
     away[0] = False
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     assert used == {}
-    assert await key_uses(store.database, ["a"]) == {"a": 1}
+    assert await store.requests.key_uses(["a"]) == {"a": 1}

@@ -1,13 +1,12 @@
 """Refused requests: noted by every process, written once a second, bounded in memory, in a second and on disk."""
 
 import asyncio
-from functools import partial
 
 import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import requests
-from heliograph.storage.requests import RefusedRequest, RequestLog, refused_request, refused_requests, shares
+from heliograph.storage.requests import RefusedRequest, RequestLog, Requests, shares
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -31,7 +30,7 @@ def refused(clock: TestClock, team: int = 1, message: str = "No.") -> RefusedReq
 async def write(store: Store, *ones: RefusedRequest) -> None:
     log = RequestLog()
     log.waiting.extend(ones)
-    await log.write(store.database)
+    await log.write(store.requests)
     assert not log.waiting
 
 
@@ -39,23 +38,23 @@ async def test_newest_first_of_all_processes_page_by_page(store: Store, other: S
     made = [refused(clock) for _ in range(5)]
     await write(store, made[0], made[2], refused(clock, team=2))
     await write(other, made[1], made[4], made[3])
-    first = await store.database.read(partial(refused_requests, team=1, limit=2))
+    first = await store.requests.refused(team=1, limit=2)
     assert first == [made[4], made[3], made[2]]
-    rest = await store.database.read(partial(refused_requests, team=1, before=first[1].id, limit=2))
+    rest = await store.requests.refused(team=1, before=first[1].id, limit=2)
     assert rest == [made[2], made[1], made[0]]
 
 
 async def test_one_by_its_id_and_none_of_another_team(store: Store, clock: TestClock) -> None:
     one = refused(clock)
     await write(store, one, refused(clock))
-    assert await store.database.read(partial(refused_request, team=1, id_=one.id)) == [one]
-    assert await store.database.read(partial(refused_request, team=2, id_=one.id)) == []
-    assert await store.database.read(partial(refused_request, team=1, id_=one.id[:-1])) == []
+    assert await store.requests.find_refused(1, one.id) == one
+    assert await store.requests.find_refused(2, one.id) is None
+    assert await store.requests.find_refused(1, one.id[:-1]) is None
 
 
 async def test_what_no_database_can_hold_is_replaced(store: Store, clock: TestClock) -> None:
     await write(store, refused(clock, message="a\0b\ud800c"))
-    (kept,) = await store.database.read(partial(refused_requests, team=1))
+    (kept,) = await store.requests.refused(1)
     assert kept.message == "a\ufffdb?c"
 
 
@@ -84,9 +83,9 @@ async def test_a_second_has_its_limit_however_often_pages_ask(
     log = RequestLog()
     for _ in range(5):
         log.waiting.extend([refused(clock), refused(clock)])
-        await log.write(store.database)
+        await log.write(store.requests)
     assert await sql("SELECT count(*) FROM refused_request") == [(2,)]
-    keeping = asyncio.create_task(log.keep(store.database))
+    keeping = asyncio.create_task(log.keep(store.requests))
     await asyncio.sleep(0)
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
@@ -103,13 +102,13 @@ def test_memory_has_its_limit(clock: TestClock) -> None:
 async def test_what_comes_while_it_is_written_waits_for_the_next_time(store: Store, clock: TestClock) -> None:
     log, early, late = RequestLog(), refused(clock), refused(clock)
     log.waiting.append(early)
-    writing = asyncio.create_task(log.write(store.database))
+    writing = asyncio.create_task(log.write(store.requests))
     await asyncio.sleep(0)
     log.waiting.append(late)
-    await log.write(store.database)  # waits for the first, and finds what came meanwhile
+    await log.write(store.requests)  # waits for the first, and finds what came meanwhile
     await writing
     assert not log.waiting
-    assert await store.database.read(partial(refused_requests, team=1)) == [late, early]
+    assert await store.requests.refused(1) == [late, early]
 
 
 async def test_two_writes_at_once_count_each_request_once(
@@ -118,10 +117,10 @@ async def test_two_writes_at_once_count_each_request_once(
     monkeypatch.setattr(requests, "SHARE_MAX", 2)
     log = RequestLog()
     log.waiting.extend(refused(clock) for _ in range(5))
-    writing = asyncio.create_task(log.write(store.database))
+    writing = asyncio.create_task(log.write(store.requests))
     await asyncio.sleep(0)
     log.waiting.extend(refused(clock) for _ in range(3))
-    await asyncio.gather(writing, log.write(store.database))
+    await asyncio.gather(writing, log.write(store.requests))
     assert await sql("SELECT count(*), sum(more) FROM refused_request") == [(4, 4)]
 
 
@@ -140,14 +139,14 @@ async def test_nothing_is_lost_while_the_database_is_away_nor_at_the_end(
     monkeypatch.setattr(requests, "WRITE_S", 0.001)
     log, one = RequestLog(), refused(clock)
     log.waiting.append(one)
-    keeping = asyncio.create_task(log.keep(Database()))  # type: ignore[arg-type]
+    keeping = asyncio.create_task(log.keep(Requests(Database(), clock, "")))  # type: ignore[arg-type]
     await tried.wait()
     assert [*log.waiting] == [one]
     away[0] = False
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     assert not log.waiting
-    assert await store.database.read(partial(refused_requests, team=1)) == [one]
+    assert await store.requests.refused(1) == [one]
 
 
 async def test_a_row_that_breaks_does_not_end_the_process(clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +157,7 @@ async def test_a_row_that_breaks_does_not_end_the_process(clock: TestClock, monk
     monkeypatch.setattr(requests, "WRITE_S", 0.001)
     log = RequestLog()
     log.waiting.append(refused(clock))
-    keeping = asyncio.create_task(log.keep(Database()))  # type: ignore[arg-type]
+    keeping = asyncio.create_task(log.keep(Requests(Database(), clock, "")))  # type: ignore[arg-type]
     while log.waiting and not keeping.done():
         await asyncio.sleep(0.001)
     assert not keeping.done()
@@ -184,9 +183,9 @@ async def test_a_week_and_so_many_of_a_team_stay(
     new = [refused(clock) for _ in range(2)]
     await write(store, *new)
     await store.upkeep.purge()
-    assert await store.database.read(partial(refused_requests, team=1)) == [new[1], new[0], old[2]]
-    assert await store.database.read(partial(refused_requests, team=2)) == [theirs]
+    assert await store.requests.refused(1) == [new[1], new[0], old[2]]
+    assert await store.requests.refused(2) == [theirs]
     clock.forward(11_000)
     await store.upkeep.purge()
-    assert await store.database.read(partial(refused_requests, team=1)) == [new[1], new[0]]
-    assert await store.database.read(partial(refused_requests, team=2)) == []
+    assert await store.requests.refused(1) == [new[1], new[0]]
+    assert await store.requests.refused(2) == []

@@ -1,12 +1,13 @@
-"""The request log: requests note their refusal in memory, each process writes its own down once a second.
+"""What requests leave: the log of refused ones, when each key was last used, and what each process let through.
 
-A flood grows neither memory nor disk: what is beyond a share is counted and not kept.
+Requests note it in memory, and each process writes its own down now and then. A flood grows neither memory nor disk:
+what is beyond a share is counted and not kept.
 """
 
 import asyncio
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import structlog
@@ -18,6 +19,7 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 WRITE_S = 1.0
+WRITE_USES_S = 60.0
 WAITING_MAX = 10_000  # in memory; while the database is away, the newest
 WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
 SHARE_MAX = 100  # … each at most this
@@ -51,28 +53,28 @@ class RequestLog:
         self._writing = asyncio.Lock()
         self._written = 0  # in this second
 
-    async def write(self, database: Database) -> None:
+    async def write(self, store: "Requests") -> None:
         """All that waits now; when the database is away, or it is a flood, it goes on waiting."""
         async with self._writing:
             taken = [*self.waiting]
             if not taken or self._written >= WRITTEN_MAX:
                 return
             kept = shares(taken)
-            await database.write(lambda tx: tx.run("note_refused", requests=kept))
+            await store.note_refused(kept)
             self._written += len(kept)
             written = {one.id for one in taken}
             left = [one for one in self.waiting if one.id not in written]
             self.waiting.clear()
             self.waiting.extend(left)
 
-    async def keep(self, database: Database) -> None:
+    async def keep(self, store: "Requests") -> None:
         """Write until cancelled, and then once more."""
         try:
             while True:
                 await asyncio.sleep(WRITE_S)
                 self._written = 0
                 try:
-                    await self.write(database)
+                    await self.write(store)
                 except StoreUnavailable:
                     continue
                 except Exception as error:
@@ -81,7 +83,7 @@ class RequestLog:
         finally:
             self._written = 0
             with contextlib.suppress(StoreUnavailable):
-                await self.write(database)
+                await self.write(store)
 
 
 def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
@@ -100,18 +102,6 @@ def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
 def _storable(one: RefusedRequest) -> RefusedRequest:
     """PostgreSQL has no place for a NUL, and UTF-8 none for half a surrogate pair."""
     return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
-
-
-async def refused_requests(tx: Tx, team: int, before: str = NEWEST, limit: int = 50) -> list[RefusedRequest]:
-    """Newest first; one more than the limit, when there are more."""
-    rows = await tx.run("refused_requests", team=team, before=before, limit=limit + 1)
-    return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
-
-
-async def refused_request(tx: Tx, team: int, id_: str) -> list[RefusedRequest]:
-    """The one, or none."""
-    rows = await tx.run("refused_request", team=team, id=id_)
-    return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
 
 
 async def purge(tx: Tx, now: int) -> bool:
@@ -149,3 +139,44 @@ class Requests:
             return [Spent(*row) for row in found]
 
         return await self._database.write(story)
+
+    async def key_uses(self, keys: Iterable[str]) -> dict[str, int]:
+        """Of these keys, those that were ever used, and when; the last minute is only in the processes' memories."""
+        asked = [(key,) for key in keys]
+        return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=asked)))
+
+    async def write_key_uses(self, used: dict[str, int]) -> None:
+        """Write what was noted; what is noted meanwhile stays for the next time."""
+        noted = dict(used)
+        if not noted:
+            return
+        await self._database.write(lambda tx: tx.run("note_key_use", uses=list(noted.items())))
+        for key, at in noted.items():
+            if used[key] == at:
+                del used[key]
+
+    async def note_refused(self, requests: Sequence[RefusedRequest]) -> None:
+        await self._database.write(lambda tx: tx.run("note_refused", requests=requests))
+
+    async def refused(self, team: int, before: str = NEWEST, limit: int = 50) -> list[RefusedRequest]:
+        """Newest first; one more than the limit, when there are more."""
+        rows = await self._database.read(
+            lambda tx: tx.run("refused_requests", team=team, before=before, limit=limit + 1)
+        )
+        return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
+
+    async def find_refused(self, team: int, id_: str) -> RefusedRequest | None:
+        rows = await self._database.read(lambda tx: tx.run("refused_request", team=team, id=id_))
+        return msgspec.convert(tuple(rows[0]), RefusedRequest) if rows else None
+
+
+async def keep_key_uses(store: Requests, used: dict[str, int]) -> None:
+    """Until cancelled, and then once more; while the database is away, nothing is forgotten."""
+    try:
+        while True:
+            await asyncio.sleep(WRITE_USES_S)
+            with contextlib.suppress(StoreUnavailable):
+                await store.write_key_uses(used)
+    finally:
+        with contextlib.suppress(StoreUnavailable):
+            await store.write_key_uses(used)

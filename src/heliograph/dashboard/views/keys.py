@@ -10,7 +10,6 @@ from heliograph.manage.keys import NewKey, keys_of, state_of
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Key, Scope
-from heliograph.storage.key_use import key_uses
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 
@@ -69,7 +68,7 @@ def _end_of(day: str) -> int | None:
 
 
 async def _lines(visit: Visit, shown: list[Key]) -> list[KeyLine]:
-    stored = await key_uses(visit.context.store.database, [key.id for key in shown])
+    stored = await visit.context.store.requests.key_uses([key.id for key in shown])
     noted, now = visit.context.state.used, visit.context.clock.now()
     return [
         KeyLine(record=key, state=state_of(key, now), used_at=noted.get(key.id) or stored.get(key.id)) for key in shown

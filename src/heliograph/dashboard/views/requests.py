@@ -1,10 +1,8 @@
 """The request log: what was refused, by request id, with what each error means and how to mend it."""
 
-from functools import partial
-
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.refusals import all_refusals
-from heliograph.storage.requests import NEWEST, SHARE_MAX, refused_request, refused_requests
+from heliograph.storage.requests import NEWEST, SHARE_MAX
 
 PAGE = 50
 EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
@@ -12,12 +10,13 @@ EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} fo
 
 async def show(visit: Visit) -> Answer:
     wanted, before = (visit.query.get(name, "").replace("\0", "").strip() for name in ("id", "before"))
-    database, team = visit.context.store.database, visit.team.record.ref
-    await visit.context.state.refused.write(database)  # of other processes, those of the last second may be missing
+    store, team = visit.context.store.requests, visit.team.record.ref
+    await visit.context.state.refused.write(store)  # of other processes, those of the last second may be missing
     if wanted:
-        found = await database.read(partial(refused_request, team=team, id_=wanted))
+        one = await store.find_refused(team, wanted)
+        found = [one] if one else []
     else:
-        found = await database.read(partial(refused_requests, team=team, before=before or NEWEST, limit=PAGE))
+        found = await store.refused(team, before or NEWEST, PAGE)
     names = {caller.key.id: caller.key.name for caller in visit.setup.callers.values()}
     values = {
         "requests": found[:PAGE],
