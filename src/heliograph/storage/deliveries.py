@@ -347,6 +347,11 @@ class Deliveries:
         await self._setup.refresh()
         return done
 
+    async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
+        """Of these webhooks, those whose last tries failed."""
+        asked = [(id_,) for id_ in webhooks]
+        return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=asked)))
+
     async def page(
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:

@@ -12,6 +12,8 @@ from heliograph.clock import Clock
 from heliograph.rules.event import PublishedEvent
 from heliograph.storage.engine.database import Database, Tx
 
+SPAN = 5000  # events that one page looks through
+NEWEST = "evt_~"  # after every id
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 
 NewId = Callable[[str], str]
@@ -33,6 +35,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     message_status: str | None = None
     detail: str | None = None  # a message's: the carrier's words; else: the event's data
     created_at: int
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events, newest first, and where the next page begins."""
+
+    events: list[PublishedEvent]
+    before: str | None
 
 
 class Publisher(msgspec.Struct, frozen=True):
@@ -66,3 +75,23 @@ class Events:
             lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
         )
         return [PublishedEvent(*row) for row in rows]
+
+    async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
+        """Of these types. A page may be short, even empty, and yet have a next one: rare types are looked for span by
+        span.
+        """
+        place = {"team": team, "before": before, "span": SPAN}
+
+        async def story(tx: Tx) -> EventPage:
+            rows = await tx.run("newest_events", types=[(name,) for name in types], limit=limit + 1, **place)
+            events = [PublishedEvent(*row) for row in rows[:limit]]
+            if len(rows) > limit:
+                return EventPage(events, events[-1].id)
+            ((seen, last),) = await tx.run("span_of_events", **place)
+            return EventPage(events, last if seen == SPAN else None)
+
+        return await self._database.read(story)
+
+    async def find(self, team: int, id_: str) -> PublishedEvent | None:
+        rows = await self._database.read(lambda tx: tx.run("told_events", events=[(team, id_)]))
+        return PublishedEvent(*rows[0]) if rows else None

@@ -12,7 +12,6 @@ import msgspec
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.developers import failing_since
 from heliograph.storage.engine.database import Tx
 
 QUEUE_MOST = 1_000  # how far a queue is counted
@@ -69,5 +68,5 @@ async def overview(tx: Tx, team: int, since: int, width: int, webhooks: Iterable
         figures={(start, channel): Figures(*counts) for start, channel, *counts in rows},
         waiting=min(QUEUE_MOST, sum(row[1] for row in queues)),
         oldest_due=min((due for _, _, due in queues if due is not None and due <= now), default=None),
-        failing=await failing_since(tx, webhooks),
+        failing=dict(await tx.run("failing_endpoints", webhooks=[(id_,) for id_ in webhooks])),
     )

@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.event import NAMES, TYPES, PublishedEvent, event_body
-from heliograph.storage.developers import NEWEST, newest_events
+from heliograph.storage.events import NEWEST
 
 PAGE = 50
 
@@ -19,9 +19,7 @@ async def show(visit: Visit) -> Answer:
     name, before = visit.query.get("type", ""), visit.query.get("before") or NEWEST
     group = name.removesuffix("*")
     types = [one for one in TYPES if name in ("", "*", one) or (group != name and one.startswith(group))]
-    found = await visit.context.store.database.read(
-        lambda tx: newest_events(tx, visit.team.record.ref, types, before, PAGE)
-    )
+    found = await visit.store.events.newest(visit.team.record.ref, types, before, PAGE)
     values = {
         "lines": [_line(visit, event) for event in found.events],
         "type": name,

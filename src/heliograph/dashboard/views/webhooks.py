@@ -18,7 +18,6 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage import search
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
-from heliograph.storage.developers import failing_since, one_event
 
 PAGE = 25  # deliveries
 FIELDS = ("url", "events", "description")
@@ -134,8 +133,8 @@ def told_again(count: int) -> str:
 async def show_delivery(visit: Visit) -> Answer:
     hook, event = _own(visit), visit.params["event"]
     # The newest delivery that is not newer than this event: itself, when there is one.
-    found = await visit.context.store.deliveries.page(hook.id, event + "!", 1)
-    told = await visit.context.store.database.read(lambda tx: one_event(tx, visit.team.record.ref, event))
+    found = await visit.store.deliveries.page(hook.id, event + "!", 1)
+    told = await visit.store.events.find(visit.team.record.ref, event)
     if not found or found[0].event != event or told is None:
         raise Gone
     body = event_body(told, visit.team)
@@ -193,7 +192,7 @@ def _utc(text: str) -> str:
 
 
 async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
-    since = await visit.context.store.database.read(lambda tx: failing_since(tx, [hook.id for hook in hooks]))
+    since = await visit.store.deliveries.failing_since([hook.id for hook in hooks])
     return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
 
 
@@ -208,7 +207,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
     followed = "" if before else await stream_place(visit, f"{_place(visit, hook)}/live", _watch(visit, hook))
     (line,) = await _lines(visit, [hook])
     failed = bool(visit.query.get("failed"))
-    found = await visit.context.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
+    found = await visit.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
     own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
     shown: dict[str, Any] = {
         "live": followed,

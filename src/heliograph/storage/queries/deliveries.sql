@@ -154,3 +154,7 @@ DELETE FROM delivery WHERE key IN (SELECT key FROM rows(:deliveries, key bigint)
 
 -- name: drop_endpoint
 DELETE FROM endpoint WHERE webhook = :webhook;
+
+-- name: failing_endpoints
+SELECT e.webhook, e.failing_since FROM rows(:webhooks, webhook text) AS r JOIN endpoint e ON e.webhook = r.webhook
+WHERE e.failing_since IS NOT NULL;

@@ -2,29 +2,28 @@
 
 import pytest
 
-from heliograph.storage import developers
-from heliograph.storage.developers import NEWEST, newest_events, one_event
-from heliograph.storage.events import Event, Publisher
+from heliograph.storage import events
+from heliograph.storage.events import NEWEST, Event, Publisher
 from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
 
 async def publish(store: Store, *types: str, team: int = 1) -> None:
-    events = [
+    made = [
         Event(
             id=f"evt_{n:02}", team=team, subject="s", type=type_, created_at=n, sequence=None if type_ == "noted" else 1
         )
         for n, type_ in enumerate(types)
     ]
-    await store.database.write(lambda tx: Publisher(lambda p: p).publish(tx, events))
+    await store.database.write(lambda tx: Publisher(lambda p: p).publish(tx, made))
 
 
 async def pages(store: Store, types: list[str], limit: int) -> list[list[int]]:
     """When the events of each page were made."""
     seen, before = [], NEWEST
     while True:
-        found = await store.database.read(lambda tx, at=before: newest_events(tx, 1, types, at, limit))  # type: ignore[misc]
+        found = await store.events.newest(1, types, before, limit)
         seen.append([event.created_at for event in found.events])
         if found.before is None:
             return seen
@@ -47,12 +46,12 @@ async def test_pages(store: Store, types: list[str], limit: int, expected: list[
 
 
 async def test_a_rare_type_is_looked_for_span_by_span(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(developers, "SPAN", 2)
+    monkeypatch.setattr(events, "SPAN", 2)
     await publish(store, "b", "a", "a", "a", "a")
     assert await pages(store, ["b"], 5) == [[], [], [0]]
 
 
 async def test_one_event_of_the_team(store: Store) -> None:
     await publish(store, "a")
-    found = [await store.database.read(lambda tx, ref=ref: one_event(tx, ref, "evt_00")) for ref in (1, 2)]  # type: ignore[misc]
+    found = [await store.events.find(ref, "evt_00") for ref in (1, 2)]
     assert [one and one.type for one in found] == ["a", None]
