@@ -40,6 +40,7 @@ PROOFS = {
     "P20": ["tests/proof/test_database_crash.py"],
     "P21": ["tests/proof/test_hostile.py", "tests/test_growth.py"],
     "P22": ["tests/proof/test_crash_loop.py"],
+    "P23": ["tests/manage/test_every_change.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "pumping": ["tests/proof/test_pumping.py"],
 }
