@@ -555,7 +555,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     ),
     "time": (ids.parse_timestamp, ()),
     "suppression file": (
-        octets(lambda given: suppression_file.read_lines(given, ("manual",))),
+        octets(suppression_file.read_lines),
         (Shape("", "a@b.test\n", ""), Shape("", '"\n', ""), Shape('"', '""', '"'), Shape('"', "a\n", '"')),
     ),
     "csv": (lambda given: csv_lines.csv_lines([[given]] * 4), ()),

@@ -5,8 +5,6 @@ import pytest
 from heliograph.rules import suppression_file
 from heliograph.rules.suppression_file import Unreadable, read_lines
 
-REASONS = ("bounce", "complaint", "manual")
-
 
 @pytest.mark.parametrize(
     ("file", "expected"),
@@ -23,7 +21,7 @@ REASONS = ("bounce", "complaint", "manual")
     ],
 )
 def test_lines(file: bytes, expected: list[tuple[int, str | None, str, str]]) -> None:
-    found = read_lines(file, REASONS)
+    found = read_lines(file)
     assert [(x.number, x.address and x.address.normal, x.reason, x.wrong) for x in found] == expected
 
 
@@ -31,4 +29,4 @@ def test_lines(file: bytes, expected: list[tuple[int, str | None, str, str]]) ->
 def test_files_that_cannot_be_taken(file: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suppression_file, "LINES_MAX", 2)
     with pytest.raises(Unreadable):
-        read_lines(file, REASONS)
+        read_lines(file)

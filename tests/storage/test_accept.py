@@ -15,7 +15,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
-from tests.storage.samples import message, refusals
+from tests.storage.samples import ENTRY, message, refusals
 
 pytestmark = pytest.mark.anyio
 
@@ -141,8 +141,8 @@ async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock
 
 
 async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, clock: TestClock) -> None:
-    await store.suppressions.add(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"))
-    await store.suppressions.add(NewSuppression(2, "else@example.com", "else@example.com", "manual"))
+    await store.suppressions.add(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"), ENTRY)
+    await store.suppressions.add(NewSuppression(2, "else@example.com", "else@example.com", "manual"), ENTRY)
     seen: dict[str, set[str]] = {}
 
     def note(name: str) -> Any:

@@ -136,7 +136,7 @@ async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: S
 
 async def test_what_is_told_is_what_the_feed_tells(store: Store, clock: TestClock) -> None:
     await subscribe(store, "*")
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)
     await store.reports.by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
     clock.forward(1000)
     feed = {told.id: told for told in await store.events.feed(1, "", 100)}
@@ -262,7 +262,7 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     lease = await own(store)
     for work, state in zip(await due(store), ("delivered", "waiting", "exhausted"), strict=False):
         await store.deliveries.record(tried(lease, work, clock, state, MINUTE_MS))
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))  # heard, never told
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)  # heard, never told
     unheard = await tell(store, webhook="whk_other")
     test = await tell(store, webhook="whk_other", type_="webhook.test")  # heard, but made for another
     assert await replay(store, clock, event_ids=[unheard, test]) == 0

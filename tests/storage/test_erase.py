@@ -1,7 +1,6 @@
 """Erasing an address: it stands nowhere any more, others keep what is theirs, and later sends are still suppressed."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
 from heliograph.storage import erase as erasing
-from heliograph.storage import imports, suppressions
 from heliograph.storage.deliveries import Due, Lease, Try
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
@@ -26,7 +24,7 @@ from heliograph.storage.setup import NewSuppression, SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import KEY, check, finish, message, once, start
+from tests.storage.samples import ENTRY, KEY, check, finish, message, once, start
 
 pytestmark = pytest.mark.anyio
 
@@ -130,8 +128,8 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     await deliver(store, clock)
     await store.messages.accept(mail(clock, written))
     await deliver(store, clock, "bounced", suppress="bounce")
-    await store.suppressions.remove(1, canary)
-    await store.suppressions.add(NewSuppression(1, canary, written, "complaint"))
+    await store.suppressions.remove(1, canary, ENTRY)
+    await store.suppressions.add(NewSuppression(1, canary, written, "complaint"), ENTRY)
     words = msgspec.json.encode({"text": f"{OTHER}, {written}: unknown"}).decode()
     row = (1, OTHER, OTHER, "bounce", None, words, clock.now())
     await store.database.write(lambda tx: tx.run("insert_suppressions", suppressions=[row]))
@@ -142,10 +140,10 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     await store.verifications.check(check(begun, "right", clock.now()))
     report = Report(status="delivered", detail={"text": f"to {canary.removeprefix('+')}"})
     await store.reports.by_carrier("c", [CarrierReport("unknown", report)])
-    lines = read_lines(f"{OTHER}\n{written}\nnot {written}\n".encode(), ("manual",))
+    lines = read_lines(f"{OTHER}\n{written}\nnot {written}\n".encode())
     note = entry(clock)("suppression.import", "imp_1", "3 lines")
     id_ = clock.new_id("imp_")
-    await imports.begin(store.database, id_, 1, lines, note)
+    await store.imports.begin(id_, 1, lines, note)
     with pytest.raises(StillMoving, match="import"):
         await erase(store, clock, canary)
     assert await store.imports.do_portion(id_)
@@ -275,7 +273,7 @@ async def suppressed(store: Store, clock: TestClock, address: str, team: int = 1
 async def test_later_sends_are_still_suppressed(
     team: None, store: Store, other: Store, clock: TestClock, sql: Sql
 ) -> None:
-    await store.suppressions.add(NewSuppression(1, CANARY, WRITTEN, "complaint"))
+    await store.suppressions.add(NewSuppression(1, CANARY, WRITTEN, "complaint"), ENTRY)
     ((since,),) = await sql("SELECT created_at FROM suppression")
     clock.forward(5000)
     await erase(store, clock, WRITTEN)
@@ -283,12 +281,12 @@ async def test_later_sends_are_still_suppressed(
         assert await suppressed(process, clock, CANARY)
     assert not await suppressed(store, clock, OTHER)
     assert not await suppressed(store, clock, CANARY, team=2)
-    (line,), _ = await store.database.read(partial(suppressions.search, team=1, text=""))
+    (line,) = (await store.suppressions.search(1)).lines
     assert (is_erased(line.address), line.reason, line.created_at) == (True, "complaint", since)
     assert CANARY not in (line.address, line.email)
     email = await store.suppressions.get(1, CANARY)
     assert email and email.email == line.email
-    assert await store.suppressions.remove(1, CANARY)  # whoever knows the address can give it free
+    assert await store.suppressions.remove(1, CANARY, ENTRY)  # whoever knows the address can give it free
     assert not await suppressed(store, clock, CANARY)
 
 

@@ -11,7 +11,7 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression, SetupChange
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
-from tests.storage.samples import PHONE, check, finish, message, start
+from tests.storage.samples import ENTRY, PHONE, check, finish, message, start
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +30,8 @@ async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> l
 
 async def happen(store: Store, clock: Any) -> None:
     """A suppression made and taken back, a verification that failed, one that was exhausted."""
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "A@b.test", "manual"))
-    await store.suppressions.remove(1, "a@b.test")
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "A@b.test", "manual"), ENTRY)
+    await store.suppressions.remove(1, "a@b.test", ENTRY)
     refused, guessed = start(clock), start(clock, phone="+14155550101")
     for begun in (refused, guessed):
         await store.verifications.start(begun)
@@ -54,7 +54,7 @@ async def test_the_feed_tells_everything_once_and_in_order(store: Store, clock: 
 
 
 async def test_the_feed_leaves_out_the_last_moment(store: Store, clock: Any) -> None:
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"))
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)
     assert await store.events.feed(1, "", 100) == []
     assert await feed(store, clock) == ["suppression.created"]
 

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 
-from heliograph.accept.suppression import REASONS
 from heliograph.dashboard import importing
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import DAY_MS
@@ -19,6 +17,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
+from tests.storage.samples import ENTRY
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +31,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 async def begin(store: Store, clock: TestClock, text: str, team: int = 1) -> str:
     id_ = clock.new_id("imp_")
     note = COMMAND_LINE.did(at=clock.now(), action="suppression.import", subject=id_)
-    await imports.begin(store.database, id_, team, read_lines(text.encode(), REASONS), note)
+    await store.imports.begin(id_, team, read_lines(text.encode()), note)
     return id_
 
 
@@ -41,7 +40,7 @@ def people(count: int) -> str:
 
 
 async def found(store: Store, id_: str, team: int = 1) -> Import:
-    begun = await store.database.read(partial(imports.find, team=team, id_=id_))
+    begun = await store.imports.find(team, id_)
     assert begun
     return begun
 
@@ -50,8 +49,9 @@ async def report(store: Store, id_: str) -> list[tuple[int, str, str]]:
     told: list[tuple[int, str, str]] = []
     after: int | None = -1
     while after is not None:
-        lines, after = await store.database.read(partial(imports.report, id_=id_, after=after, limit=2))
-        told += [(line.number, line.text, outcome) for line, outcome in lines]
+        found = await store.imports.report(id_, after, limit=2)
+        told += [(one.line.number, one.line.text, one.outcome) for one in found.lines]
+        after = found.after
     return told
 
 
@@ -69,7 +69,7 @@ async def working(*stores: Store) -> AsyncIterator[None]:
 
 
 async def test_every_line_and_what_became_of_it(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.suppressions.add(NewSuppression(1, "known@example.net", "known@example.net", "bounce"))
+    await store.suppressions.add(NewSuppression(1, "known@example.net", "known@example.net", "bounce"), ENTRY)
     id_ = await begin(
         store,
         clock,
@@ -89,7 +89,7 @@ async def test_every_line_and_what_became_of_it(store: Store, clock: TestClock, 
         (6, "b@example.net", "the same as line 2"),
         (7, "c@x.test", "the reason 'why' is none of bounce, complaint, manual"),
     ]
-    left = await store.database.read(partial(imports.first_left, id_=id_))
+    left = await store.imports.first_left(id_)
     assert [line.number for line in left] == [3, 6, 7]
     assert await sql("SELECT email, reason FROM suppression WHERE address = 'b@example.net'") == [
         ("B@Example.net", "bounce")
@@ -135,7 +135,7 @@ async def test_a_portion_that_is_undone_is_undone_whole(
 async def test_a_small_file_does_not_wait_for_a_large_one(store: Store, clock: TestClock) -> None:
     large, small = await begin(store, clock, people(40)), await begin(store, clock, "a@example.net\nb@example.net")
     await store.imports.do_portion(large)
-    assert await store.database.read(imports.open_imports) == [small, large]
+    assert await store.imports.open() == [small, large]
 
 
 async def test_an_import_that_breaks_stops_and_the_others_go_on(
@@ -154,8 +154,8 @@ async def test_an_import_that_breaks_stops_and_the_others_go_on(
 async def test_the_newest_of_a_team(store: Store, clock: TestClock) -> None:
     ids = [await begin(store, clock, people(1)) for _ in range(6)]
     await begin(store, clock, people(1), team=2)
-    assert [one.id for one in await store.database.read(partial(imports.newest, team=1))] == ids[:0:-1]
-    assert await store.database.read(partial(imports.find, team=2, id_=ids[0])) is None
+    assert [one.id for one in await store.imports.newest(1)] == ids[:0:-1]
+    assert await store.imports.find(2, ids[0]) is None
 
 
 async def test_imports_go_after_thirty_days_also_files_whose_import_never_came(

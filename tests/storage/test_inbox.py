@@ -11,9 +11,10 @@ from heliograph.storage.inbox import Span
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
+from heliograph.storage.suppressions import START, End
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import finish, message, start
+from tests.storage.samples import ENTRY, finish, message, start
 
 pytestmark = pytest.mark.anyio
 SIMULATOR, REAL = "simulator-email", "mx"
@@ -104,24 +105,23 @@ async def test_suppressions_are_searched_newest_first(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for names in ("ab", "cd"):
-        given = [NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual") for name in names]
-        assert len(
-            await store.suppressions.add_all([*given, NewSuppression(2, "z@example.com", "z@example.com", "bounce")])
-        )
+        for name in names:
+            await store.suppressions.add(
+                NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"), ENTRY
+            )
+        await store.suppressions.add(NewSuppression(2, "z@example.com", "z@example.com", "bounce"), ENTRY)
         clock.forward(1000)
 
-    async def listed(text: str = "", before: suppressions.Place = suppressions.START, limit: int = 50) -> object:
-        search = partial(suppressions.search, team=1, text=text, before=before, limit=limit)
-        lines, place = await store.database.read(search)
-        return "".join(line.address[0] for line in lines), place and place[1]
+    async def listed(text: str = "", before: End = START, limit: int = 50) -> tuple[str, End | None]:
+        page = await store.suppressions.search(1, text, before, limit)
+        return "".join(line.address[0] for line in page.lines), page.end
 
-    ((newest, *_), _) = await store.database.read(partial(suppressions.search, team=1, text=""))
-    at = newest.created_at
+    a, b, c, d = (End(one.created_at, one.address) for one in (await store.suppressions.search(1)).lines[::-1])
     assert await listed() == ("dcba", None)
-    assert await listed(limit=3) == ("dcb", "b@example.com")
-    assert await listed(before=(at, "d@example.com")) == ("cba", None)
+    assert await listed(limit=3) == ("dcb", b)
+    assert await listed(before=d) == ("cba", None)
     assert await listed("b@") == ("b", None)
     assert await listed("_") == ("", None)
     monkeypatch.setattr(suppressions, "SCAN", 2)
-    assert await listed("b@") == ("", "c@example.com")
-    assert await listed("b@", (at, "c@example.com")) == ("b", "a@example.com")
+    assert await listed("b@") == ("", c)
+    assert await listed("b@", c) == ("b", a)

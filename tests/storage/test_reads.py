@@ -9,7 +9,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import check, finish, message, start
+from tests.storage.samples import ENTRY, check, finish, message, start
 
 pytestmark = pytest.mark.anyio
 
@@ -107,17 +107,17 @@ async def test_verifications(store: Store, clock: TestClock) -> None:
 async def test_suppressions(store: Store, clock: TestClock, sql: Sql) -> None:
     for name in ("a", "b", "c"):
         assert await store.suppressions.add(
-            NewSuppression(1, f"{name}@example.com", f"{name.upper()}@example.com", "manual")
+            NewSuppression(1, f"{name}@example.com", f"{name.upper()}@example.com", "manual"), ENTRY
         )
         clock.forward(1000)
-    assert not await store.suppressions.add(NewSuppression(1, "a@example.com", "again@example.com", "bounce"))
+    assert not await store.suppressions.add(NewSuppression(1, "a@example.com", "again@example.com", "bounce"), ENTRY)
     rows = await store.suppressions.page(1, None, 2)
     assert [row.email for row in rows] == ["C@example.com", "B@example.com", "A@example.com"]  # one more than asked
     assert [row.email for row in await store.suppressions.page(1, "b@example.com", 2)] == ["A@example.com"]
     assert await store.suppressions.page(2, None, 2) == []
-    assert not await store.suppressions.remove(2, "a@example.com")
-    assert await store.suppressions.remove(1, "a@example.com")
-    assert not await store.suppressions.remove(1, "a@example.com")
+    assert not await store.suppressions.remove(2, "a@example.com", ENTRY)
+    assert await store.suppressions.remove(1, "a@example.com", ENTRY)
+    assert not await store.suppressions.remove(1, "a@example.com", ENTRY)
     assert await store.suppressions.get(1, "a@example.com") is None
     assert await sql("SELECT type, count(*) FROM event GROUP BY type ORDER BY type") == [
         ("suppression.created", 3),
@@ -131,7 +131,7 @@ async def test_suppressions_of_one_moment_are_all_on_some_page(
     now = clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     for name in "abcdefg":
-        await store.suppressions.add(NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"))
+        await store.suppressions.add(NewSuppression(1, f"{name}@example.com", f"{name}@example.com", "manual"), ENTRY)
     seen: list[str] = []
     after = None
     while page := (await store.suppressions.page(1, after, 2))[:2]:

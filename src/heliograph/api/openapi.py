@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from heliograph import __version__
-from heliograph.accept.suppression import REASONS
 from heliograph.api.domains import BRAND_MAX
 from heliograph.api.errors import type_of
 from heliograph.api.reading import VERIFICATION_STATES
@@ -33,6 +32,7 @@ from heliograph.rules.limits import (
 from heliograph.rules.message import STATES
 from heliograph.rules.setup.webhook import DESCRIPTION_MAX
 from heliograph.rules.setup.webhook_url import URL_MAX
+from heliograph.rules.suppression_file import REASONS
 from heliograph.web.status import status_of
 
 Schema = dict[str, Any]

@@ -7,7 +7,6 @@ import msgspec
 
 from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
-from heliograph.accept.suppression import SuppressionRecord
 from heliograph.accept.verify_start import VerificationRecord
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message, verification
@@ -91,10 +90,6 @@ class PhoneList(Listed, frozen=True, kw_only=True):
 
 class VerificationList(Listed, frozen=True, kw_only=True):
     data: list[VerificationRecord]
-
-
-class SuppressionList(Listed, frozen=True, kw_only=True):
-    data: list[SuppressionRecord]
 
 
 class TeamView(msgspec.Struct, frozen=True, kw_only=True):

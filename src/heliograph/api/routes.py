@@ -3,7 +3,6 @@
 from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, preview_email, send_email
 from heliograph.accept.phone import PhoneRecord, PhoneRequest
 from heliograph.accept.sms import SmsPreview, preview_sms, send_sms
-from heliograph.accept.suppression import DeletedSuppression, SuppressionRecord, SuppressionRequest
 from heliograph.accept.verify_check import CheckRecord, CheckRequest
 from heliograph.accept.verify_start import (
     VerificationRecord,
@@ -99,7 +98,7 @@ V1 = [
           summary="Check a one-time code", body=CheckRequest, answer=CheckRecord,
           refusals=(r.InvalidCodeFormat, r.VerificationNotFound)),
     Route(method="DELETE", path="/v1/suppressions/{email}", call=suppressions.delete, scopes=EITHER,
-          summary="Take an address off the suppression list", answer=DeletedSuppression,
+          summary="Take an address off the suppression list", answer=suppressions.DeletedSuppression,
           refusals=(r.SuppressionNotFound,)),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
@@ -128,12 +127,12 @@ V1 = [
           summary="The team behind this key: mode, quota, credit", answer=reading.Me),
 
     Route(method="GET", path="/v1/suppressions", call=suppressions.list_all, scopes=MANAGE,
-          summary="List suppressions, newest first", query=(LIMIT, AFTER), answer=reading.SuppressionList),
+          summary="List suppressions, newest first", query=(LIMIT, AFTER), answer=suppressions.SuppressionList),
     Route(method="POST", path="/v1/suppressions", call=suppressions.create, scopes=MANAGE,
-          summary="Put an address on the suppression list", body=SuppressionRequest, status=201,
-          answer=SuppressionRecord, refusals=(r.InvalidEmail,)),
+          summary="Put an address on the suppression list", body=suppressions.SuppressionRequest, status=201,
+          answer=suppressions.SuppressionRecord, refusals=(r.InvalidEmail,)),
     Route(method="GET", path="/v1/suppressions/{email}", call=suppressions.read, scopes=MANAGE,
-          summary="Read a suppression", answer=SuppressionRecord, refusals=(r.SuppressionNotFound,)),
+          summary="Read a suppression", answer=suppressions.SuppressionRecord, refusals=(r.SuppressionNotFound,)),
 
     Route(method="GET", path="/v1/domains", call=domains.list_all, scopes=MANAGE,
           summary="List the team's sending domains", answer=domains.DomainList),

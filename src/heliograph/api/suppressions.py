@@ -1,37 +1,62 @@
-"""The suppression list over HTTP."""
+"""The suppression list over HTTP (contract 12)."""
 
-from heliograph.accept.suppression import (
-    REASONS,
-    SuppressionRequest,
-    add_suppression,
-    delete_suppression,
-    find_suppression,
-    to_record,
-)
+import msgspec
+
 from heliograph.api.bodies import to_request
-from heliograph.api.reading import page, read_limit
+from heliograph.api.reading import Listed, page, read_limit
 from heliograph.api.route import Call, answer
+from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
+from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.suppression_file import DEFAULT
+from heliograph.storage.suppressions import Suppression
 from heliograph.web.request import Response
+
+
+class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    email: str
+    reason: str | None = None
+
+
+class SuppressionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    email: str
+    reason: str
+    source_message_id: str | None
+    detail: msgspec.Raw | None
+    created_at: str
+
+
+class DeletedSuppression(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "suppression"
+    email: str
+    deleted: bool = True
+
+
+class SuppressionList(Listed, frozen=True, kw_only=True):
+    data: list[SuppressionRecord]
 
 
 async def delete(call: Call) -> Response:
     call.query()
-    return answer(await delete_suppression(call.context, call.caller, call.params["email"]))
+    email = call.params["email"]
+    await suppressions.remove(call.context.store, call.actor, call.caller.team.record, email)
+    return answer(DeletedSuppression(email=email))
 
 
 async def read(call: Call) -> Response:
     call.query()
-    return answer(await find_suppression(call.context, call.caller, call.params["email"]))
+    return answer(to_record(await suppressions.find(call.context.store, call.caller.team.record, call.params["email"])))
 
 
 async def create(call: Call) -> Response:
     call.query()
     request = to_request(call.json, SuppressionRequest)
-    if request.reason is not None and request.reason not in REASONS:
-        raise InvalidRequest(f"reason is one of {', '.join(REASONS)}.", param="reason")
-    return answer(await add_suppression(call.context, call.caller, request), 201)
+    store, team = call.context.store, call.caller.team.record
+    await suppressions.add(
+        store, call.actor, team, request.email, DEFAULT if request.reason is None else request.reason
+    )
+    return answer(to_record(await suppressions.find(store, team, request.email)), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -42,3 +67,13 @@ async def list_all(call: Call) -> Response:
         raise InvalidRequest("after is the email address that the page before ended with.", param="after")
     rows = await call.context.store.suppressions.page(call.team, address.normal if address else None, limit)
     return page([to_record(row) for row in rows], limit)
+
+
+def to_record(found: Suppression) -> SuppressionRecord:
+    return SuppressionRecord(
+        email=found.email,
+        reason=found.reason,
+        source_message_id=found.source_message_id,
+        detail=msgspec.Raw(found.detail.encode()) if found.detail else None,
+        created_at=timestamp(found.created_at),
+    )

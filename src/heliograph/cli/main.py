@@ -33,6 +33,7 @@ COMMANDS = {
     "secret": "Take another master secret, when the one before is lost.",
     "send": "Send one message through a running service.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
+    "suppression": "The suppression list of a team: show it, add, remove, import.",
     "user": "People of the dashboard: list, add, or let one in.",
     "webhook": "Webhooks: who is told of events, and what became of it.",
 }

@@ -6,7 +6,6 @@ from collections import Counter
 
 import structlog
 
-from heliograph.storage import imports
 from heliograph.storage.store import Store, StoreUnavailable
 
 LOOK_S = 1.0  # for imports that other processes began, or left behind
@@ -29,7 +28,7 @@ async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
     """Whether anything was done."""
     done = False
     try:
-        for id_ in await store.database.read(imports.open_imports):
+        for id_ in await store.imports.open():
             try:
                 done |= await store.imports.do_portion(id_)
             except StoreUnavailable:

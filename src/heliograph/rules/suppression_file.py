@@ -1,7 +1,6 @@
 """A CSV file of addresses to suppress: `email[,reason]` on each line, with or without a header."""
 
 import csv
-from collections.abc import Sequence
 
 import msgspec
 
@@ -9,6 +8,7 @@ from heliograph.rules.address import Address, parse_address
 from heliograph.rules.text import quoted
 
 LINES_MAX = 100_000
+REASONS = ("bounce", "complaint", "manual")
 DEFAULT = "manual"
 HEADERS = ("email", "e-mail", "email address", "address", "recipient")
 
@@ -25,7 +25,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""  # why the line is left out
 
 
-def read_lines(file: bytes, reasons: Sequence[str]) -> list[Line]:
+def read_lines(file: bytes) -> list[Line]:
     """Empty lines are skipped; further columns, as of our own export, are ignored."""
     try:
         text = file.decode("utf-8-sig")
@@ -36,7 +36,7 @@ def read_lines(file: bytes, reasons: Sequence[str]) -> list[Line]:
     lines: list[Line] = []
     try:
         for cells in reader:
-            line = _read(reader.line_num, [cell.strip() for cell in cells], reasons, seen)
+            line = _read(reader.line_num, [cell.strip() for cell in cells], seen)
             if line is not None:
                 lines.append(line)
     except csv.Error as error:
@@ -48,7 +48,7 @@ def read_lines(file: bytes, reasons: Sequence[str]) -> list[Line]:
     return lines
 
 
-def _read(number: int, cells: list[str], reasons: Sequence[str], seen: dict[str, int]) -> Line | None:
+def _read(number: int, cells: list[str], seen: dict[str, int]) -> Line | None:
     if not any(cells) or (number == 1 and cells[0].lower() in HEADERS):
         return None
     # Our own export marks what a spreadsheet would take for a formula.
@@ -57,8 +57,8 @@ def _read(number: int, cells: list[str], reasons: Sequence[str], seen: dict[str,
     address = parse_address(email)
     if address is None:
         return Line(number=number, text=email, wrong="not an email address")
-    if reason not in reasons:
-        return Line(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(reasons)}")
+    if reason not in REASONS:
+        return Line(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(REASONS)}")
     if address.normal in seen:
         return Line(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
     seen[address.normal] = number

@@ -1,12 +1,11 @@
-"""The suppression list as the dashboard reads it: newest first, searched by a part of the address."""
-
-from collections.abc import Sequence
+"""The suppression list: who is on it, changed with its audit entry; searched newest first by a part of the address."""
 
 import msgspec
 
 from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import SHOWN, NameOf, is_erased
-from heliograph.storage import setup
+from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
@@ -15,9 +14,6 @@ from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.setup import NewSuppression
 
 SCAN = 20_000  # entries that one page searches
-
-Place = tuple[int, str]  # made at, address: where a page ends
-START: Place = (NEWEST, "")
 
 
 class SuppressionLine(msgspec.Struct, frozen=True):
@@ -32,18 +28,19 @@ class SuppressionLine(msgspec.Struct, frozen=True):
         return SHOWN if is_erased(self.address) else self.email
 
 
-async def search(
-    tx: Tx, team: int, text: str, before: Place = START, limit: int = 50
-) -> tuple[list[SuppressionLine], Place | None]:
-    """A page, and the place to go on before; None: there is no more. `text` is lower-case; empty: all."""
-    given = {"team": team, "at": before[0], "before": before[1], "scan": SCAN if text else limit + 1}
-    rows = await tx.run("search_suppressions", text=text, limit=limit + 1, **given)
-    lines = [SuppressionLine(*row) for row in rows]
-    if len(lines) > limit:
-        return lines[:limit], (lines[limit - 1].created_at, lines[limit - 1].address)
-    ends = await tx.run("searched_suppressions_end", **given) if text else []
-    more = bool(ends) and ends[0][2] == SCAN
-    return lines, (ends[0][0], ends[0][1]) if more else None
+class End(msgspec.Struct, frozen=True):
+    """Where a page of the list ends."""
+
+    created_at: int
+    address: str
+
+
+START = End(NEWEST, "")
+
+
+class SuppressionPage(msgspec.Struct, frozen=True):
+    lines: list[SuppressionLine]
+    end: End | None  # None: there is no more
 
 
 class Suppression(msgspec.Struct, frozen=True):
@@ -79,16 +76,34 @@ class Suppressions:
         )
         return [Suppression(*row) for row in rows]
 
-    async def add(self, given: NewSuppression) -> bool:
-        """Whether it was not there before."""
-        return bool(await self.add_all([given]))
+    async def search(self, team: int, text: str = "", before: End = START, limit: int = 50) -> SuppressionPage:
+        """`text` is lower-case; empty: all."""
+        after = {"team": team, "at": before.created_at, "before": before.address}
+        given = after | {"scan": SCAN if text else limit + 1}
 
-    async def add_all(self, given: Sequence[NewSuppression]) -> set[tuple[int, str]]:
-        """Answers the teams and addresses that were not there before."""
+        async def story(tx: Tx) -> SuppressionPage:
+            rows = await tx.run("search_suppressions", text=text, limit=limit + 1, **given)
+            lines = [SuppressionLine(*row) for row in rows]
+            if len(lines) > limit:
+                return SuppressionPage(lines[:limit], End(lines[limit - 1].created_at, lines[limit - 1].address))
+            ends = await tx.run("searched_suppressions_end", **given) if text else []
+            more = bool(ends) and ends[0][2] == SCAN
+            return SuppressionPage(lines, End(ends[0][0], ends[0][1]) if more else None)
+
+        return await self._database.read(story)
+
+    async def add(self, given: NewSuppression, entry: AuditEntry) -> bool:
+        """Whether it was not there before; else there is no entry."""
         now, publisher = self._clock.now(), self._publisher
-        return await self._database.write(lambda tx: setup.suppress(tx, given, now, publisher))
 
-    async def remove(self, team: int, address: str) -> bool:
+        async def story(tx: Tx) -> bool:
+            made = await setup.suppress(tx, [given], now, publisher)
+            await audit.write(tx, entry if made else None)
+            return bool(made)
+
+        return await self._database.write(story)
+
+    async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
         """Of an erased address too: whoever knows it can give it free again."""
         now, publisher = self._clock.now(), self._publisher
 
@@ -100,6 +115,7 @@ class Suppressions:
                 for row in await tx.run("delete_suppression", team=team, address=name)
             ]
             await publisher.publish(tx, gone)
+            await audit.write(tx, entry if gone else None)
             return bool(gone)
 
         return await self._database.write(story)

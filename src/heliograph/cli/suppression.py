@@ -1,0 +1,142 @@
+"""`heliograph suppression`: who is not mailed by a team."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.manage import imports, suppressions
+from heliograph.manage.teams import find_team
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.ids import timestamp
+from heliograph.rules.suppression_file import DEFAULT, REASONS
+from heliograph.settings import Settings
+from heliograph.storage.imports import Import
+from heliograph.storage.store import Store
+from heliograph.storage.suppressions import START, End, SuppressionLine
+
+BUSY_S = 0.05  # between looks at a portion that the running service has in hand
+
+_team = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def suppression() -> None:
+    """The suppression list of a team: addresses that it does not mail, because of a bounce, a complaint or by hand."""
+
+
+@suppression.command("list")
+@with_settings(*STORE_FLAGS)
+@_team
+@click.option("--search", default="", metavar="TEXT", help="Only addresses with this text in them.")
+@_json
+def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
+    """Show the list, newest first.
+
+    \b
+    heliograph suppression list --team team_acme
+    heliograph suppression list --team team_acme --search @example.com --json
+    """
+
+    async def story(store: Store) -> list[SuppressionLine]:
+        ref, lines = find_team(store.setup.current, team).record.ref, list[SuppressionLine]()
+        end: End | None = START
+        while end is not None:
+            page = await store.suppressions.search(ref, search.lower(), end, limit=1000)
+            lines += page.lines
+            end = page.end
+        return lines
+
+    lines = with_store(settings, "Reading", story)
+    if as_json:
+        shown = [
+            {"email": x.shown, "reason": x.reason, "source_message_id": x.source_message_id, "created_at": at}
+            for x in lines
+            for at in [timestamp(x.created_at)]
+        ]
+        _echo({"suppressions": shown})
+    else:
+        for x in lines:
+            click.echo(f"{x.shown:<40} {x.reason:<10} {timestamp(x.created_at)} {x.source_message_id or ''}".rstrip())
+
+
+@suppression.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("email")
+@_team
+@click.option("--reason", type=click.Choice(REASONS), default=DEFAULT, show_default=True)
+@_json
+def add(settings: Settings, email: str, team: str, reason: str, as_json: bool) -> None:
+    """Put EMAIL on the list: the team mails it no more.
+
+    \b
+    heliograph suppression add ada@example.com --team team_acme --reason complaint
+    """
+
+    async def story(store: Store) -> bool:
+        return await suppressions.add(store, COMMAND_LINE, find_team(store.setup.current, team).record, email, reason)
+
+    is_new = with_store(settings, "Adding", story)
+    if as_json:
+        _echo({"email": email, "added": is_new})
+    else:
+        click.echo(f"{email} {'is on the list now' if is_new else 'was on the list already'}")
+
+
+@suppression.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("email")
+@_team
+@_json
+def remove(settings: Settings, email: str, team: str, as_json: bool) -> None:
+    """Take EMAIL off the list: the team can mail it again.
+
+    Example: heliograph suppression remove ada@example.com --team team_acme
+    """
+
+    async def story(store: Store) -> None:
+        await suppressions.remove(store, COMMAND_LINE, find_team(store.setup.current, team).record, email)
+
+    with_store(settings, "Removing", story)
+    if as_json:
+        _echo({"email": email, "removed": True})
+    else:
+        click.echo(f"{email} is off the list")
+
+
+@suppression.command("import")
+@with_settings(*STORE_FLAGS)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@_team
+@_json
+def import_(settings: Settings, file: Path, team: str, as_json: bool) -> None:
+    """Put every address of FILE on the list: CSV, an email address and a reason (or none) on each line.
+
+    Lines that cannot be taken are left out. The page of the import in the dashboard says what became of each.
+
+    \b
+    heliograph suppression import bounced.csv --team team_acme
+    """
+
+    async def story(store: Store) -> Import:
+        record = find_team(store.setup.current, team).record
+        id_ = await imports.begin(store, COMMAND_LINE, record, file.read_bytes())
+        while (begun := await store.imports.find(record.ref, id_)) is None or begun.state == "importing":
+            if not await store.imports.do_portion(id_):
+                await asyncio.sleep(BUSY_S)
+        return begun
+
+    done = with_store(settings, "Importing", story)
+    if as_json:
+        figures = {"lines": done.lines, "added": done.added, "already": done.known, "left_out": done.left_out}
+        _echo({"id": done.id, "state": done.state, **figures})
+    else:
+        click.echo(f"{done.id}: added {done.added}, on the list already {done.known}, left out {done.left_out}")
+
+
+def _echo(shown: dict[str, Any]) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
