@@ -17,21 +17,21 @@ SIZES = {
     "P5 keys": (10, 1_000),
     "P5 kills": (2, 50),
     "P6 rounds": (20, 500),
-    "P9 waiting": (5_000, 100_000),
+    "P9 waiting": (2_000, 100_000),
     "P10 stops": (2, 50),
     "P12 seconds": (1, 30),
     "P12 at once": (32, 512),  # requests that the service takes; in full its own limit
     "P13 breaks": (60, 200),
-    "P14 poison": (3, 20),
+    "P14 poison": (2, 20),
     "P14 others": (30, 10_000),
-    "P16 restores of SQLite": (5, 20),
+    "P16 restores of SQLite": (2, 20),
     "P16 restores of PostgreSQL": (2, 20),
     "P18 requests": (6, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
-    "P19 seeds": (200, 10_000),
-    "P20 crashes": (3, 50),
+    "P19 seeds": (100, 10_000),
+    "P20 crashes": (2, 50),
     "P22 kills": (3, 10),
     "P22 runs": (1, 20),
-    "P27 hand-overs": (30, 1_000),  # after the clock is wrong
+    "P27 hand-overs": (15, 1_000),  # after the clock is wrong
     "pumped": (30_000, 50_000),
     "users": (600, 1_000),
 }
