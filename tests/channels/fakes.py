@@ -22,20 +22,19 @@ import hashlib
 import hmac
 import itertools
 import json
-import subprocess
-import sys
+import os
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 import aiohttp
 from aiohttp import web
 
-ROOT = Path(__file__).parents[2]
+from tests.forks import Forked
+
 SECRET = "the-carriers-own-secret"
 ACCOUNT = "AC00000000000000000000000000000001"
 NUMBER = "1122334455667"  # Meta's phone_number_id
@@ -361,13 +360,13 @@ class Running:
 def running(kind: str, **options: Any) -> Iterator[Running]:
     """The options are those of Fake."""
     arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    command = [sys.executable, "-m", "tests.channels.fakes", kind, *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    process = Forked("from tests.channels.fakes import main; main()", [kind, *arguments], os.environ)
+    with process.stdout:
         try:
-            assert process.stdout
             yield Running(process.stdout.readline().strip())
         finally:
             process.kill()
+            process.wait()
 
 
 async def _serve(kind: str, options: dict[str, Any]) -> None:

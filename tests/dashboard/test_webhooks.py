@@ -1,8 +1,7 @@
 """Webhooks in the browser: added, failing, looked into, replayed, rotated, disabled, removed."""
 
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from heliograph.dashboard.views.webhooks import told_again
 from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.forks import Forked
 from tests.service import until
 
 expect = sync_api.expect
@@ -22,11 +22,12 @@ WORDS = ("--script", "/late=429:60,200", "--script", "/all=429:60,200")  # not t
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[str]:
     """The address of a receiver that fails first."""
-    command = [sys.executable, "-m", "tests.channels.hook_receiver", "--log", str(tmp_path / "got.jsonl"), *WORDS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
+    arguments = ["--log", str(tmp_path / "got.jsonl"), *WORDS]
+    process = Forked("from tests.channels.hook_receiver import main; main()", arguments, os.environ)
+    with process.stdout:
         yield process.stdout.readline().strip()
         process.kill()
+        process.wait()
 
 
 def add(page: Any, url: str) -> str:

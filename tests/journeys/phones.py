@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from tests.service import Service, until
+from tests.service import PATIENCE_S, Service, until
 
 # The simulator steps aside; the team has a sender of its own in GB.
 SETUP = """
@@ -63,7 +63,7 @@ def send(service: Service, to: str, channel: str = "sms", parcel: str = "7") -> 
     return id_
 
 
-def ends(service: Service, id_: str, status: str, seconds: float = 15.0) -> dict[str, Any]:
+def ends(service: Service, id_: str, status: str, seconds: float = PATIENCE_S) -> dict[str, Any]:
     channel = "whatsapp" if id_.startswith("wam_") else "sms"
 
     def found() -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def test_what_a_carrier_does_and_what_becomes_of_it(everywhere: Service, case: str) -> None:
     kind, _, _, _, phone, status, charged = CASES[case]
     before = credit(everywhere)
-    message = ends(everywhere, send(everywhere, phone, CHANNEL[kind]), status, 40)
+    message = ends(everywhere, send(everywhere, phone, CHANNEL[kind]), status)
     assert_charged(everywhere, before, price(CHANNEL[kind], CASES[case][3]) if charged else "0")
     states = [event["status"] for event in message["events"] if event["sequence"]]
     assert len(states) == len(set(states)), "no state twice"

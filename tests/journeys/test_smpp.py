@@ -52,7 +52,7 @@ def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def test_what_an_smsc_does_and_what_becomes_of_it(everywhere: Service, case: str) -> None:
     _, country, phone, status, charged = CASES[case]
     before = credit(everywhere)
-    message = ends(everywhere, send(everywhere, phone), status, 30)
+    message = ends(everywhere, send(everywhere, phone), status)
     assert_charged(everywhere, before, price("sms", country) if charged else "0")
     senders = {event["detail"]["sender"] for event in message["events"] if event["type"] == "sms.sent"}
     assert senders == ({"ACME" if country == "GB" else "Default"} if charged else set())
@@ -119,7 +119,7 @@ def test_both_are_away_new_ones_are_refused_and_queued_ones_leave_later(tmp_path
         assert {service.get(f"/v1/sms/{id_}").json["status"] for id_ in ids} == {"sending"}
         second.start(ports[1])
         for id_ in ids:
-            ends(service, id_, "delivered", 60)
+            ends(service, id_, "delivered")
         assert len(second.all("submit")) == len(ids)
         assert credit(service) == Decimal("25") - len(ids) * Decimal(price("sms", "GB"))
 
