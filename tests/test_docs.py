@@ -19,7 +19,7 @@ from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
 from heliograph.rules.setup import records
-from heliograph.rules.setup.file import CARRIER_FIELDS
+from heliograph.rules.setup.file import CARRIER_KINDS, option_names
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import NAMES, PREFIX, Settings
 from tests.service import Service
@@ -232,7 +232,7 @@ def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
     for first, names, *_ in table(section("docs/configuration.md", "Fields of each carrier kind")):
         kind = bare(first.partition(",")[0]) or kind
         shown.setdefault(kind, set()).update(bare(name) for name in names.split(", "))
-    assert shown == {kind: set(fields) for (_, kind), (fields, _) in CARRIER_FIELDS.items()}
+    assert shown == {kind[1]: set(option_names(kind)) for kind in CARRIER_KINDS}
 
 
 def default(name: str, field: msgspec.structs.FieldInfo) -> str:

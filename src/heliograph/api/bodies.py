@@ -10,10 +10,11 @@ import msgspec
 
 from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
+from heliograph.rules.shape import Misfit, read
 
 T = TypeVar("T")
 
-PROBLEM_MAX = 1000  # characters of what is wrong with a field
+PARAM_MAX = 1000  # characters of a field's name in an error
 
 
 def parse_json(raw: bytes) -> Any:
@@ -41,8 +42,19 @@ def to_request(value: Any, kind: type[T]) -> T:
         raise InvalidRequest("The body must be a JSON object.")
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise _shape(str(error)) from None
+    except msgspec.ValidationError:
+        raise _refusal(value, kind) from None
+
+
+def _refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
+    try:
+        read(value, kind)
+    except Misfit as error:
+        param = error.path if error.path in value else error.path.partition("[")[0]
+        shown = param if len(param) <= PARAM_MAX else f"{param[:PARAM_MAX]}…"
+        why = error.why.replace("a table", "an object")  # as JSON calls it
+        return InvalidRequest(f"{shown}: {why}. {InvalidRequest.fix}", param=shown)
+    return InvalidRequest()
 
 
 def _has_many_values(raw: bytes) -> bool:
@@ -116,17 +128,3 @@ def _check_escapes(value: Any) -> None:
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$\.?(.*?)`)?")
-_FIELD = re.compile(r"(?:unknown|required) field `(.*?)`")
-
-
-def _shape(problem: str) -> InvalidRequest:
-    """msgspec's words, with the field's name where callers look for it."""
-    if len(problem) > PROBLEM_MAX:  # a name of megabytes stands in it
-        problem = f"{problem[: PROBLEM_MAX // 2]}…{problem[-PROBLEM_MAX // 2 :]}"
-    found = _PATH.fullmatch(problem)
-    text, path = (found[1], (found[2] or "").partition("[")[0]) if found else (problem, "")
-    field = _FIELD.search(text)
-    param = ".".join(part for part in (path, field[1] if field else "") if part)
-    where = f"{param}: " if param else ""
-    return InvalidRequest(f"{where}{text}. {InvalidRequest.fix}", param=param or None)

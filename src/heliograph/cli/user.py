@@ -9,7 +9,7 @@ from heliograph.datafolder import kept_address
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.reading import line
+from heliograph.rules.text import line
 from heliograph.settings import Settings
 from heliograph.storage.people import Link, People, Person
 from heliograph.storage.store import Store

@@ -6,7 +6,7 @@ from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.pricing import Account, format_money, parse_booking
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.reading import line
+from heliograph.rules.text import line
 from heliograph.storage.store import Store
 
 

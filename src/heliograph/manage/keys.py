@@ -10,9 +10,9 @@ from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
-from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.text import line
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 

@@ -8,6 +8,7 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _WHITE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _ADDRESS = re.compile(r"[@/\\:]|\w[.\u3002\uff0e\uff61]\w|[0-9]{3}")
 QUOTED_MAX = 80  # characters of a bad value in a message
+LINE_MAX = 200  # characters of a name
 
 
 def single_spaced(text: str) -> str:
@@ -23,3 +24,12 @@ def without_addresses(text: str) -> str:
 def quoted(value: str) -> str:
     """The value as a refusal's message shows it: escaped, and clipped."""
     return repr(value if len(value) <= QUOTED_MAX else value[: QUOTED_MAX - 1] + "…")
+
+
+def line(given: str) -> str:
+    """A name that people see: one line, nothing invisible."""
+    if not given.strip() or len(given) > LINE_MAX or CONTROLS.search(given):
+        raise ValueError(
+            f"expected one line of 1 to {LINE_MAX} characters without control or bidi characters, got {quoted(given)}"
+        )
+    return given

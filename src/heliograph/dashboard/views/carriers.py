@@ -1,5 +1,7 @@
 """Carriers of the instance: health, throughput, order, on and off, and a test message through one of them."""
 
+import re
+
 import msgspec
 from msgspec.structs import replace
 
@@ -15,8 +17,7 @@ from heliograph.rules.ids import PREFIXES
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone
-from heliograph.rules.setup.reading import number
-from heliograph.rules.setup.records import CarrierRecord, Platform
+from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord, Platform
 from heliograph.rules.setup.secrets import FIELDS
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import carrier_use
@@ -45,9 +46,8 @@ async def change(visit: Visit) -> Answer:
     carrier = _find(visit)
     enabled = visit.form.get("enabled", "yes" if carrier.enabled else "no") == "yes"
     given = visit.form.get("priority", str(carrier.priority)).strip()
-    try:
-        priority = number(-1_000_000, 1_000_000)(int(given))
-    except ValueError:
+    priority = int(given) if re.fullmatch("[+-]?[0-9]{1,7}", given) else PRIORITY_MAX + 1
+    if abs(priority) > PRIORITY_MAX:
         return await _page(visit, {carrier.id: "A whole number; the lowest is asked first."})
     fields = {"enabled": enabled, "priority": priority}
 

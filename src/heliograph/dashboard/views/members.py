@@ -4,7 +4,7 @@ from heliograph.dashboard.handing_over import hand_over, told
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.reading import line
+from heliograph.rules.text import line
 from heliograph.storage.people import Link, Member, Person
 
 LAST_OWNER = "A team keeps an owner. Make somebody else one first."

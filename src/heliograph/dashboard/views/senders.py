@@ -6,11 +6,11 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.domains import CannotAdd
 from heliograph.rules.address import normal_domain
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.file import COUNTRY, SENDER_VALUE
-from heliograph.rules.setup.reading import line
+from heliograph.rules.setup.file import read_sender_id_fields
 from heliograph.rules.setup.records import DisplayName, Domain, Recipient, SenderId
 from heliograph.rules.setup.sender_approvals import Submitted, asked_again, decided, state_of, wish
 from heliograph.rules.setup.snapshot import RecordId, Setup, to_row
+from heliograph.rules.text import line
 from heliograph.storage.setup import SetupChange
 
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}
@@ -76,13 +76,10 @@ async def add_name(visit: Visit) -> Answer:
 
 async def set_sender_id(visit: Visit) -> Answer:
     country, value = visit.form.get("country", "").strip().upper(), visit.form.get("value", "").strip()
-    try:
-        COUNTRY(country)
-    except ValueError:
+    _, errors = read_sender_id_fields({"country": country, "value": value})
+    if "country" in errors:
         return page(visit, country="Write a country as its ISO code, such as GB.")
-    try:
-        SENDER_VALUE(value)
-    except ValueError:
+    if "value" in errors:
         return page(visit, value="Write at most 11 letters and digits with one letter or more, or a number.")
     team, id_ = visit.team.record.id, f"{visit.team.record.id}/{country}"
     new = SenderId(team=team, country=country, value=value)

@@ -1,15 +1,17 @@
 """The setup file (contract 14): reading what an operator wrote into plain, checked values.
 
-Nothing is compared with the store here; `setup_plan.py` decides what the file changes.
+Nothing is compared with the store here; `plan.py` decides what the file changes.
 """
 
 import ipaddress
 import tomllib
 from collections.abc import Collection, Mapping
-from typing import Any, get_args
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta, field
 
 from heliograph.rules.address import Address, normal_domain, parse_address
 from heliograph.rules.phone import COUNTRIES, read_phone
@@ -17,24 +19,10 @@ from heliograph.rules.pricing import parse_money
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
 from heliograph.rules.setup.keys import parse_token
-from heliograph.rules.setup.reading import (
-    Misread,
-    Reader,
-    flag,
-    line,
-    list_of,
-    map_of,
-    matching,
-    number,
-    one_of,
-    read_at,
-    table,
-    text,
-    typed,
-)
 from heliograph.rules.setup.webhook import SECRET_PREFIX, checked_events, secret_size
 from heliograph.rules.setup.webhook_url import parse_target
-from heliograph.rules.text import quoted
+from heliograph.rules.shape import Misfit, form, read, read_at
+from heliograph.rules.text import line, quoted
 from heliograph.rules.verify_text import check_text
 
 CarrierKind = tuple[str, str]  # channel, kind
@@ -68,14 +56,25 @@ def read_setup_file(
     """
     try:
         given = _with_environment("", tomllib.loads(text), environment)
-        return SetupFile(name=name, **_document(runnable, known)(given))
-    except Misread as error:
-        raise SetupError(f"{name}: {error.path}: {error.why}") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not TOML, with its line; or numbers or nesting out of reason
+        document = read(given, _Document)
+        for i, carrier in enumerate(document.get("carriers", [])):
+            document["carriers"][i] = read_at(f"carriers[{i}]", carrier, known, partial(_read_carrier, runnable))
+        return SetupFile(name=name, **document)
+    except (ValueError, RecursionError) as error:
+        # What does not fit, with its path; not TOML, with its line; numbers or nesting out of reason.
         raise SetupError(f"{name}: {error}") from None
+
+
+def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Single fields of a table, as a form gives them: what they mean, and what is wrong with the others."""
+    kinds = {one.encode_name: one.type for one in msgspec.structs.fields(table)}
+    fields, errors = {}, {}
+    for name, value in given.items():
+        try:
+            fields[name] = read(value, kinds[name])
+        except ValueError as error:
+            errors[name] = str(error)
+    return fields, errors
 
 
 def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
@@ -86,7 +85,7 @@ def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> 
         return value
     if list(value) == ["env"] and isinstance(value["env"], str):
         if value["env"] not in environment:
-            raise Misread(path, f"the environment has no variable {quoted(value['env'])}")
+            raise Misfit(path, f"the environment has no variable {quoted(value['env'])}")
         return environment[value["env"]]
     return {
         name: _with_environment(f"{path}.{name}" if path else name, item, environment) for name, item in value.items()
@@ -96,359 +95,371 @@ def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> 
 # -- the forms of single values ----------------------------------------------------------------------------
 
 
-def _id(prefix: str) -> Reader:
-    return matching(rf"{prefix}[A-Za-z0-9_]{{1,64}}", f"an id such as {prefix}acme (letters, digits and _)")
-
-
-def _money(value: Any) -> int:
-    return parse_money(text(value))
-
-
-def _domain(value: Any) -> str:
-    name = normal_domain(text(value))
+def _domain(given: str) -> str:
+    name = normal_domain(given)
     if name is None:
-        raise ValueError(f"expected a domain such as acme.test, got {quoted(value)}")
+        raise ValueError(f"expected a domain such as acme.test, got {quoted(given)}")
     return name
 
 
-def _email(value: Any) -> Address:
-    address = parse_address(text(value))
+def _email(given: str) -> Address:
+    address = parse_address(given)
     if address is None:
-        raise ValueError(f"expected an email address, got {quoted(value)}")
+        raise ValueError(f"expected an email address, got {quoted(given)}")
     return address
 
 
-def _bare_email(value: Any) -> str:
-    return _email(value).given
-
-
-def _verify_text(value: Any) -> str:
-    return line(check_text(text(value)))
-
-
-def read_recipient(value: Any) -> str:
-    if "@" in text(value):
-        return _email(value).normal
+def read_recipient(given: str) -> str:
+    if "@" in given:
+        return _email(given).normal
     try:
-        return read_phone(value)
+        return read_phone(given)
     except InvalidPhone:
         raise ValueError(
-            f"expected an email address or a phone number such as +4915112345678, got {quoted(value)}"
+            f"expected an email address or a phone number such as +4915112345678, got {quoted(given)}"
         ) from None
 
 
-def _token(value: Any) -> str:
-    if parse_token(text(value)) is None:  # the token itself is not repeated: the line may land in a log
+def _token(given: str) -> str:
+    if parse_token(given) is None:  # the token itself is not repeated: the line may land in a log
         raise ValueError("expected a whole token with its checksum (heliograph key mint makes one)")
-    return str(value)
+    return given
 
 
-def _url(value: Any) -> str:
-    parts = urlsplit(text(value))
+def _url(given: str) -> str:
+    parts = urlsplit(given)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"expected an address such as https://example.com/hooks, got {quoted(value)}")
-    return str(value)
+        raise ValueError(f"expected an address such as https://example.com/hooks, got {quoted(given)}")
+    return given
 
 
-def _ip(value: Any) -> str:
-    return str(ipaddress.ip_address(text(value)))
+def _webhook_url(given: str) -> str:
+    parse_target(given)
+    return given
 
 
-def _network(value: Any) -> str:
-    return str(ipaddress.ip_network(text(value)))
-
-
-def _webhook_url(value: Any) -> str:
-    parse_target(text(value))
-    return str(value)
-
-
-def _webhook_secret(value: Any) -> str:
-    if not secret_size(text(value)):
+def _webhook_secret(given: str) -> str:
+    if not secret_size(given):
         raise ValueError(f"expected {SECRET_PREFIX} and base64 after it")
-    return str(value)
+    return given
 
 
-def _events(value: Any) -> tuple[str, ...]:
+def _events(given: list[str]) -> tuple[str, ...]:
     try:
-        return checked_events(list_of(text)(value))
+        return checked_events(given)
     except InvalidRequest as refusal:
         raise ValueError(refusal.message) from None
 
 
+def _like(pattern: str, what: str) -> Meta:
+    return Meta(pattern=rf"^(?:{pattern})\Z", description=what)
+
+
+def _id(prefix: str) -> Meta:
+    return _like(rf"{prefix}[A-Za-z0-9_]{{1,64}}", f"an id such as {prefix}acme (letters, digits and _)")
+
+
+def _from(least: int, most: int = 2**53 - 1) -> Meta:  # beyond it, JSON readers are not exact
+    return Meta(ge=least, le=most)
+
+
 _CODES = "|".join(sorted(COUNTRIES))
-COUNTRY = matching(_CODES, "a country as ISO code such as GB")
-SENDER_VALUE = matching(
-    r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}", "a sender of at most 11 letters and digits, or a number"
-)
-_COUNTRY_OR_ANY = matching(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'")
-_COUNTRIES = list_of(_COUNTRY_OR_ANY)
-_PRICED = matching(rf"{_CODES}|\*", "ISO codes such as GB, or '*'")
-_CURRENCY = matching("[A-Z]{3}", "a currency such as USD")
-_LANGUAGE = matching("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")
-_COUNT = number()
-_PORT = number(1, 65535)
-_JSON_PATH = matching(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")
-_UNCERTAIN = one_of("resend", "stop")
-_STATUSES = list_of(number(100, 599))
+_SENDER = r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}"
+
+_Line = Annotated[str, form(line)]
+_Money = Annotated[str, form(parse_money)]
+_Domain = Annotated[str, form(_domain)]
+_Url = Annotated[str, form(_url)]
+_Ip = Annotated[str, form(lambda given: str(ipaddress.ip_address(given)))]
+_Network = Annotated[str, form(lambda given: str(ipaddress.ip_network(given)))]
+_Country = Annotated[str, _like(_CODES, "a country as ISO code such as GB")]
+_CountryOrAny = Annotated[str, _like(r"[A-Z]{2}|\*", "ISO codes such as GB, or '*'")]
+_Priced = Annotated[str, _like(rf"{_CODES}|\*", "ISO codes such as GB, or '*'")]
+_Currency = Annotated[str, _like("[A-Z]{3}", "a currency such as USD")]
+_Language = Annotated[str, _like("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")]
+_TemplateLanguage = Annotated[str, _like("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB")]
+_JsonPath = Annotated[str, _like(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")]
+_Count = Annotated[int, _from(0)]
+_Positive = Annotated[int, _from(1)]
+_Port = Annotated[int, _from(1, 65535)]
+_Statuses = list[Annotated[int, _from(100, 599)]]
+_Uncertain = Literal["resend", "stop"]
+
+_ABSENT: Any = msgspec.UNSET  # what the file leaves out
+
+
+class _Table(msgspec.Struct):
+    """What may be written; what has no default must be."""
 
 
 # -- carriers ----------------------------------------------------------------------------------------------
 
-# Each kind's own fields: what may be written, and after it what must be.
-CARRIER_FIELDS: dict[CarrierKind, tuple[dict[str, Reader], tuple[str, ...]]] = {
-    ("email", "mx"): (
-        {
-            "helo": _domain,
-            "source_ips": list_of(_ip),
-            "tls": one_of("opportunistic", "required"),
-            "per_host": number(1),
-            "port": _PORT,
-            "resolver": matching(r".+:[0-9]{1,5}", "host:port"),
-            "allow_private": list_of(_network),
-        },
-        (),
-    ),
-    ("email", "smtp"): (
-        {
-            "host": line,
-            "port": _PORT,
-            "tls": one_of("none", "starttls", "tls"),
-            "username": text,
-            "password": text,
-            "connections": number(1),
-            "final": flag,
-        },
-        ("host",),
-    ),
-    ("sms", "smpp"): (
-        {
-            "host": line,
-            "port": _PORT,
-            "tls": flag,
-            "system_id": text,
-            "password": text,
-            "system_type": text,
-            "window": number(1),
-            "throughput": _COUNT,
-            "source_addr": line,
-            "long": one_of("udh", "payload"),
-            "receipt_id": one_of("same", "hex", "decimal"),
-            "uncertain": _UNCERTAIN,
-        },
-        ("host", "system_id", "password"),
-    ),
-    ("sms", "twilio"): (
-        {
-            "base_url": _url,
-            "account_sid": line,
-            "auth_token": text,
-            "signing_key": text,
-            "from": line,
-            "uncertain": one_of("lookup", "resend", "stop"),
-        },
-        ("account_sid", "auth_token"),
-    ),
-    ("sms", "http"): (
-        {
-            "url": _url,
-            "from": line,
-            "method": one_of("GET", "POST", "PUT"),
-            "headers": map_of(matching("[A-Za-z0-9-]+", "a header's name"), text),
-            "body": text,
-            "accepted": table({"status": _STATUSES, "id": _JSON_PATH}),
-            "refused": table({"status": _STATUSES, "text": _JSON_PATH}),
-            "callback": table(
-                {
-                    "each": _JSON_PATH,
-                    "id": _JSON_PATH,
-                    "status": _JSON_PATH,
-                    "delivered": list_of(text),
-                    "failed": list_of(text),
-                }
-            ),
-            "callback_secret": text,
-            "callback_check": one_of("signature", "token"),
-            "callback_timestamp": _JSON_PATH,
-            "uncertain": _UNCERTAIN,
-        },
-        ("url",),
-    ),
-    ("whatsapp", "cloud_api"): (
-        {
-            "base_url": _url,
-            "phone_number_id": line,
-            "access_token": text,
-            "app_secret": text,
-            "verify_token": text,
-            "uncertain": _UNCERTAIN,
-        },
-        ("phone_number_id", "access_token"),
-    ),
-    **{kind: ({"step_ms": number(0, 3_600_000)}, ()) for kind in sorted(SIMULATORS)},
+
+class _Carrier(_Table):
+    id: Annotated[str, _like("[a-z0-9-]{1,64}", "an id of a-z, 0-9 and -")]
+    channel: records.Channel
+    kind: str
+    countries: list[_CountryOrAny] = _ABSENT
+    enabled: bool = _ABSENT
+    priority: Annotated[int, _from(-records.PRIORITY_MAX, records.PRIORITY_MAX)] = _ABSENT
+
+
+class _Simulator(_Carrier):
+    step_ms: Annotated[int, _from(0, 3_600_000)] = _ABSENT
+
+
+class _Mx(_Carrier):
+    helo: _Domain = _ABSENT
+    source_ips: list[_Ip] = _ABSENT
+    tls: Literal["opportunistic", "required"] = _ABSENT
+    per_host: _Positive = _ABSENT
+    port: _Port = _ABSENT
+    resolver: Annotated[str, _like(r".+:[0-9]{1,5}", "host:port")] = _ABSENT
+    allow_private: list[_Network] = _ABSENT
+
+
+class _Smtp(_Carrier, kw_only=True):
+    host: _Line
+    port: _Port = _ABSENT
+    tls: Literal["none", "starttls", "tls"] = _ABSENT
+    username: str = _ABSENT
+    password: str = _ABSENT
+    connections: _Positive = _ABSENT
+    final: bool = _ABSENT
+
+
+class _Smpp(_Carrier, kw_only=True):
+    host: _Line
+    port: _Port = _ABSENT
+    tls: bool = _ABSENT
+    system_id: str
+    password: str
+    system_type: str = _ABSENT
+    window: _Positive = _ABSENT
+    throughput: _Count = _ABSENT
+    source_addr: _Line = _ABSENT
+    long: Literal["udh", "payload"] = _ABSENT
+    receipt_id: Literal["same", "hex", "decimal"] = _ABSENT
+    uncertain: _Uncertain = _ABSENT
+
+
+class _Twilio(_Carrier, kw_only=True):
+    base_url: _Url = _ABSENT
+    account_sid: _Line
+    auth_token: str
+    signing_key: str = _ABSENT
+    from_: _Line = field(name="from", default=_ABSENT)
+    uncertain: Literal["lookup", "resend", "stop"] = _ABSENT
+
+
+class _HttpAccepted(_Table):
+    status: _Statuses = _ABSENT
+    id: _JsonPath = _ABSENT
+
+
+class _HttpRefused(_Table):
+    status: _Statuses = _ABSENT
+    text: _JsonPath = _ABSENT
+
+
+class _HttpCallback(_Table):
+    each: _JsonPath = _ABSENT
+    id: _JsonPath = _ABSENT
+    status: _JsonPath = _ABSENT
+    delivered: list[str] = _ABSENT
+    failed: list[str] = _ABSENT
+
+
+class _Http(_Carrier, kw_only=True):
+    url: _Url
+    from_: _Line = field(name="from", default=_ABSENT)
+    method: Literal["GET", "POST", "PUT"] = _ABSENT
+    headers: dict[Annotated[str, _like("[A-Za-z0-9-]+", "a header's name")], str] = _ABSENT
+    body: str = _ABSENT
+    accepted: _HttpAccepted = _ABSENT
+    refused: _HttpRefused = _ABSENT
+    callback: _HttpCallback = _ABSENT
+    callback_secret: str = _ABSENT
+    callback_check: Literal["signature", "token"] = _ABSENT
+    callback_timestamp: _JsonPath = _ABSENT
+    uncertain: _Uncertain = _ABSENT
+
+
+class _CloudApi(_Carrier, kw_only=True):
+    base_url: _Url = _ABSENT
+    phone_number_id: _Line
+    access_token: str
+    app_secret: str = _ABSENT
+    verify_token: str = _ABSENT
+    uncertain: _Uncertain = _ABSENT
+
+
+CARRIER_KINDS: dict[CarrierKind, type[_Carrier]] = {
+    ("email", "mx"): _Mx,
+    ("email", "smtp"): _Smtp,
+    ("sms", "smpp"): _Smpp,
+    ("sms", "twilio"): _Twilio,
+    ("sms", "http"): _Http,
+    ("whatsapp", "cloud_api"): _CloudApi,
+    **dict.fromkeys(sorted(SIMULATORS), _Simulator),
 }
 
-_CARRIER: dict[str, Reader] = {
-    "id": matching("[a-z0-9-]{1,64}", "an id of a-z, 0-9 and -"),
-    "channel": one_of(*CHANNELS),
-    "kind": text,
-    "countries": _COUNTRIES,
-    "enabled": flag,
-    "priority": number(-1_000_000, 1_000_000),
-}
+
+def option_names(kind: CarrierKind) -> list[str]:
+    """The kind's own fields."""
+    fields = msgspec.structs.fields(CARRIER_KINDS[kind])
+    return [one.encode_name for one in fields if one.name not in _Carrier.__struct_fields__]
 
 
-def _carrier(runnable: Collection[CarrierKind], known: Mapping[str, CarrierKind]) -> Reader:
-    def read(value: Any) -> dict[str, Any]:
-        before = known.get(str(typed(value, dict).get("id")))
-        if before:
-            value = {"channel": before[0], "kind": before[1]} | value
-        for name in ("id", "channel", "kind"):
-            if name not in value:
-                raise Misread(name, "is missing")
-        channel, kind = (read_at(name, _CARRIER[name], value[name]) for name in ("channel", "kind"))
-        if (channel, kind) not in CARRIER_FIELDS:
-            kinds = [k for c, k in CARRIER_FIELDS if c == channel]
-            raise Misread("kind", f"{quoted(kind)} is no kind for {channel}. Known: {', '.join(kinds)}")
-        if (channel, kind) not in runnable:
-            usable = " or ".join(repr(k) for c, k in sorted(runnable) if c == channel)
-            raise Misread("kind", f"{kind!r} is not built into this version yet; use {usable}")
-        fields, needed = CARRIER_FIELDS[channel, kind]
-        needed = () if before == (channel, kind) else needed
-        given: dict[str, Any] = table(_CARRIER | fields, *needed)(value)
-        return {name: given[name] for name in given if name in _CARRIER} | {
-            "options": {name: given[name] for name in given if name in fields}
-        }
+def _read_carrier(
+    runnable: Collection[CarrierKind], given: dict[str, Any], known: Mapping[str, CarrierKind]
+) -> dict[str, Any]:
+    before = known.get(str(given.get("id")))
+    if before:
+        given = {"channel": before[0], "kind": before[1]} | given
+    name = read({field: given[field] for field in ("id", "channel", "kind") if field in given}, _Carrier)
+    kind = name["channel"], name["kind"]
+    if kind not in CARRIER_KINDS:
+        kinds = [k for c, k in CARRIER_KINDS if c == kind[0]]
+        raise Misfit("kind", f"{quoted(kind[1])} is no kind for {kind[0]}. Known: {', '.join(kinds)}")
+    if kind not in runnable:
+        usable = " or ".join(repr(k) for c, k in sorted(runnable) if c == kind[0])
+        raise Misfit("kind", f"{kind[1]!r} is not built into this version yet; use {usable}")
+    found = read(given, _part_of(CARRIER_KINDS[kind]) if kind == before else CARRIER_KINDS[kind])
+    options = {field: found.pop(field) for field in option_names(kind) if field in found}
+    return {**found, "options": options}
 
-    return read
+
+def _part_of(table: type[_Table]) -> type[msgspec.Struct]:
+    """The same fields, none of them needed."""
+    fields = msgspec.structs.fields(table)
+    absent = [(one.name, one.type, field(name=one.encode_name, default=_ABSENT)) for one in fields]
+    return msgspec.defstruct(table.__name__, absent)
 
 
 # -- the file ----------------------------------------------------------------------------------------------
 
-_DISPLAY_NAME = table({"id": _id("dn_"), "name": line, "approved": flag}, "name")
 
-TEMPLATE: dict[str, Reader] = {
-    "id": _id("tpl_"),
-    "channel": one_of(*CHANNELS),
-    "name": line,
-    "status": one_of("approved", "draft", "archived"),
-    "subject": text,
-    "html": text,
-    "text": text,
-    "body": text,
-    "category": one_of("AUTHENTICATION", "UTILITY", "MARKETING"),
-    "language": matching("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB"),
-    "upstream_name": line,
-    "variables": list_of(text),
-    "optional": list_of(text),
-    "price": _money,
-    "prices": map_of(COUNTRY, _money),
-    "examples": map_of(text, text),
-    "validity_minutes": number(0, 2880),
-}
-
-_TEAM: dict[str, Reader] = {
-    "id": _id("team_"),
-    "name": line,
-    "mode": one_of("sandbox", "live"),
-    "suspended": flag,
-    "currency": _CURRENCY,
-    "credit": _money,
-    "email_quota": _COUNT,
-    "features": list_of(one_of("verify")),
-    "rate_limit": _COUNT,
-    "segmenting": one_of("spec", "udh"),
-    "verify": table(
-        {
-            "countries": _COUNTRIES,
-            "per_phone_10m": _COUNT,
-            "per_phone_day": _COUNT,
-            "per_prefix_10m": _COUNT,
-            "min_interval_s": _COUNT,
-            "wrong_per_phone_day": _COUNT,
-            "conversion_guard": flag,
-            "magic": flag,
-            "language": _LANGUAGE,
-            "webotp": lambda value: _domain(value) if value != "" else "",
-        }
-    ),
-    "marketing_per_day": _COUNT,
-    "credit_low": _money,
-    "domains_max": _COUNT,
-    "keep_content_days": number(1, records.KEEP_CONTENT_DAYS_MAX),
-    "keep_messages_days": number(1, records.KEEP_MESSAGES_DAYS_MAX),
-    "domains": list_of(
-        table(
-            {
-                "id": _id("dom_"),
-                "name": _domain,
-                "brand": line,
-                "verified": flag,
-                "approved": flag,
-                "display_names": list_of(_DISPLAY_NAME),
-            },
-            "name",
-        )
-    ),
-    "templates": list_of(table(TEMPLATE)),
-    "keys": list_of(
-        table(
-            {"name": line, "token": _token, "domain": _domain, "scopes": list_of(one_of("send", "manage"))},
-            "name",
-        )
-    ),
-    "webhooks": list_of(table({"url": _webhook_url, "secret": _webhook_secret, "events": _events}, "url")),
-    "suppressions": list_of(table({"email": _email, "reason": one_of("bounce", "complaint", "manual")}, "email")),
-    "recipients": list_of(table({"address": read_recipient}, "address")),
-    "sender_ids": list_of(
-        table(
-            {
-                "country": COUNTRY,
-                "value": SENDER_VALUE,
-                "approved": flag,
-            },
-            "country",
-        )
-    ),
-}
+class _Platform(_Table):
+    sender: Annotated[str, form(lambda given: _email(given).given)] = _ABSENT
+    brand: _Line = _ABSENT
+    verify_price: dict[_Currency, _Money] = _ABSENT
+    verify_text: dict[_Language, Annotated[str, form(lambda given: line(check_text(given)))]] = _ABSENT
+    mail_host: _Domain = _ABSENT
+    templates_need_approval: bool = _ABSENT
+    prices: dict[Literal["sms", "whatsapp"], dict[_Currency, dict[_Priced, _Money]]] = _ABSENT
+    sandbox_per_day: _Count = _ABSENT
 
 
-_PLATFORM: dict[str, Reader] = {
-    "sender": _bare_email,
-    "brand": line,
-    "verify_price": map_of(_CURRENCY, _money),
-    "verify_text": map_of(_LANGUAGE, _verify_text),
-    "mail_host": _domain,
-    "templates_need_approval": flag,
-    "prices": map_of(one_of("sms", "whatsapp"), map_of(_CURRENCY, map_of(_PRICED, _money))),
-    "sandbox_per_day": _COUNT,
-}
+class _Verify(_Table):
+    countries: list[_CountryOrAny] = _ABSENT
+    per_phone_10m: _Count = _ABSENT
+    per_phone_day: _Count = _ABSENT
+    per_prefix_10m: _Count = _ABSENT
+    min_interval_s: _Count = _ABSENT
+    wrong_per_phone_day: _Count = _ABSENT
+    conversion_guard: bool = _ABSENT
+    magic: bool = _ABSENT
+    language: _Language = _ABSENT
+    webotp: Annotated[str, form(lambda given: _domain(given) if given else "")] = _ABSENT
 
 
-def read_team_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Single fields of a team, as a form gives them: what they mean, and what is wrong with the others."""
-    return _read_fields(_TEAM, given)
+class _DisplayName(_Table, kw_only=True):
+    id: Annotated[str, _id("dn_")] = _ABSENT
+    name: _Line
+    approved: bool = _ABSENT
 
 
-def read_platform_fields(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    return _read_fields(_PLATFORM, given)
+class _SendingDomain(_Table, kw_only=True):
+    id: Annotated[str, _id("dom_")] = _ABSENT
+    name: _Domain
+    brand: _Line = _ABSENT
+    verified: bool = _ABSENT
+    approved: bool = _ABSENT
+    display_names: list[_DisplayName] = _ABSENT
 
 
-def _read_fields(known: dict[str, Reader], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    fields, errors = {}, {}
-    for name, value in given.items():
-        try:
-            fields[name] = known[name](value)
-        except ValueError as error:
-            errors[name] = str(error)
-    return fields, errors
+class _Template(_Table):
+    id: Annotated[str, _id("tpl_")] = _ABSENT
+    channel: records.Channel = _ABSENT
+    name: _Line = _ABSENT
+    status: Literal["approved", "draft", "archived"] = _ABSENT
+    subject: str = _ABSENT
+    html: str = _ABSENT
+    text: str = _ABSENT
+    body: str = _ABSENT
+    category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] = _ABSENT
+    language: _TemplateLanguage = _ABSENT
+    upstream_name: _Line = _ABSENT
+    variables: list[str] = _ABSENT
+    optional: list[str] = _ABSENT
+    price: _Money = _ABSENT
+    prices: dict[_Country, _Money] = _ABSENT
+    examples: dict[str, str] = _ABSENT
+    validity_minutes: Annotated[int, _from(0, 2880)] = _ABSENT
 
 
-def _document(runnable: Collection[CarrierKind], known: Mapping[str, CarrierKind]) -> Reader:
-    return table(
-        {
-            "platform": table(_PLATFORM),
-            "carriers": list_of(_carrier(runnable, known)),
-            "teams": list_of(table(_TEAM, "id")),
-        }
-    )
+class _Key(_Table):
+    name: _Line
+    token: Annotated[str, form(_token)] = _ABSENT
+    domain: _Domain = _ABSENT
+    scopes: list[records.Scope] = _ABSENT
+
+
+class _Webhook(_Table):
+    url: Annotated[str, form(_webhook_url)]
+    secret: Annotated[str, form(_webhook_secret)] = _ABSENT
+    events: Annotated[list[str], form(_events)] = _ABSENT
+
+
+class _Suppression(_Table):
+    email: Annotated[str, form(_email)]
+    reason: Literal["bounce", "complaint", "manual"] = _ABSENT
+
+
+class _Recipient(_Table):
+    address: Annotated[str, form(read_recipient)]
+
+
+class _SenderId(_Table):
+    country: _Country
+    value: Annotated[str, _like(_SENDER, "a sender of at most 11 letters and digits, or a number")] = _ABSENT
+    approved: bool = _ABSENT
+
+
+class _Team(_Table):
+    id: Annotated[str, _id("team_")]
+    name: _Line = _ABSENT
+    mode: records.Mode = _ABSENT
+    suspended: bool = _ABSENT
+    currency: _Currency = _ABSENT
+    credit: _Money = _ABSENT
+    email_quota: _Count = _ABSENT
+    features: list[Literal["verify"]] = _ABSENT
+    rate_limit: _Count = _ABSENT
+    segmenting: records.Segmenting = _ABSENT
+    verify: _Verify = _ABSENT
+    marketing_per_day: _Count = _ABSENT
+    credit_low: _Money = _ABSENT
+    domains_max: _Count = _ABSENT
+    keep_content_days: Annotated[int, _from(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
+    keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
+    domains: list[_SendingDomain] = _ABSENT
+    templates: list[_Template] = _ABSENT
+    keys: list[_Key] = _ABSENT
+    webhooks: list[_Webhook] = _ABSENT
+    suppressions: list[_Suppression] = _ABSENT
+    recipients: list[_Recipient] = _ABSENT
+    sender_ids: list[_SenderId] = _ABSENT
+
+
+class _Document(_Table):
+    platform: _Platform = _ABSENT
+    carriers: list[dict[str, Any]] = _ABSENT
+    teams: list[_Team] = _ABSENT
+
+
+read_platform_fields = partial(_read_fields, _Platform)
+read_team_fields = partial(_read_fields, _Team)
+read_template_fields = partial(_read_fields, _Template)
+read_sender_id_fields = partial(_read_fields, _SenderId)

@@ -16,6 +16,7 @@ ReputationState = Literal["ok", "warn", "paused"]
 
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
+PRIORITY_MAX = 1_000_000  # and its negative
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.reading import line
 from heliograph.rules.setup.records import DisplayName, Domain, SenderId, TeamRecord
 from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
+from heliograph.rules.text import line
 
 State = Literal["approved", "refused", "waiting"]
 Submitted = Domain | DisplayName | SenderId

@@ -9,9 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.file import TEMPLATE
+from heliograph.rules.setup.file import read_template_fields
 from heliograph.rules.setup.plan import CONTENT
-from heliograph.rules.setup.reading import Misread, read_at
 from heliograph.rules.setup.records import Team, Template
 from heliograph.rules.setup.snapshot import Row, Setup
 from heliograph.rules.setup.template_approvals import Pending, approved_rows, check_price, draft_rows
@@ -25,14 +24,10 @@ LINES_MAX = 1000  # of a field that are shown
 
 def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
     """The base with these fields (None: without), and by field what is wrong with it."""
-    errors: dict[str, str] = {}
-    fields = msgspec.to_builtins(base)
-    for name, value in given.items():
-        try:
-            fields[name] = None if value is None else read_at(name, TEMPLATE[name], value)
-        except Misread as error:
-            errors[name] = _sentence(error.why)
-    new = msgspec.convert(fields, Template)
+    removed = {name: None for name, value in given.items() if value is None}
+    fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
+    new = msgspec.convert(msgspec.to_builtins(base) | fields | removed, Template)
+    errors = {name: _sentence(why) for name, why in wrong.items()}
     for problem in check_template(new):
         places, _, why = problem.partition(": ")
         place = places.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several

@@ -1,0 +1,113 @@
+"""Reading what other people wrote as the types we want. What does not fit is named by its path, in plain words."""
+
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from heliograph.rules.text import quoted
+
+_NAMES: dict[Any, str] = {
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    NoneType: "null",
+    list: "a list",
+    dict: "a table",
+}
+
+
+class Misfit(ValueError):
+    """`path` names the part, such as `teams[0].name`; it is empty for the value itself."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}" if path else why)
+        self.path = path
+        self.why = why
+
+
+def form(read: Callable[[Any], Any]) -> msgspec.Meta:
+    """For what a type cannot say: `read` makes of a value what it means, or raises ValueError."""
+    return msgspec.Meta(extra={"read": read})
+
+
+def read(value: Any, kind: Any) -> Any:
+    """What the value means: structs as dictionaries without the fields that are absent, other parts by their forms."""
+    meta = kind.__metadata__[0] if get_origin(kind) is Annotated else msgspec.Meta()
+    inner = next((one for one in _options(kind) if _base(one) is type(value)), None)
+    if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+        kinds = _checked_fields(value, inner)
+        value = {name: read_at(name, item, kinds[name]) for name, item in value.items()}
+    elif isinstance(value, dict) and inner:
+        key, part = get_args(inner)
+        value = {read_at(name, name, key): read_at(name, item, part) for name, item in value.items()}
+    elif value and isinstance(value, list) and inner:
+        (part,), misfit = get_args(inner), _first_misfit(value, inner)
+        read_at(f"[{misfit}]", value[misfit], part)
+        value = [read_at(f"[{i}]", item, part) for i, item in enumerate(value)]
+    else:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            raise Misfit("", _mismatch(value, kind, meta)) from None
+    return meta.extra["read"](value) if meta.extra else value
+
+
+def read_at(step: str, value: Any, kind: Any, by: Callable[[Any, Any], Any] = read) -> Any:
+    try:
+        return by(value, kind)
+    except Misfit as error:
+        raise Misfit(step + ("." if error.path and error.path[0] != "[" else "") + error.path, error.why) from None
+    except ValueError as error:
+        raise Misfit(step, str(error)) from None
+
+
+def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The types of the struct's fields, when all that it needs are there and no others."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    for name in value:
+        if name not in fields:
+            raise Misfit(name, f"is not known here. Known: {', '.join(fields)}")
+    for name, field in fields.items():
+        if field.required and name not in value:
+            raise Misfit(name, "is missing")
+    return {name: field.type for name, field in fields.items()}
+
+
+def _first_misfit(items: list[Any], kind: Any) -> int:
+    """By halves: msgspec reads a long list much faster than we read its items one by one."""
+    fit, end = 0, len(items)
+    while end - fit > 1:
+        middle = (fit + end) // 2
+        try:
+            msgspec.convert(items[fit:middle], kind)
+            fit = middle
+        except msgspec.ValidationError:
+            end = middle
+    return fit
+
+
+def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
+    if type(value) is int and meta.ge is not None:
+        return f"expected a whole number from {meta.ge} to {meta.le}, got {value}"
+    if type(value) is str and meta.pattern is not None:
+        return f"expected {meta.description}, got {quoted(value)}"
+    if type(value) is str and get_origin(kind) is Literal:
+        return f"expected {' or '.join(map(repr, get_args(kind)))}, got {quoted(value)}"
+    wanted = " or ".join(_NAMES[_base(one)] for one in _options(kind))
+    return f"expected {wanted}, got {_NAMES.get(type(value), type(value).__name__)}"
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_args(bare) if get_origin(bare) in (Union, UnionType) else (bare,)
+
+
+def _base(kind: Any) -> Any:
+    """The type that a value of the kind is written as."""
+    bare = get_origin(kind) or kind
+    if bare is Literal:
+        return str
+    return dict if isinstance(bare, type) and issubclass(bare, msgspec.Struct) else bare
