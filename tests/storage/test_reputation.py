@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord
@@ -17,6 +18,7 @@ from tests.storage.samples import PHONE, message
 
 pytestmark = pytest.mark.anyio
 
+ENTRY = COMMAND_LINE.did(0, "reputation.resume", "team")
 COUNTS = "SELECT team, sum(sends), sum(bounces), sum(complaints) FROM reputation GROUP BY team ORDER BY team"
 
 
@@ -163,9 +165,9 @@ async def test_a_pause_stays_until_an_operator_ends_it(teams: Store, other: Stor
     assert await teams.reputation.judge() == []
     await other.setup.refresh()
     at = clock.now()
-    assert await other.reputation.resume("team_1")
-    assert not await other.reputation.resume("team_1")
-    assert not await other.reputation.resume("team_2")
+    assert await other.reputation.resume("team_1", ENTRY)
+    assert not await other.reputation.resume("team_1", ENTRY)
+    assert not await other.reputation.resume("team_2", ENTRY)
     await teams.setup.refresh()
     assert state(teams) == "ok"
     assert at <= (teams.setup.current.teams["team_1"].reputation.resumed_at or 0) <= clock.now()  # type: ignore[union-attr]
@@ -174,7 +176,7 @@ async def test_a_pause_stays_until_an_operator_ends_it(teams: Store, other: Stor
 async def test_nothing_before_the_resume_counts_after_it(teams: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 1000, 500, 0), (1, 1000, 500, 0))
     await teams.reputation.judge()
-    await teams.reputation.resume("team_1")
+    await teams.reputation.resume("team_1", ENTRY)
     assert await teams.reputation.judge() == []
     await counted(teams, clock, (0, 199, 199, 0))
     assert await teams.reputation.judge() == []
@@ -187,7 +189,7 @@ async def test_a_resume_during_the_judging_holds(teams: Store, other: Store, clo
     await counted(teams, clock, (0, 1000, 500, 0))
     await other.setup.refresh()
     await teams.reputation.judge()
-    await teams.reputation.resume("team_1")
+    await teams.reputation.resume("team_1", ENTRY)
     await counted(teams, clock, (0, 1000, 500, 0))  # as it read them
     assert await other.reputation.judge() == []
     assert state(other) == "ok"

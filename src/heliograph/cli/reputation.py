@@ -3,7 +3,8 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.manage.teams import find_team
+from heliograph.manage.teams import find_team, resume_direct
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
 from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.records import Team
@@ -65,10 +66,7 @@ def resume(settings: Settings, team: str) -> None:
     heliograph reputation resume team_acme
     """
 
-    async def story(store: Store) -> bool:
-        return await store.reputation.resume(find_team(store.setup.current, team).record.id)
-
-    done = with_store(settings, "Resuming", story)
+    done = with_store(settings, "Resuming", lambda store: resume_direct(store, COMMAND_LINE, team))
     click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
 
 

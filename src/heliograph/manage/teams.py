@@ -1,11 +1,134 @@
-"""Teams: found."""
+"""Teams: made, given a plan, suspended, renamed, taken live and back, let send again."""
 
-from heliograph.rules.refusals import NotFound
-from heliograph.rules.setup.records import Team
-from heliograph.rules.setup.snapshot import Setup
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.manage.fields import check_fields
+from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.setup.file import read_team_fields
+from heliograph.rules.setup.going_live import checklist
+from heliograph.rules.setup.records import Team, TeamRecord
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.store import Store
+
+Fields = Mapping[str, Any]  # as a setup file writes them
 
 
 def find_team(setup: Setup, id_: str) -> Team:
     if id_ not in setup.teams:
         raise NotFound(f"There is no team {id_}.")
     return setup.teams[id_]
+
+
+async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
+    """With an opening credit; without an id it gets one, and without a name the id is its name."""
+    fields = _read({"id": store.clock.new_id("team_")} | dict(given))
+    id_, credit = fields["id"], fields.pop("credit", 0)
+
+    def decide(current: Setup, ref: int) -> SetupChange:
+        if id_ in current.teams:
+            check_fields({"id": "There is a team with this id already."})
+        record = TeamRecord(**{"name": id_} | fields, ref=ref)
+        entry = _entry(store, actor, "team.create", id_)
+        return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=[entry])
+
+    await store.setup.change(decide)
+    return store.setup.current.teams[id_].record
+
+
+async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
+    fields = _read(given)
+
+    def revise(found: Team, _: Setup) -> TeamRecord:
+        before = msgspec.to_builtins(found.record)
+        verify = before.get("verify", {}) | fields.get("verify", {})
+        return msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
+
+    return await _change(store, actor, "team.plan", team, revise, given)
+
+
+async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
+    action = "team.suspend" if suspended else "team.resume"
+    return await _change(store, actor, action, team, lambda found, _: replace(found.record, suspended=suspended))
+
+
+async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_operator: bool) -> TeamRecord:
+    """Name and more. Recipients are told the name: one that an owner asks for waits for an operator."""
+    fields = _read(given)
+    name = fields.pop("name")
+
+    def revise(found: Team, _: Setup) -> TeamRecord:
+        wanted = {"wanted": name if name != found.record.name else "", "wanted_refused": ""}
+        return replace(found.record, **fields, **({"name": name} if by_operator else wanted))
+
+    return await _change(store, actor, "team.change", team, revise, given)
+
+
+async def set_retention(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
+    """How long content and messages are kept."""
+    fields = _read(given)
+
+    def revise(found: Team, _: Setup) -> TeamRecord:
+        after = replace(found.record, **fields)
+        check_fields({"keep_messages_days": after.wrong_days} if after.wrong_days else {})
+        return after
+
+    return await _change(store, actor, "team.keep", team, revise, given)
+
+
+async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
+    def revise(found: Team, current: Setup) -> TeamRecord:
+        missing = [check.text for check in checklist(found, current.carriers, 0) if check.needed and not check.done]
+        if found.sandbox and missing:
+            raise InvalidRequest(f"Not yet: {' '.join(missing)}", param="live")
+        return replace(found.record, mode="live")
+
+    return await _change(store, actor, "team.live", team, revise)
+
+
+async def leave_live(store: Store, actor: Actor, team: str) -> TeamRecord:
+    """Back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
+    return await _change(store, actor, "team.sandbox", team, lambda found, _: replace(found.record, mode="sandbox"))
+
+
+async def resume_direct(store: Store, actor: Actor, team: str) -> bool:
+    """End the reputation guard's pause of direct sends; False: there is none."""
+    id_ = find_team(store.setup.current, team).record.id
+    return await store.reputation.resume(id_, _entry(store, actor, "reputation.resume", id_))
+
+
+def _read(given: Fields) -> dict[str, Any]:
+    fields, errors = read_team_fields(given)
+    check_fields(errors)
+    return fields
+
+
+async def _change(
+    store: Store,
+    actor: Actor,
+    action: str,
+    id_: str,
+    revise: Callable[[Team, Setup], TeamRecord],
+    given: Fields | None = None,
+) -> TeamRecord:
+    """`given` goes into the audit log."""
+    detail = ", ".join(f"{name}={value}" for name, value in (given or {}).items())
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        found = find_team(current, id_)
+        after = revise(found, current)
+        if after == found.record:
+            return SetupChange()
+        return SetupChange(rows=[to_row("team", id_, after, id_)], audit=[_entry(store, actor, action, id_, detail)])
+
+    await store.setup.change(decide)
+    return store.setup.current.teams[id_].record
+
+
+def _entry(store: Store, actor: Actor, action: str, team: str, detail: str = "") -> AuditEntry:
+    return actor.did(store.clock.now(), action, team, detail, team=team)

@@ -1,6 +1,7 @@
 """Reputation: the bounces and complaints of each team, and what they lead to."""
 
 from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
 from heliograph.rules.setup.records import Reputation
 from heliograph.rules.setup.snapshot import Setup, to_row
@@ -39,7 +40,7 @@ class Reputations:
         written = {row.id for row in (await self._setup.change(decide)).rows}
         return [record for record in records if record.team in written]
 
-    async def resume(self, team: str) -> bool:
+    async def resume(self, team: str, entry: AuditEntry) -> bool:
         """End the pause of a team's direct sends: counting begins anew. False when they are not paused."""
         found = self._setup.current.teams[team]
         if not is_paused(found):
@@ -48,5 +49,6 @@ class Reputations:
         resumed = Reputation(team=team, state="ok", since=now, resumed_at=now)
         # First forget: the other way round, old counts could pause it again.
         await self._database.write(lambda tx: tx.run("forget_reputation", team=found.record.ref))
-        await self._setup.change(lambda _, __: SetupChange(rows=[to_row("reputation", team, resumed, team)]))
+        change = SetupChange(rows=[to_row("reputation", team, resumed, team)], audit=[entry])
+        await self._setup.change(lambda _, __: change)
         return True

@@ -1,20 +1,16 @@
 """A team's settings: its name, when low credit is told, what is kept how long, from sandbox to live and back."""
 
 import re
-from typing import Any
 
-from msgspec.structs import replace
-
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.manage import teams
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.file import read_team_fields
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.going_live import checklist, may_go_live
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage import retention
-from heliograph.storage.setup import SetupChange
+from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
-DELIVERIES_DAYS = retention.DELIVERIES_KEPT_MS // DAY_MS
+DELIVERIES_DAYS = DELIVERIES_KEPT_MS // DAY_MS
 KEEP = ("keep_content_days", "keep_messages_days")
 
 
@@ -24,55 +20,30 @@ async def show(visit: Visit) -> Answer:
 
 async def save(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
-    fields, errors = read_team_fields(given)
-    if not errors and not visit.may("operator"):  # recipients are told the name: another one waits for an operator
-        name = fields.pop("name")
-        fields |= {"wanted": name if name != visit.team.record.name else "", "wanted_refused": ""}
-    return await _save(visit, "team.change", given, fields, errors)
+    operator = visit.may("operator")
+    try:
+        team = await teams.save(visit.context.store, visit.actor, visit.team.record.id, given, by_operator=operator)
+    except InvalidRequest as refusal:
+        return await _page(visit, given, errors_of(refusal))
+    waits = f" The name {team.wanted} waits for the operator's approval." if team.wanted and not operator else ""
+    return Redirect(f"{visit.base}/settings", f"Saved.{waits}")
 
 
 async def keep(visit: Visit) -> Answer:
-    """How long content and messages are kept."""
     given = {name: visit.form.get(name, "").strip() for name in KEEP}
     days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in given.items()}
-    fields, errors = read_team_fields(days)
-    if not errors and (wrong := replace(visit.team.record, **fields).wrong_days):
-        errors = {"keep_messages_days": wrong}
-    return await _save(visit, "team.keep", given, fields, errors)
-
-
-async def _save(
-    visit: Visit, action: str, given: dict[str, str], fields: dict[str, Any], errors: dict[str, str]
-) -> Answer:
-    if errors:
-        return await _page(visit, given, errors)
-    id_ = visit.team.record.id
-
-    def decide(current: Setup) -> SetupChange:
-        before = current.teams[id_].record
-        after = replace(before, **fields)
-        return SetupChange(rows=[to_row("team", id_, after, id_)] if after != before else ())
-
-    detail = ", ".join(f"{name}={value}" if name in KEEP else name for name, value in fields.items())
-    await visit.change_setup(action, id_, decide, detail)
-    asked = fields.get("wanted")
-    told = f"Saved. The name {asked} waits for the operator's approval." if asked else "Saved."
-    return Redirect(f"{visit.base}/settings", told)
+    try:
+        await teams.set_retention(visit.context.store, visit.actor, visit.team.record.id, days)
+    except InvalidRequest as refusal:
+        return await _page(visit, given, errors_of(refusal))
+    return Redirect(f"{visit.base}/settings", "Saved.")
 
 
 async def go_live(visit: Visit) -> Answer:
-    id_ = visit.team.record.id
-    credit = (await visit.context.store.ledger.account(visit.team.record.ref)).available
-
-    def decide(current: Setup) -> SetupChange:
-        team = current.teams[id_]
-        if not team.sandbox or not may_go_live(checklist(team, current.carriers, credit)):
-            return SetupChange()
-        return SetupChange(rows=[to_row("team", id_, replace(team.record, mode="live"), id_)])
-
-    done = await visit.change_setup("team.live", id_, decide)
-    if not done.rows:
-        return await _page(visit, errors={"live": "Not yet: see what is still needed."})
+    try:
+        await teams.go_live(visit.context.store, visit.actor, visit.team.record.id)
+    except InvalidRequest as refusal:
+        return await _page(visit, errors=errors_of(refusal))
     return Redirect(f"{visit.base}/settings", _told(visit.simulated))
 
 
@@ -83,16 +54,7 @@ def _told(simulated: list[str]) -> str:
 
 
 async def leave_live(visit: Visit) -> Answer:
-    """Back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
-    id_ = visit.team.record.id
-
-    def decide(current: Setup) -> SetupChange:
-        team = current.teams[id_]
-        return SetupChange(
-            rows=() if team.sandbox else [to_row("team", id_, replace(team.record, mode="sandbox"), id_)]
-        )
-
-    await visit.change_setup("team.sandbox", id_, decide)
+    await teams.leave_live(visit.context.store, visit.actor, visit.team.record.id)
     return Redirect(
         f"{visit.base}/settings", "The team is in the sandbox. What it sends now reaches nobody unverified."
     )
