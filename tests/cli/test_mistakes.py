@@ -30,7 +30,7 @@ TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
         (["apply", "none.toml"], 2, "'none.toml': No such file or directory"),
         (["apply", "text.db"], 1, "text.db: Expected '=' after a key"),
         (["apply", "bytes.toml"], 1, "bytes.toml: 'utf-8' codec can't decode"),
-        (["key", "revoke", "x"], 1, "there is no such key"),
+        (["key", "revoke", "x"], 1, "There is no such key"),
         (["send", "sms", "--to", "+1", "--key", "hk_cut"], 1, "not a whole token"),
         (["send", "sms", "--to", "+1", "--key", "@none"], 1, "--key: none cannot be read"),
         (["send", "sms", "--to", "+1", "--to", "+2", "--key", TOKEN], 2, "sms goes to one phone number"),

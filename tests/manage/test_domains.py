@@ -1,12 +1,15 @@
-"""Sending domains: who has a name, how many a team may add, and the domain of the platform's own sender."""
+"""Sending domains: who has a name, how many a team may add, the platform's own sender, and the audit entries."""
 
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.app import signing_keys
 from heliograph.channels.email import dkim
-from heliograph.manage.domains import CannotAdd, Domains, NoSuchDomain
+from heliograph.manage.domains import RECHECK_MS, Domains
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Platform, TeamRecord
 from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
@@ -14,6 +17,7 @@ from heliograph.sealing import Sealer
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio
 
@@ -63,20 +67,20 @@ def signers(store: Store, name: str) -> set[str]:
 
 
 async def test_a_name_belongs_to_whoever_proves_it(store: Store, domains: Domains, dns: Dns) -> None:
-    squatter, owner = [await domains.add(team.id, "shop.test", team.name) for team in TEAMS]
+    squatter, owner = [await domains.add(ADA, team.id, "shop.test", team.name) for team in TEAMS]
     await domains.records(squatter.id)  # so it has keys, too
     await publish(domains, dns, owner.id)
-    assert not (await domains.check(squatter.id)).domain.verified
-    assert (await domains.check(owner.id)).domain.verified
+    assert not (await domains.check(ADA, squatter.id)).domain.verified
+    assert (await domains.check(ADA, owner.id)).domain.verified
     assert domains.find("shop.test").id == owner.id
     assert signers(store, "shop.test") == {key.selector for key in store.setup.current.teams["team_b"].dkim_keys}
 
 
 async def test_two_cannot_both_prove_it(domains: Domains, dns: Dns) -> None:
-    first, second = [await domains.add(team.id, "shop.test", team.name) for team in TEAMS]
+    first, second = [await domains.add(ADA, team.id, "shop.test", team.name) for team in TEAMS]
     for domain in (first, second):
         await publish(domains, dns, domain.id)
-        checked = await domains.check(domain.id)
+        checked = await domains.check(ADA, domain.id)
     assert (domains.find(first.id).verified, domains.find(second.id).verified) == (True, False)
     wrong = {record.purpose: verdict.mend for record, verdict in checked.records if not verdict.ok}
     assert wrong.keys() == {"ownership"}
@@ -84,32 +88,32 @@ async def test_two_cannot_both_prove_it(domains: Domains, dns: Dns) -> None:
 
 
 async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, dns: Dns) -> None:
-    owner = await domains.add("team_a", "shop.test", "A")
+    owner = await domains.add(ADA, "team_a", "shop.test", "A")
     await publish(domains, dns, owner.id)
-    await domains.check(owner.id)
-    assert await domains.add("team_a", "shop.test", "A") == domains.find(owner.id)
-    with pytest.raises(CannotAdd, match=r"shop\.test is a verified domain of another team here"):
-        await domains.add("team_b", "shop.test", "B")
+    await domains.check(ADA, owner.id)
+    assert await domains.add(ADA, "team_a", "shop.test", "A") == domains.find(owner.id)
+    with pytest.raises(InvalidRequest, match=r"shop\.test is a verified domain of another team here"):
+        await domains.add(ADA, "team_b", "shop.test", "B")
 
 
 async def test_a_team_adds_as_many_as_it_may(domains: Domains) -> None:
     names = [f"{number}.shop.test" for number in range(3)]
     for name in names * 2:  # one that it has already is not one more
-        await domains.add("team_a", name, "A")
-    with pytest.raises(CannotAdd, match="has 3 domains, as many as it may"):
-        await domains.add("team_a", "more.shop.test", "A")
-    await domains.add("team_b", "more.shop.test", "B")
+        await domains.add(ADA, "team_a", name, "A")
+    with pytest.raises(InvalidRequest, match="has 3 domains, as many as it may"):
+        await domains.add(ADA, "team_a", "more.shop.test", "A")
+    await domains.add(ADA, "team_b", "more.shop.test", "B")
 
 
 async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, domains: Domains, dns: Dns) -> None:
-    squatter = await domains.add("team_a", PLATFORM, "A")
+    squatter = await domains.add(ADA, "team_a", PLATFORM, "A")
     await domains.records(squatter.id)
     assert [record.purpose for record in await domains.records(PLATFORM)].count("dkim") == 2
     own = domains.find(PLATFORM)
     assert (own.team, own.approved, own.verified) == (PLATFORM_TEAM, True, False)
     assert signers(store, PLATFORM) == {key.selector for key in store.setup.current.platform_keys} != set()
     assert domains.find(PLATFORM).id == own.id
-    await domains.rotate(PLATFORM)
+    await domains.rotate(ADA, PLATFORM)
     await publish(domains, dns, own.id)
     await domains.check_due()
     assert domains.find(PLATFORM).verified
@@ -117,9 +121,9 @@ async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, 
 
 
 async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Store, domains: Domains, dns: Dns) -> None:
-    owner = await domains.add("team_a", "shop.test", "A")
+    owner = await domains.add(ADA, "team_a", "shop.test", "A")
     await publish(domains, dns, owner.id)
-    await domains.check(owner.id)
+    await domains.check(ADA, owner.id)
     moved = to_row("platform", PLATFORM_ID, Platform(sender="hello@shop.test"), None)
     await store.setup.change(lambda _, __: SetupChange(rows=[moved]))
     await domains.ensure_keys("shop.test")
@@ -129,5 +133,67 @@ async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Sto
 
 async def test_nobodys_name(domains: Domains) -> None:
     await domains.ensure_keys("nobody.test")
-    with pytest.raises(NoSuchDomain):
+    with pytest.raises(BrandDomainNotFound):
         domains.find("nobody.test")
+
+
+async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dns, clock: TestClock) -> None:
+    shop = await domains.add(ADA, "team_a", "Shop.test")
+    await domains.add(ADA, "team_a", "shop.test")  # it has it
+    await domains.check(ADA, shop.id)  # nothing is found: no change
+    await publish(domains, dns, shop.id)
+    await domains.check(ADA, shop.id)
+    for _ in range(2):  # the second finds them waiting
+        await domains.rotate(COMMAND_LINE, shop.id)
+    clock.forward(RECHECK_MS)
+    await domains.check_due()
+    for _ in range(2):
+        await domains.set_brand(COMMAND_LINE, shop, "Shop", operator=True)
+    dns.published.clear()
+    for _ in range(3):
+        clock.forward(RECHECK_MS)
+        await domains.check_due()
+    await domains.remove(ADA, shop)
+    assert await entries(store, "team_a") == [
+        ("usr_ada", "domain.remove", "shop.test", ""),
+        ("service", "domain.failed", "shop.test", ""),
+        ("command line", "domain.brand", "shop.test", "team_a → Shop"),
+        ("service", "domain.keys", "shop.test", "the new keys sign"),
+        ("command line", "domain.rotate", "shop.test", ""),
+        ("usr_ada", "domain.verified", "shop.test", ""),
+        ("usr_ada", "domain.add", "shop.test", ""),
+    ]
+    assert store.setup.current.teams["team_a"].domains == {}
+
+
+async def test_keys_made_on_first_use_are_the_services_work(store: Store, domains: Domains) -> None:
+    await domains.ensure_keys(PLATFORM)
+    await domains.ensure_keys(PLATFORM)
+    assert await entries(store) == [
+        ("service", "domain.keys", PLATFORM, "made"),
+        ("service", "domain.add", PLATFORM, ""),
+    ]
+
+
+async def test_a_check_that_changes_nothing_notes_its_time(store: Store, domains: Domains, clock: TestClock) -> None:
+    shop = await domains.add(COMMAND_LINE, "team_a", "shop.test")
+    before = await entries(store)
+    checked = (await domains.check(ADA, shop.id)).domain
+    assert (checked.failures, checked.verified) == (1, False)
+    assert checked.checked_at and clock.now() - RECHECK_MS < checked.checked_at <= clock.now()
+    assert await entries(store) == before
+
+
+async def test_what_may_send_is_not_removed(store: Store, domains: Domains) -> None:
+    shop = await domains.add(ADA, "team_a", "shop.test")
+    usable = replace(shop, verified=True, approved=True)
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("domain", shop.id, usable, "team_a")]))
+    with pytest.raises(InvalidRequest, match="This domain may send"):
+        await domains.remove(ADA, shop)
+
+
+async def test_the_command_line_adds_more_than_the_team_may(domains: Domains) -> None:
+    for number in range(4):
+        await domains.add(COMMAND_LINE, "team_a", f"{number}.shop.test")
+    with pytest.raises(InvalidRequest, match="There is no team team_c"):
+        await domains.add(COMMAND_LINE, "team_c", "shop.test")

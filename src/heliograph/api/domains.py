@@ -6,13 +6,10 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.manage.domains import CannotAdd, Checked
-from heliograph.rules.address import normal_domain
+from heliograph.manage.domains import Checked
 from heliograph.rules.ids import timestamp
-from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
 from heliograph.rules.setup.records import Domain
-from heliograph.rules.text import CONTROLS, quoted
 from heliograph.web.request import Response
 
 
@@ -62,35 +59,19 @@ async def read(call: Call) -> Response:
 async def create(call: Call) -> Response:
     call.query()
     request = to_request(call.json, DomainRequest)
-    name = normal_domain(request.name)
-    if name is None:
-        raise InvalidRequest(f"name {quoted(request.name)} is not a domain such as acme.test.", param="name")
-    brand = request.brand or call.caller.team.record.name
-    if len(brand) > BRAND_MAX or CONTROLS.search(brand) or not brand.strip():
-        raise InvalidRequest(f"brand is one line of 1 to {BRAND_MAX} characters.", param="brand")
-    try:
-        made = await call.management.domains.add(call.caller.team.record.id, name, brand)
-    except CannotAdd as error:
-        raise InvalidRequest(str(error), param="name") from None
+    team = call.caller.team.record.id
+    made = await call.management.domains.add(call.actor, team, request.name, request.brand or "")
     return answer(await _view(call, made), 201)
 
 
 async def check(call: Call) -> Response:
     call.query()
-    done = await call.management.domains.check(_own(call).id)
+    done = await call.management.domains.check(call.actor, _own(call).id)
     return answer(_checked(done))
 
 
-BRAND_MAX = 200
-
-
 def _own(call: Call) -> Domain:
-    for domain in call.caller.team.domains.values():
-        if domain.id == call.params["id"]:
-            return domain
-    raise BrandDomainNotFound(
-        f"The team has no domain {quoted(call.params['id'])}. {BrandDomainNotFound.fix}", param="id"
-    )
+    return call.management.domains.own(call.caller.team.record.id, call.params["id"])
 
 
 async def _view(call: Call, domain: Domain) -> DomainView:

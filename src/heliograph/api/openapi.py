@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from heliograph import __version__
-from heliograph.api.domains import BRAND_MAX
 from heliograph.api.errors import type_of
 from heliograph.api.reading import VERIFICATION_STATES
 from heliograph.api.route import Query, Route
@@ -33,6 +32,7 @@ from heliograph.rules.message import STATES
 from heliograph.rules.setup.webhook import DESCRIPTION_MAX
 from heliograph.rules.setup.webhook_url import URL_MAX
 from heliograph.rules.suppression_file import REASONS
+from heliograph.rules.text import LINE_MAX
 from heliograph.web.status import status_of
 
 Schema = dict[str, Any]
@@ -277,7 +277,7 @@ LIMITS: dict[str, Schema] = {
     "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
     "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
     "DomainRequest.name": {"maxLength": DOMAIN_MAX, "pattern": f"^{DOMAIN_NAME}$"},
-    "DomainRequest.brand": {"maxLength": BRAND_MAX, "pattern": rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$"},
+    "DomainRequest.brand": {"maxLength": LINE_MAX, "pattern": rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$"},
     "SuppressionRequest.email": EMAIL,
     "secret_rotates_until": TIME,
     "WebhookRequest.url": TARGET,

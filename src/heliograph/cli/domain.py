@@ -7,12 +7,11 @@ import click
 import msgspec
 
 from heliograph.app import make_domains, make_secrets
-from heliograph.cli.apply import apply_setup, vault_of
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
-from heliograph.manage.domains import Checked, Domains, NoSuchDomain
+from heliograph.manage.domains import Checked, Domains
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.domain_records import Record
-from heliograph.rules.setup.file import read_setup_file
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -39,16 +38,12 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     \b
     heliograph domain add acme.test --team team_acme --brand Acme
     """
-    written: dict[str, str] = {"name": name} | ({"brand": brand} if brand else {})
-    entry = "\n".join(f"{field} = {msgspec.json.encode(value).decode()}" for field, value in written.items())
-    given = f"[[teams]]\nid = {msgspec.json.encode(team).decode()}\n[[teams.domains]]\n{entry}\n"
-    file = read_setup_file(given, {}, name=f"domain {name}")
 
-    async def story(store: Store, domains: Domains) -> list[Record]:
-        if team not in store.setup.current.teams:
-            raise click.ClickException(f"there is no team {team}")
-        await apply_setup(store, file, vault_of(settings))
-        return await domains.records(name)
+    async def story(domains: Domains) -> list[Record]:
+        made = await domains.add(COMMAND_LINE, team, name, brand or "")
+        if brand:
+            await domains.set_brand(COMMAND_LINE, made, brand, operator=True)  # of one that was there
+        return await domains.records(made.id)
 
     show_records(_with_domains(settings, f"Adding {name}", story), as_json)
 
@@ -64,7 +59,7 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
     heliograph domain dns acme.test
     heliograph domain dns acme.test --json
     """
-    show_records(_with_domains(settings, f"Reading {name}", lambda _, domains: domains.records(name)), as_json)
+    show_records(_with_domains(settings, f"Reading {name}", lambda domains: domains.records(name)), as_json)
 
 
 @domain.command()
@@ -78,7 +73,9 @@ def check(settings: Settings, name: str, resolver: str | None, as_json: bool) ->
     \b
     heliograph domain check acme.test
     """
-    done = _with_domains(settings, f"Asking DNS about {name}", lambda _, domains: domains.check(name), resolver)
+    done = _with_domains(
+        settings, f"Asking DNS about {name}", lambda domains: domains.check(COMMAND_LINE, name), resolver
+    )
     if as_json:
         click.echo(msgspec.json.encode(view(done)))
     else:
@@ -102,7 +99,9 @@ def rotate(settings: Settings, name: str, as_json: bool) -> None:
     \b
     heliograph domain rotate acme.test
     """
-    show_records(_with_domains(settings, f"Rotating {name}", lambda _, domains: domains.rotate(name)), as_json)
+    show_records(
+        _with_domains(settings, f"Rotating {name}", lambda domains: domains.rotate(COMMAND_LINE, name)), as_json
+    )
 
 
 def view(done: Checked) -> dict[str, object]:
@@ -127,16 +126,13 @@ def show_records(records: list[Record], as_json: bool) -> None:
 def _with_domains(
     settings: Settings,
     doing: str,
-    story: Callable[[Store, Domains], Awaitable[T]],
+    story: Callable[[Domains], Awaitable[T]],
     resolver: str | None = None,
 ) -> T:
     async def run(store: Store) -> T:
-        return await story(store, make_domains(settings, make_secrets(settings), store, Clock(), _address(resolver)))
+        return await story(make_domains(settings, make_secrets(settings), store, Clock(), _address(resolver)))
 
-    try:
-        return with_store(settings, doing, run, seals=True)
-    except NoSuchDomain as error:
-        raise click.ClickException(str(error)) from None
+    return with_store(settings, doing, run, seals=True)
 
 
 def _address(resolver: str | None) -> tuple[str, int] | None:

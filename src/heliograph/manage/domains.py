@@ -1,4 +1,7 @@
-"""Sending domains: their DKIM keys, the DNS records they need, and whether those are there."""
+"""Sending domains: adding and removing them, their DKIM keys, the DNS records they need, and whether those are there.
+
+Keys that are made when they are first needed, and what a recheck changes, are the work of the service itself.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -7,8 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
-from heliograph.rules.address import parse_address
+from heliograph.manage.fields import ONE_LINE, check_fields, is_line
+from heliograph.rules.address import normal_domain, parse_address
+from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.setup.domain_records import (
     Alignment,
     Record,
@@ -19,8 +25,10 @@ from heliograph.rules.setup.domain_records import (
     ownership_token,
     together,
 )
-from heliograph.rules.setup.records import DkimKey, Domain
+from heliograph.rules.setup.records import DkimKey, Domain, Team
+from heliograph.rules.setup.sender_approvals import wish
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
+from heliograph.rules.text import quoted
 from heliograph.rules.verp import return_path
 from heliograph.storage.setup import DomainEvent, SetupChange
 from heliograph.storage.store import Store
@@ -31,14 +39,6 @@ RETIRED_MS = 7 * DAY_MS  # old records stay for the mail that is still on its wa
 
 MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → private PEM, TXT value
 Ask = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
-
-
-class NoSuchDomain(Exception):
-    """No team has this domain."""
-
-
-class CannotAdd(Exception):
-    """The team cannot have this domain; the message says why and what to do."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,28 +72,79 @@ class Domains:
         setup = self._store.setup.current
         found = setup.records.get(("domain", name_or_id)) or setup.domain_named(name_or_id)
         if not isinstance(found, Domain):
-            raise NoSuchDomain(f"no team has the domain {name_or_id}")
+            raise BrandDomainNotFound(f"No team has the domain {quoted(name_or_id)}.")
         return found
 
-    async def add(self, team: str, name: str, brand: str) -> Domain:
-        """The team's domain of this name, made when it is new. CannotAdd: another team has it, or the team has many."""
+    def own(self, team: str, id_: str) -> Domain:
+        """The team's domain of this id."""
+        return _own(self._store.setup.current, team, id_)
+
+    async def add(self, actor: Actor, team: str, given: str, brand: str = "") -> Domain:
+        """The team's domain of this name, made with its keys when it is new; without a brand it has the team's name.
+
+        The command line may add more than the team itself may.
+        """
+        name, errors = normal_domain(given), dict[str, str]()
+        if name is None:
+            errors["name"] = f"{quoted(given)} is not a domain such as mail.example.com, without https:// or @."
+        if brand and not is_line(brand):
+            errors["brand"] = ONE_LINE
+        check_fields(errors)
+        assert name
+        current = _team(self._store.setup.current, team)
+        if name in current.domains:
+            return current.domains[name]
+        brand = brand or current.record.name
         new = Domain(id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True)
+        keys = await asyncio.to_thread(self._new_keys, new, "active")
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            own, holder = setup.teams[team], setup.domain_named(name)
+            own, holder = _team(setup, team), setup.domain_named(name)
             if name in own.domains:
                 return SetupChange()
             if holder and holder.verified:
-                raise CannotAdd(f"{name} is a verified domain of another team here. Ask the operator if it is yours.")
-            if len(own.domains) >= own.record.domains_max:
-                raise CannotAdd(
+                why = f"{name} is a verified domain of another team here. Ask the operator if it is yours."
+                raise InvalidRequest(why, param="name")
+            if actor != COMMAND_LINE and len(own.domains) >= own.record.domains_max:
+                why = (
                     f"The team has {len(own.domains)} domains, as many as it may. "
                     "Remove one that you do not use, or ask the operator for more."
                 )
-            return SetupChange(rows=[to_row("domain", new.id, new, team)])
+                raise InvalidRequest(why, param="name")
+            rows = [to_row("domain", new.id, new, team), *_rows(keys)]
+            return SetupChange(rows=rows, audit=[self._entry(actor, "add", new)])
 
         await self._store.setup.change(decide)
         return self._store.setup.current.teams[team].domains[name]
+
+    async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, operator: bool) -> Domain:
+        """Another name for its mail: an operator's word holds at once, an approved domain waits for it."""
+        if not is_line(brand):
+            raise InvalidRequest(ONE_LINE, param="brand")
+
+        def decide(setup: Setup, _: int) -> SetupChange:
+            old = _own(setup, domain.team, domain.id)
+            rows = wish(setup, ("domain", old.id), brand, operator=operator)
+            entry = self._entry(actor, "brand", old, f"{old.brand} → {brand}")
+            return SetupChange(rows=rows, audit=[entry] if rows else ())
+
+        await self._store.setup.change(decide)
+        return self.find(domain.id)
+
+    async def remove(self, actor: Actor, domain: Domain) -> None:
+        """One that may send is kept: mail under way is signed with its keys."""
+
+        def decide(setup: Setup, _: int) -> SetupChange:
+            old = _own(setup, domain.team, domain.id)
+            if old.usable:
+                raise InvalidRequest("This domain may send. Ask the operator to take its approval back first.")
+            names = setup.teams[old.team].display_names.values()
+            ids = [("domain", old.id), *(("dkim_key", key.id) for key in setup.keys_of(old))]
+            ids += [("display_name", name.id) for name in names if name.domain == old.id]
+            rows = [to_row(kind, id_, None, old.team) for kind, id_ in ids]
+            return SetupChange(rows=rows, audit=[self._entry(actor, "remove", old)])
+
+        await self._store.setup.change(decide)
 
     async def records(self, name_or_id: str) -> list[Record]:
         """What to set in DNS; makes the keys when there are none yet."""
@@ -107,13 +158,12 @@ class Domains:
             await self._ensure_platform_domain(name_or_id)
         try:
             domain = self.find(name_or_id)
-        except NoSuchDomain:
+        except BrandDomainNotFound:
             return
         if not self._keys(domain):
             made = await asyncio.to_thread(self._new_keys, domain, "active")
-            await self._store.setup.change(
-                lambda now, _: SetupChange(rows=_rows(made) if _keyless(now, domain) else ())
-            )
+            change = SetupChange(rows=_rows(made), audit=[self._entry(SERVICE, "keys", domain, "made")])
+            await self._store.setup.change(lambda now, _: change if _keyless(now, domain) else SetupChange())
 
     @property
     def platform_name(self) -> str:
@@ -136,53 +186,59 @@ class Domains:
                 approved=True,
                 by_dns=True,
             )
-            return SetupChange(rows=[to_row("domain", new.id, new, None)])
+            return SetupChange(rows=[to_row("domain", new.id, new, None)], audit=[self._entry(SERVICE, "add", new)])
 
         if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
             await self._store.setup.change(decide)
 
-    async def rotate(self, name_or_id: str) -> list[Record]:
+    async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
         """A second pair of keys, which signs once its records are found; answers the records to set for it."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
-        pending = [key for key in self._keys(domain) if key.state == "pending"]
-        if not pending:
-            pending = await asyncio.to_thread(self._new_keys, domain, "pending")
-            await self._store.setup.change(lambda _, __: SetupChange(rows=_rows(pending)))
-        return [record for record in self._records(domain, pending) if record.purpose == "dkim"]
+        if not self._pending(self._store.setup.current, domain):
+            made = await asyncio.to_thread(self._new_keys, domain, "pending")
+            change = SetupChange(rows=_rows(made), audit=[self._entry(actor, "rotate", domain)])
+            await self._store.setup.change(lambda now, _: SetupChange() if self._pending(now, domain) else change)
+        return self._pending(self._store.setup.current, domain)
 
-    async def check(self, name_or_id: str) -> Checked:
+    async def check(self, actor: Actor, name_or_id: str) -> Checked:
         """Ask DNS about every record; with all right the domain is verified, and waiting keys begin to sign."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         keys = self._keys(domain)
         active = self._records(domain, [key for key in keys if key.state == "active"])
-        pending = [key for key in keys if key.state == "pending"]
-        waiting = [record for record in self._records(domain, pending) if record.purpose == "dkim"]
+        waiting = self._pending(self._store.setup.current, domain)
         answers = await self._ask([*active, *waiting])
         verdicts = dict(answers)
         found = together(verdicts[record] for record in active)
         pending_found = bool(waiting) and together(verdicts[record] for record in waiting) is True
-        now, taken = self._clock.now(), False
+        now, taken, failures = self._clock.now(), False, 0
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            current = setup.records.get(("domain", domain.id))
-            if not isinstance(current, Domain):
+            nonlocal taken, failures
+            before, holder = setup.records.get(("domain", domain.id)), setup.domain_named(domain.name)
+            if not isinstance(before, Domain):
                 return SetupChange()
-            nonlocal taken
-            holder = setup.domain_named(domain.name)
             taken = holder is not None and holder.verified and holder.id != domain.id
-            verified, failures = next_state(current.verified, current.failures, found and not taken)
-            changed = replace(current, checked_at=now, failures=failures)
-            if current.by_dns:
-                changed = replace(changed, verified=verified)
-            rows = [to_row("domain", domain.id, changed, domain.team or None)]
-            if pending_found:
-                rows += _rows(self._swapped(keys, now))
-            rows += [to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_over(key, now)]
-            return SetupChange(rows=rows, events=_events(current, changed))
+            verified, failures = next_state(before.verified, before.failures, found and not taken)
+            verified = verified if before.by_dns else before.verified
+            swapped = self._swapped(keys, now) if pending_found else []
+            over = [to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_over(key, now)]
+            if verified == before.verified and not swapped and not over:
+                return SetupChange()
+            after = replace(before, verified=verified, checked_at=now, failures=failures)
+            action = "keys" if verified == before.verified else "verified" if verified else "failed"
+            details = ["the new keys sign"] * bool(swapped) + ["retired keys removed"] * bool(over)
+            return SetupChange(
+                rows=[to_row("domain", domain.id, after, domain.team or None), *_rows(swapped), *over],
+                events=_events(before, after),
+                audit=[self._entry(actor, action, after, ", ".join(details))],
+            )
 
-        await self._store.setup.change(decide)
+        if decide(self._store.setup.current, 0).rows:
+            await self._store.setup.change(decide)
+        else:
+            await self._store.setup.observe(domain.id, now, failures)
         policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
         aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
         return Checked(domain=self.find(domain.id), records=_taken(answers) if taken else answers, alignment=aligned)
@@ -196,10 +252,18 @@ class Domains:
         ]:
             waits = any(key.state == "pending" for key in setup.keys_of(domain))
             if (domain.by_dns or waits) and (domain.checked_at or 0) <= now - RECHECK_MS:
-                await self.check(domain.id)
+                await self.check(SERVICE, domain.id)
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
         return self._store.setup.current.keys_of(domain)
+
+    def _pending(self, setup: Setup, domain: Domain) -> list[Record]:
+        """The records of keys that wait for them."""
+        keys = [key for key in setup.keys_of(domain) if key.state == "pending"]
+        return [record for record in self._records(domain, keys) if record.purpose == "dkim"]
+
+    def _entry(self, actor: Actor, what: str, domain: Domain, detail: str = "") -> AuditEntry:
+        return actor.did(self._clock.now(), f"domain.{what}", domain.name, detail, team=domain.team or None)
 
     def _records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
         return expected(
@@ -236,6 +300,19 @@ class Domains:
         """The waiting pair signs from now on, the one before it retires."""
         after = {"pending": "active", "active": "retired"}
         return [replace(key, state=after[key.state], made_at=now) for key in keys if key.state in after]
+
+
+def _team(setup: Setup, id_: str) -> Team:
+    if id_ not in setup.teams:
+        raise InvalidRequest(f"There is no team {id_}.", param="team")
+    return setup.teams[id_]
+
+
+def _own(setup: Setup, team: str, id_: str) -> Domain:
+    for domain in _team(setup, team).domains.values():
+        if domain.id == id_:
+            return domain
+    raise BrandDomainNotFound(f"The team has no domain {quoted(id_)}. {BrandDomainNotFound.fix}", param="id")
 
 
 def _taken(answers: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:

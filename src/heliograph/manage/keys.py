@@ -5,14 +5,13 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage.fields import check_fields
+from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.rules.text import line
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
@@ -113,9 +112,7 @@ def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
     if key.team not in setup.teams:
         return {"team": f"There is no team {key.team}. Known: {', '.join(setup.teams) or 'none'}."}
     wrong = {}
-    try:
-        line(key.name)
-    except ValueError:
+    if not is_line(key.name):
         wrong["name"] = "Give it a name of one line, up to 200 characters."
     if any(other.name == key.name for other in keys_of(setup, key.team)):
         wrong["name"] = "Another key of the team has this name."

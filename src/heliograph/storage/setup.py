@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.setup.snapshot import Row, Setup, updated
+from heliograph.rules.setup.records import Domain
+from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
@@ -139,6 +141,21 @@ class SetupStore:
         await self.refresh()
         self.publisher.hint.set()
         return done
+
+    async def observe(self, domain: str, checked_at: int, failures: int) -> None:
+        """When a domain's records were last asked for, and how often in a row one was missing.
+
+        Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
+        """
+
+        def decide(setup: Setup, _: int) -> SetupChange:
+            record = setup.records.get(("domain", domain))
+            if not isinstance(record, Domain):
+                return SetupChange()
+            seen = replace(record, checked_at=checked_at, failures=failures)
+            return SetupChange(rows=[to_row("domain", domain, seen, record.team or None)])
+
+        await self.change(decide)
 
     def _subscribers(self, team: int, type_: str) -> list[str]:
         return [hook.id for hook in self.current.webhooks.get(team, ()) if hook.hears(type_)]

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.manage.domains import CannotAdd
-from heliograph.rules.address import normal_domain
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.manage.fields import ONE_LINE, is_line
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_sender_id_fields
 from heliograph.rules.setup.records import DisplayName, Domain, Recipient, SenderId
 from heliograph.rules.setup.sender_approvals import Submitted, asked_again, decided, state_of, wish
 from heliograph.rules.setup.snapshot import RecordId, Setup, to_row
-from heliograph.rules.text import line
 from heliograph.storage.setup import SetupChange
 
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}
@@ -40,18 +38,12 @@ def page(visit: Visit, **errors: str) -> Page:
 
 async def add_domain(visit: Visit) -> Answer:
     typed, brand = visit.form.get("domain", "").strip(), visit.form.get("brand", "").strip()
-    name = normal_domain(typed)
-    if name is None:
-        return page(visit, domain="Write a domain such as mail.example.com, without https:// or @.")
-    if brand and not is_line(brand):
-        return page(visit, brand=ONE_LINE)
-    known = name in visit.team.domains
     try:
-        made = await visit.tools.management.domains.add(visit.team.record.id, name, brand or visit.team.record.name)
-    except CannotAdd as error:
-        return page(visit, domain=str(error))
-    if not known:
-        await visit.note("domain.add", name)
+        made = await visit.tools.management.domains.add(visit.actor, visit.team.record.id, typed, brand)
+    except InvalidRequest as refusal:
+        errors = errors_of(refusal)
+        return page(visit, **{"domain" if field == "name" else field: why for field, why in errors.items()})
+    known, name = made.name in visit.team.domains, made.name
     told = f"You have {name} already." if known else f"{name} is added. Set the records below, then check them."
     return Redirect(f"{visit.base}/senders/domains/{made.id}", told)
 
@@ -139,19 +131,5 @@ def _back(visit: Visit, record: RecordId) -> str:
     return f"{visit.base}/senders" + (f"/domains/{record[1]}" if record[0] == "domain" else "")
 
 
-ONE_LINE = "Write one line of up to 200 characters."
-
-
-def is_line(text: str) -> bool:
-    try:
-        line(text)
-    except ValueError:
-        return False
-    return True
-
-
 def own_domain(visit: Visit) -> Domain:
-    for domain in visit.team.domains.values():
-        if domain.id == visit.params["id"]:
-            return domain
-    raise Gone
+    return visit.tools.management.domains.own(visit.team.record.id, visit.params["id"])
