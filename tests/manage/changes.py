@@ -17,6 +17,7 @@ TEAM = "/dashboard/teams/{team}"
 OPERATOR = "/dashboard/operator"
 URL = "https://1.1.1.1/hooks/{n}"  # nobody is told anything here
 HOOK = "http://127.0.0.1:9/hooks/{n}"
+DELIVERIES = frozenset({"delivery", "attempt", "endpoint"})
 NEW_PASSWORD = "battery horse correct"
 
 
@@ -37,6 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""  # to be uploaded
     again: bool = False  # the same once more changes nothing
     also: frozenset[str] = frozenset()  # tables that are not watched otherwise
+    then: frozenset[str] = frozenset()  # tables that are tidied up in portions, after the change
     sends: bool = False  # accepts a message as the API does; the entry beside it says who
     in_parts: bool = False  # in as many transactions as it needs: an entry with the first, another one with the last
     variant: str = ""
@@ -387,18 +389,18 @@ CHANGES = [
     page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.enable", {"enabled": "yes"}, a_disabled_webhook, again=True,
          variant="on"),
     page(f"{TEAM}/webhooks/{{webhook}}/rotate", "webhook.rotate", {}, a_webhook),
-    page(f"{TEAM}/webhooks/{{webhook}}/remove", "webhook.remove", {}, a_told_webhook, again=True),
+    page(f"{TEAM}/webhooks/{{webhook}}/remove", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
     page(f"{TEAM}/webhooks/{{webhook}}/test", "webhook.test", {}, a_webhook),
     page(f"{TEAM}/webhooks/{{webhook}}/replay", "webhook.replay", {"event": "{event}"}, a_told_webhook),
     route("POST /v1/webhooks", "webhook.create", {"url": URL, "events": ["*"]}),
     route("PATCH /v1/webhooks/{webhook}", "webhook.change", {"url": URL}, a_webhook, again=True),
-    route("DELETE /v1/webhooks/{webhook}", "webhook.remove", {}, a_told_webhook, again=True),
+    route("DELETE /v1/webhooks/{webhook}", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
     route("POST /v1/webhooks/{webhook}/rotate", "webhook.rotate", {}, a_webhook),
     route("POST /v1/webhooks/{webhook}/test", "webhook.test", {}, a_webhook),
     route("POST /v1/webhooks/{webhook}/replay", "webhook.replay", {"event_id": "{event}"}, a_told_webhook),
     command("webhook add", "webhook.create", HOOK, "--team", "{team}"),
     command("webhook change", "webhook.change", "{webhook}", "--url", HOOK, make=a_commands_webhook, again=True),
-    command("webhook remove", "webhook.remove", "{webhook}", make=a_commands_webhook, again=True),
+    command("webhook remove", "webhook.remove", "{webhook}", make=a_commands_webhook, again=True, then=DELIVERIES),
     command("webhook rotate", "webhook.rotate", "{webhook}", make=a_commands_webhook),
     command("webhook test", "webhook.test", "{webhook}", make=a_commands_webhook),
     command("webhook replay", "webhook.replay", "{webhook}", "--event-id", "{event}", make=a_commands_webhook),
@@ -534,9 +536,6 @@ LATE = {
     "command user add",
     "command user add to a team",
     "command user link without a code",
-    "page /teams/{team}/webhooks/{webhook}/remove",
-    "route DELETE /v1/webhooks/{webhook}",
-    "command webhook remove",
     "page /teams/{team}/suppressions",
     "page /teams/{team}/suppressions/remove",
     "page /teams/{team}/suppressions/import",
@@ -556,7 +555,5 @@ LATE = {
     "page /teams/{team}/templates/{template}/archive",
     "page /operator/teams/{team}/reputation",
     "command reputation resume",
-    "command pause",
-    "command resume",
     "command apply",
 }
