@@ -18,6 +18,8 @@ OPERATOR = "/dashboard/operator"
 URL = "https://1.1.1.1/hooks/{n}"  # nobody is told anything here
 HOOK = "http://127.0.0.1:9/hooks/{n}"
 DELIVERIES = frozenset({"delivery", "attempt", "endpoint"})
+PORTIONS = frozenset({"import_portion"})
+IMPORTED = frozenset({"suppression_import", "suppression", "event", "delivery"})
 NEW_PASSWORD = "battery horse correct"
 
 
@@ -38,7 +40,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""  # to be uploaded
     again: bool = False  # the same once more changes nothing
     also: frozenset[str] = frozenset()  # tables that are not watched otherwise
-    then: frozenset[str] = frozenset()  # tables that are tidied up in portions, after the change
+    first: frozenset[str] = frozenset()  # tables that are written in portions before it, and mean nothing without it
+    then: frozenset[str] = frozenset()  # tables that follow in portions after it
     sends: bool = False  # accepts a message as the API does; the entry beside it says who
     in_parts: bool = False  # in as many transactions as it needs: an entry with the first, another one with the last
     variant: str = ""
@@ -126,6 +129,12 @@ async def a_suppression(world: World) -> Values:
     email = f"gone{world.number()}@example.com"
     assert (await world.call("POST", "/v1/suppressions", {"email": email})).ok
     return {"email": email}
+
+
+async def a_list(world: World) -> Values:
+    path = world.service.data / f"{world.number()}.csv"
+    path.write_text("listed@example.com\n")
+    return {"file": str(path)}
 
 
 async def a_domain(world: World) -> Values:
@@ -413,11 +422,16 @@ CHANGES = [
     # suppressions and erasing
     page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
     page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, a_suppression, again=True),
-    page(f"{TEAM}/suppressions/import", "suppression.import", {}, file="email\na@example.com\n"),
+    page(f"{TEAM}/suppressions/import", "suppression.import", {}, a_team, who="operator", file="a@example.com\n",
+         first=PORTIONS),
     page(f"{TEAM}/suppressions/erase", "address.erase", {"address": "{email}", "sure": "yes"}, a_suppression,
          in_parts=True),
     route("POST /v1/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
     route("DELETE /v1/suppressions/{email}", "suppression.remove", {}, a_suppression, again=True),
+    command("suppression add", "suppression.add", "s{n}@example.com", "--team", "{team}", again=True),
+    command("suppression remove", "suppression.remove", "{email}", "--team", "{team}", make=a_suppression, again=True),
+    command("suppression import", "suppression.import", "{file}", "--team", "{team}", make=a_list, first=PORTIONS,
+            then=IMPORTED),
     command("erase", "address.erase", "{email}", "--team", "{team}", "--yes", make=a_suppression, in_parts=True),
     # domains, names, sender ids, recipients
     page(f"{TEAM}/senders/domains", "domain.add", {"domain": "a{n}.test"}, again=True),
@@ -515,6 +529,7 @@ EXCEPTIONS = {
     "reputation show": "reads",
     "send": "accepts a message, by the API",
     "serve": "runs the service",
+    "suppression list": "reads",
     "user list": "reads",
     "webhook deliveries": "reads",
     "webhook list": "reads",
@@ -536,11 +551,6 @@ LATE = {
     "command user add",
     "command user add to a team",
     "command user link without a code",
-    "page /teams/{team}/suppressions",
-    "page /teams/{team}/suppressions/remove",
-    "page /teams/{team}/suppressions/import",
-    "route POST /v1/suppressions",
-    "route DELETE /v1/suppressions/{email}",
     "page /teams/{team}/senders/domains",
     "page /teams/{team}/senders/domains/{id}/check",
     "page /teams/{team}/senders/domains/{id}/rotate",
