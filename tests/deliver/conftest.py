@@ -84,8 +84,8 @@ def story(store: Store) -> Story:
     async def read(id_: str) -> list[str]:
         message = await store.messages.get(1, id_)
         assert message
-        sequences = [event[6] for event in message.events if event[6] is not None]
+        sequences = [event.sequence for event in message.events if event.sequence is not None]
         assert sequences == list(range(1, len(sequences) + 1))
-        return [event[1].rpartition(".")[2] for event in message.events]
+        return [event.type.rpartition(".")[2] for event in message.events]
 
     return read

@@ -112,7 +112,7 @@ async def test_recipients_of_one_message_go_their_own_ways(
     await deliver_all(store, working(store, carriers, clock), clock)
     message = await store.messages.get(1, id_)
     assert message
-    assert [recipient[2] for recipient in message.recipients] == ["delivered", "bounced"]
+    assert [recipient.status for recipient in message.recipients] == ["delivered", "bounced"]
     assert message.status == "delivered"
 
 

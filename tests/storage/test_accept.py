@@ -67,7 +67,7 @@ async def test_what_is_written_is_what_was_decided(store: Store, clock: TestCloc
     stored = await store.messages.get(1, item.id)
     assert stored
     assert (stored.status, stored.record.encode()) == ("sending", answer.body)
-    assert [tuple(r)[:3] for r in stored.recipients] == [
+    assert [(one.given, one.kind, one.status) for one in stored.recipients] == [
         ("a@example.com", "to", "sending"),
         ("b@example.com", "to", "sending"),
     ]

@@ -188,7 +188,7 @@ async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestCl
     assert await store.reports.by_carrier("another", [CarrierReport("b@example.com", bounced)]) == [False]
     stored = await store.messages.get(1, item.id)
     assert stored
-    assert [tuple(r)[2] for r in stored.recipients] == ["bounced", "sent"]
+    assert [one.status for one in stored.recipients] == ["bounced", "sent"]
     found = await store.suppressions.get(1, "a@example.com")
     assert found
     assert (found.reason, found.source_message_id) == ("bounce", item.id)

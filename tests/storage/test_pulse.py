@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage import search
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.anyio
 HOOK = "whk_1"
 
 
-async def of_team(store: Store, clock: TestClock) -> dict[str, str]:
-    return await store.database.read(lambda tx: search.team_pulse(tx, 1, clock.now()))
+async def of_team(store: Store) -> dict[str, str]:
+    return await store.pulses.team(1)
 
 
 async def accept(store: Store, clock: TestClock, sql: Sql, prefix: str = "eml_", team: int = 1) -> None:
@@ -73,9 +72,9 @@ async def test_a_team(
 ) -> None:
     for one in before:
         await one(store, clock, sql)
-    seen = await of_team(store, clock)
+    seen = await of_team(store)
     await step(store, clock, sql)
-    now = await of_team(store, clock)
+    now = await of_team(store)
     assert {name for name in now if now[name] != seen[name]} - {"account"} == changed  # quota and credit move or not
 
 
@@ -83,14 +82,14 @@ async def test_a_late_row_with_an_earlier_id_is_noticed(store: Store, clock: Tes
     await send(store, clock, "eml_", "ada@example.com")
     await send(store, clock, "eml_", "bob@example.com")
     await hand_over(store, clock)
-    seen = await of_team(store, clock)
+    seen = await of_team(store)
     await sql("UPDATE figure SET delivered = delivered + 1 WHERE team = 1")  # as another process's report does
-    assert (await of_team(store, clock))["events"] != seen["events"]
+    assert (await of_team(store))["events"] != seen["events"]
 
 
 async def test_a_webhook(store: Store, clock: TestClock, sql: Sql) -> None:
     async def word() -> Any:
-        return await store.database.read(lambda tx: search.webhook_pulse(tx, HOOK))
+        return await store.pulses.webhook(HOOK)
 
     words = [await word()]
     for change in (
@@ -110,7 +109,7 @@ async def test_a_webhook(store: Store, clock: TestClock, sql: Sql) -> None:
 
 async def test_the_queues(store: Store, clock: TestClock, sql: Sql) -> None:
     async def word() -> Any:
-        return await store.database.read(search.queues_pulse)
+        return await store.pulses.queues()
 
     words = [await word()]
     await send(store, clock, "eml_", "ada@example.com")

@@ -84,7 +84,7 @@ async def status(store: Store, id_: str) -> str:
 async def told(store: Store, id_: str) -> list[str]:
     found = await store.messages.get(1, id_)
     assert found
-    return [event[1] for event in found.events]
+    return [event.type for event in found.events]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) 
     await store.reports.by_recipient(id_, 1, BOUNCED)
     found = await store.messages.get(1, id_)
     assert found
-    assert [row[2] for row in found.recipients] == ["sent", "bounced"]
+    assert [one.status for one in found.recipients] == ["sent", "bounced"]
     assert [row.email for row in await store.suppressions.page(1, None, 9)] == ["bob@example.com"]
 
 

@@ -17,6 +17,7 @@ from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.messages import Filter
+from heliograph.storage.search import RecipientLine, TimelineEvent
 from heliograph.storage.verifications import StoredVerification
 from heliograph.web.request import Response
 
@@ -120,9 +121,9 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         found = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-        events = [_event(row) for row in found.events]
+        events = [_event(event) for event in found.events]
         simulated = {event.recipient for event in events if event.simulated}
-        recipients = [_recipient(row, simulated) for row in found.recipients]
+        recipients = [_recipient(one, simulated) for one in found.recipients]
         left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
         record = _record(found.status, found.record)
         record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
@@ -229,32 +230,21 @@ def _raw(detail: str | None) -> msgspec.Raw | None:
     return msgspec.Raw(detail.encode()) if detail else None
 
 
-def _recipient(row: Any, simulated: Collection[str | None]) -> RecipientView:
-    address, kind, status, updated_at, _, detail = row
+def _recipient(found: RecipientLine, simulated: Collection[str | None]) -> RecipientView:
     return RecipientView(
-        address=address,
-        kind=kind,
-        status=status,
-        updated_at=timestamp(updated_at),
-        detail=_raw(detail),
-        simulated=address in simulated,
+        address=found.given,
+        kind=found.kind,
+        status=found.status,
+        updated_at=timestamp(found.updated_at),
+        detail=_raw(found.detail),
+        simulated=found.given in simulated,
     )
 
 
-def _event(row: Any) -> EventView:
-    id_, type_, recipient, status, previous, message_status, sequence, detail, created_at = row
-    return EventView(
-        id=id_,
-        type=type_,
-        recipient=recipient,
-        status=status,
-        previous_status=previous,
-        message_status=message_status,
-        sequence=sequence,
-        detail=_raw(detail),
-        created_at=timestamp(created_at),
-        simulated=is_simulated(detail),
-    )
+def _event(found: TimelineEvent) -> EventView:
+    own = msgspec.structs.asdict(found)
+    read = {"detail": _raw(found.detail), "created_at": timestamp(found.created_at)}
+    return EventView(**own | read, simulated=is_simulated(found.detail))
 
 
 def _verification(found: StoredVerification, now: int) -> VerificationRecord:

@@ -19,7 +19,7 @@ from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
-from heliograph.storage.search import EventLine
+from heliograph.storage.search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
 PAGE = 50
@@ -80,7 +80,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     carrier: str | None
     created_at: int
     detail: str
-    events: list[EventLine]  # of this recipient, in order
+    events: list[TimelineEvent]  # of this recipient, in order
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
         return None
     *letter, price, charge, carrier, created_at, detail = rows[0]
     found = DeadLetter(*letter)
-    events = [EventLine(*row) for row in await tx.run("message_events", message=found.message)]
+    events = [TimelineEvent(*row) for row in await tx.run("message_events", message=found.message)]
     return Inspected(
         letter=found,
         price=price,

@@ -9,17 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, Tx
 
 QUEUE_MOST = 1_000  # how far a queue is counted
 
 Step = tuple[int, Channel, int, str, tuple[str, ...]]  # team, channel, when, state before, states passed through
 
 
-class Figures(NamedTuple):
+class Reached(NamedTuple):
     """Recipients, by what they reached."""
 
     sent: int = 0
@@ -29,44 +30,54 @@ class Figures(NamedTuple):
     failed: int = 0
     read: int = 0
 
-    def plus(self, more: "Figures") -> "Figures":
-        return Figures(*map(sum, zip(self, more, strict=True)))
+    def plus(self, more: "Reached") -> "Reached":
+        return Reached(*map(sum, zip(self, more, strict=True)))
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    figures: dict[tuple[int, str], Figures]  # by when their hour or day began, and the channel
+    figures: dict[tuple[int, str], Reached]  # by when their hour or day began, and the channel
     waiting: int  # recipients not handed over yet; QUEUE_MOST: or more
     oldest_due: int | None  # of those that are due
     failing: dict[str, int]  # webhook → since when
 
 
 @cache
-def tally(before: str, path: tuple[str, ...]) -> Figures:
+def tally(before: str, path: tuple[str, ...]) -> Reached:
     """What one recipient's way counts as: its first outcome is the send, also when it was a refusal."""
-    seen = [int(state in path) for state in Figures._fields[1:]]
-    return Figures(int(before in ("queued", "sending") and path[-1:] not in ((), ("sending",))), *seen)
+    seen = [int(state in path) for state in Reached._fields[1:]]
+    return Reached(int(before in ("queued", "sending") and path[-1:] not in ((), ("sending",))), *seen)
 
 
 async def count(tx: Tx, steps: Iterable[Step]) -> None:
-    sums: dict[tuple[int, int, str], Figures] = {}
+    sums: dict[tuple[int, int, str], Reached] = {}
     for team, channel, at, before, path in steps:
         counted = tally(before, path)
         if any(counted):
             place = (team, at - at % HOUR_MS, channel)
-            sums[place] = sums.get(place, Figures()).plus(counted)
+            sums[place] = sums.get(place, Reached()).plus(counted)
     if sums:
         # In order: processes that count the same hour then wait in a line, never in a ring.
         await tx.run("count_figures", counts=[(*place, *counts) for place, counts in sorted(sums.items())])
 
 
-async def overview(tx: Tx, team: int, since: int, width: int, webhooks: Iterable[str], now: int) -> Overview:
-    """Figures `since` then, in hours or days as the `width` in ms says; whether these webhooks fail."""
-    rows = await tx.run("team_figures", team=team, since=since, width=width)
-    lanes = [(lane,) for lane in sorted(set(LANE.values()))]
-    queues = await tx.run("team_queue", team=team, lanes=lanes, most=QUEUE_MOST)
-    return Overview(
-        figures={(start, channel): Figures(*counts) for start, channel, *counts in rows},
-        waiting=min(QUEUE_MOST, sum(row[1] for row in queues)),
-        oldest_due=min((due for _, _, due in queues if due is not None and due <= now), default=None),
-        failing=dict(await tx.run("failing_endpoints", webhooks=[(id_,) for id_ in webhooks])),
-    )
+class Figures:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def overview(self, team: int, since: int, width: int, webhooks: Iterable[str]) -> Overview:
+        """Figures `since` then, in hours or days as the `width` in ms says; whether these webhooks fail."""
+        now, lanes = self._clock.now(), [(lane,) for lane in sorted(set(LANE.values()))]
+        hooks = [(id_,) for id_ in webhooks]
+
+        async def story(tx: Tx) -> Overview:
+            rows = await tx.run("team_figures", team=team, since=since, width=width)
+            queues = await tx.run("team_queue", team=team, lanes=lanes, most=QUEUE_MOST)
+            return Overview(
+                figures={(start, channel): Reached(*counts) for start, channel, *counts in rows},
+                waiting=min(QUEUE_MOST, sum(row[1] for row in queues)),
+                oldest_due=min((due for _, _, due in queues if due is not None and due <= now), default=None),
+                failing=dict(await tx.run("failing_endpoints", webhooks=hooks)),
+            )
+
+        return await self._database.read(story)

@@ -1,17 +1,18 @@
 """Messages: accepted many at a time, and read with their timeline."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
-from heliograph.storage import accepts
+from heliograph.storage import accepts, search
 from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
+from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
 
 FOREVER = 1 << 62
 
@@ -37,8 +38,8 @@ class ListedMessage(msgspec.Struct, frozen=True):
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     record: str
-    recipients: list[Any]
-    events: list[Any]
+    recipients: list[RecipientLine]
+    events: list[TimelineEvent]
 
 
 class Messages:
@@ -70,8 +71,8 @@ class Messages:
             return StoredMessage(
                 status=status,
                 record=record,
-                recipients=await tx.run("message_recipients", message=key),
-                events=await tx.run("message_events", message=key),
+                recipients=[RecipientLine(*row) for row in await tx.run("message_recipients", message=key)],
+                events=[TimelineEvent(*row) for row in await tx.run("message_events", message=key)],
             )
 
         return await self._database.read(story)
@@ -81,3 +82,14 @@ class Messages:
         given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_messages", team=team, **given))
         return [ListedMessage(*row) for row in rows]
+
+    async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
+        """Over all channels."""
+        return await self._database.read(lambda tx: search.messages(tx, team, wanted))
+
+    async def facts(self, team: int, id_: str) -> Facts | None:
+        return await self._database.read(lambda tx: search.facts(tx, team, id_))
+
+    async def whole(self, team: int, id_: str, webhooks: Iterable[str]) -> Whole | None:
+        """With all that became of it, and what these webhooks were told of that."""
+        return await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks))

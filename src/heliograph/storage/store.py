@@ -12,12 +12,14 @@ from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable
 from heliograph.storage.events import Events
+from heliograph.storage.figures import Figures
 from heliograph.storage.imports import Imports
 from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
 from heliograph.storage.outbox import Outbox
 from heliograph.storage.people import People
+from heliograph.storage.pulses import Pulses
 from heliograph.storage.reports import Reports
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
@@ -48,6 +50,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     imports: Imports
     ledger: Ledger
     requests: Requests
+    figures: Figures
+    pulses: Pulses
     people: People
     tries: Tries
     audit: Audit
@@ -85,6 +89,8 @@ def make_store(
         imports=Imports(database, clock, publisher),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
+        figures=Figures(database, clock),
+        pulses=Pulses(database, clock),
         people=People(database, clock),
         tries=Tries(database),
         audit=Audit(database),

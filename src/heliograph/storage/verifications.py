@@ -17,7 +17,7 @@ from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationNotFound
 from heliograph.rules.verification import CheckResult
-from heliograph.storage import carrier_use, conversion
+from heliograph.storage import carrier_use, conversion, search
 from heliograph.storage.accepts import (
     find_remembered,
     lock_accounts,
@@ -32,6 +32,7 @@ from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.messages import Filter
 from heliograph.storage.outcomes import SETTLE
+from heliograph.storage.search import Search, SearchPage, VerificationLine
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
@@ -385,3 +386,14 @@ class Verifications:
         del given["template_id"]
         rows = await self._database.read(lambda tx: tx.run("list_verifications", team=team, **given))
         return [StoredVerification(*row) for row in rows]
+
+    async def search(self, team: int, wanted: Search) -> SearchPage[VerificationLine]:
+        now = self._clock.now()
+        return await self._database.read(lambda tx: search.verifications(tx, team, wanted, now))
+
+    async def line(self, team: int, id_: str) -> VerificationLine | None:
+        """Never its code: nobody has that."""
+        rows = await self._database.read(
+            lambda tx: tx.run("verification_facts", team=team, id=id_, now=self._clock.now())
+        )
+        return VerificationLine(*rows[0]) if rows else None

@@ -1,13 +1,14 @@
 """The streams of live pages: what each page follows, and how long somebody may listen to it."""
 
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Listener, Pulse, Watch
 from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_allowed
-from heliograph.storage import search
-from heliograph.storage.engine.database import Story
+
+Words = Callable[[], Awaitable[dict[str, str]]]
 
 # Pages of a team: which of its words each of them shows.
 TEAM = {
@@ -30,16 +31,15 @@ async def team_place(visit: Visit, page: str) -> str:
 
 
 def _of_team(visit: Visit, page: str) -> Watch:
-    ref, clock = visit.team.record.ref, visit.context.clock
-    return watch(visit, "team", str(ref), lambda tx: search.team_pulse(tx, ref, clock.now()), TEAM[page])
+    ref = visit.team.record.ref
+    return watch(visit, "team", str(ref), lambda: visit.store.pulses.team(ref), TEAM[page])
 
 
-def watch(visit: Visit, kind: str, id_: str, story: Story[dict[str, str]], parts: tuple[str, ...]) -> Watch:
-    """What a story says and, as `setup`, changes of the setup."""
+def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...]) -> Watch:
+    """These words and, as `setup`, changes of the setup."""
 
     async def read() -> Pulse:
-        words = await visit.context.store.database.read(story)
-        return Pulse(words | {"setup": str(visit.setup.version)})
+        return Pulse(await words() | {"setup": str(visit.setup.version)})
 
     return Watch(key=(kind, id_), read=read, parts=parts)
 

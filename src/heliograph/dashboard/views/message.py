@@ -8,15 +8,14 @@ import msgspec
 from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream
-from heliograph.dashboard.views.messages import NAMES, is_id, read, template_name
+from heliograph.dashboard.views.messages import NAMES, is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.event import SIMULATED, is_simulated
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
-from heliograph.storage import search
-from heliograph.storage.search import EventLine, Facts, Whole
+from heliograph.storage.search import TimelineEvent, Whole
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
@@ -35,7 +34,7 @@ def _id(visit: Visit) -> str:
 
 async def _whole(visit: Visit) -> Whole:
     hooks = [hook.id for hook in visit.team.webhooks]
-    found: Whole | None = await read(visit, lambda tx: search.whole(tx, visit.team.record.ref, _id(visit), hooks))
+    found = await visit.store.messages.whole(visit.team.record.ref, _id(visit), hooks)
     if found is None:
         raise Gone
     return found
@@ -44,7 +43,7 @@ async def _whole(visit: Visit) -> Whole:
 async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
     facts = found.facts
     record = msgspec.json.decode(facts.record)
-    content = msgspec.json.decode(found.content, type=KINDS[facts.channel]) if found.content else None
+    content = msgspec.json.decode(facts.content, type=KINDS[facts.channel]) if facts.content else None
     key = visit.setup.records.get(("key", facts.key_id))
     moves = facts.ended_at is None and visit.request.method == "GET"
     values = {
@@ -59,7 +58,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
         "simulated": {event.recipient for event in found.events if is_simulated(event.detail)},
         "images": "images" in visit.query,
-        "can_resend": found.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
+        "can_resend": facts.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
         "wrong": wrong,
     }
     return Page("message.html", values, 400 if wrong else 200)
@@ -69,7 +68,7 @@ def _timeline(found: Whole, recipient: str) -> list[dict[str, Any]]:
     return [_step(found, event) for event in found.events if event.recipient == recipient]
 
 
-def _step(found: Whole, event: EventLine) -> dict[str, Any]:
+def _step(found: Whole, event: TimelineEvent) -> dict[str, Any]:
     detail = msgspec.json.decode(event.detail) if event.detail else {}
     text = str(detail.get("text") or "")
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
@@ -95,8 +94,8 @@ async def live(visit: Visit) -> Answer:
     team, id_ = visit.team.record.ref, _id(visit)
 
     async def pulse() -> Pulse | None:
-        found = await read(visit, lambda tx: search.pulse(tx, team, id_))
-        return Pulse({"events": found[0]}, over=found[1]) if found else None
+        found = await visit.store.pulses.message(team, id_)
+        return Pulse({"events": found.word}, over=found.has_ended) if found else None
 
     if await pulse() is None:
         raise Gone
@@ -107,8 +106,7 @@ async def live(visit: Visit) -> Answer:
 
 
 async def preview(visit: Visit) -> Answer:
-    _, body = await _email(visit)
-    html = msgspec.json.decode(body, type=EmailContent).html
+    html = msgspec.json.decode((await _email(visit)).content, type=EmailContent).html
     if html is None:
         raise Gone
     return framed(html, images="images" in visit.query)
@@ -116,18 +114,23 @@ async def preview(visit: Visit) -> Answer:
 
 async def source(visit: Visit) -> Answer:
     """The mail as it is built; only its signature, made at each hand-over, is missing."""
-    facts, body = await _email(visit)
-    mail = await asyncio.to_thread(visit.tools.eml, facts.id, body.decode())
+    found = await _email(visit)
+    mail = await asyncio.to_thread(visit.tools.eml, found.id, found.content)
     if "download" in visit.query:
-        return Download(mail, "message/rfc822", f"{facts.id}.eml")
+        return Download(mail, "message/rfc822", f"{found.id}.eml")
     return Download(mail, "text/plain; charset=utf-8")
 
 
-async def _email(visit: Visit) -> tuple[Facts, bytes]:
-    found = await read(visit, lambda tx: search.facts(tx, visit.team.record.ref, _id(visit)))
-    if found is None or found[1] is None or found[0].channel != "email":
+class StoredEmail(msgspec.Struct, frozen=True):
+    id: str
+    content: str
+
+
+async def _email(visit: Visit) -> StoredEmail:
+    found = await visit.store.messages.facts(visit.team.record.ref, _id(visit))
+    if found is None or found.content is None or found.channel != "email":
         raise Gone
-    return found[0], found[1]
+    return StoredEmail(found.id, found.content)
 
 
 # -- resending ---------------------------------------------------------------------------------------------------
@@ -136,11 +139,11 @@ async def _email(visit: Visit) -> tuple[Facts, bytes]:
 async def send_again(visit: Visit) -> Answer:
     found = await _whole(visit)
     facts, unreached = found.facts, _unreached(found)
-    if found.content is None or not can_resend(unreached):
+    if facts.content is None or not can_resend(unreached):
         return await _page(visit, found, "Nobody is left to resend this to, or its content is no longer kept.")
     sent = Sent(
         channel=facts.channel,
-        content=found.content,
+        content=facts.content.encode(),
         template_id=facts.template_id,
         template_version=facts.template_version,
         country=facts.country,

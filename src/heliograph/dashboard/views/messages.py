@@ -13,8 +13,7 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.rules.message import STATES
 from heliograph.rules.phone import read_phone
 from heliograph.rules.refusals import Refusal
-from heliograph.storage import search
-from heliograph.storage.search import CHANNELS, Found, Wanted
+from heliograph.storage.search import CHANNELS, FOREVER, MessageLine, Row, Search, SearchPage
 
 PAGE = 50
 STATUSES = tuple(dict.fromkeys(state for states in STATES.values() for state in states))
@@ -33,9 +32,9 @@ async def show_list(visit: Visit) -> Answer:
         template_id=template if is_id(template := visit.query.get("template", "")) else None,
         subject=text if text and wanted.address is None else None,
     )
-    team = visit.team.record.ref
     stream = "" if errors or wanted.before else await live.team_place(visit, "messages")
-    found = Found(lines=[]) if errors else await read(visit, lambda tx: search.messages(tx, team, wanted))
+    none = SearchPage[MessageLine](lines=[])
+    found = none if errors else await visit.store.messages.search(visit.team.record.ref, wanted)
     values = {
         "live": stream,
         "lines": [_line(visit, line) for line in found.lines],
@@ -60,19 +59,17 @@ def is_id(text: str) -> bool:
 
 async def place_of(visit: Visit, text: str) -> str | None:
     """The page of the message or verification whose id was typed."""
-    team, now = visit.team.record.ref, visit.context.clock.now()
+    team = visit.team.record.ref
     if not is_id(text):
         return None
     if text.startswith(PREFIXES["verification"]):
-        is_there = await read(visit, lambda tx: search.verification(tx, team, text, now))
-        return f"{visit.base}/verifications/{text}" if is_there else None
+        return f"{visit.base}/verifications/{text}" if await visit.store.verifications.line(team, text) else None
     if text.startswith(tuple(PREFIXES[channel] for channel in CHANNELS)):
-        is_there = await read(visit, lambda tx: search.pulse(tx, team, text))
-        return f"{visit.base}/messages/{text}" if is_there else None
+        return f"{visit.base}/messages/{text}" if await visit.store.pulses.message(team, text) else None
     return None
 
 
-def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Wanted, dict[str, str]]:
+def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[str, str]]:
     """What messages and verifications have in common, and what is wrong with it."""
     errors: dict[str, str] = {}
     days: dict[str, int] = {}
@@ -84,12 +81,12 @@ def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Wanted, dict[s
             else:
                 days[name] = at
     status = visit.query.get("status")
-    wanted = Wanted(
+    wanted = Search(
         limit=PAGE,
         status=status if status in statuses else None,
         address=_address(typed(visit)),
         created_after=max(0, days.get("from", 1) - 1),
-        created_before=days["until"] + DAY_MS if "until" in days else search.FOREVER,
+        created_before=days["until"] + DAY_MS if "until" in days else FOREVER,
         before=before if is_id(before := visit.query.get("before", "")) else None,
     )
     return wanted, errors
@@ -105,7 +102,7 @@ def _address(text: str) -> str | None:
         return None
 
 
-def paging(visit: Visit, found: Found) -> dict[str, Any]:
+def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
     kept = {name: value for name, value in visit.query.items() if name != "before" and value}
     after = found.after
     return {
@@ -117,7 +114,7 @@ def paging(visit: Visit, found: Found) -> dict[str, Any]:
     }
 
 
-def _line(visit: Visit, line: search.Line) -> dict[str, Any]:
+def _line(visit: Visit, line: MessageLine) -> dict[str, Any]:
     record = msgspec.json.decode(line.record)
     return {
         "id": line.id,
@@ -133,7 +130,3 @@ def _line(visit: Visit, line: search.Line) -> dict[str, Any]:
 def template_name(visit: Visit, id_: str | None) -> str:
     template = visit.team.templates.get(id_ or "")
     return template.name if template else id_ or ""
-
-
-async def read(visit: Visit, story: Any) -> Any:
-    return await visit.context.store.database.read(story)

@@ -15,14 +15,13 @@ from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Team
-from heliograph.storage import figures
-from heliograph.storage.figures import QUEUE_MOST, Figures
+from heliograph.storage.figures import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
 MAGIC = "delivered@simulator.test"
 
-ByChannel = dict[str, list[Figures]]  # one for each bucket
+ByChannel = dict[str, list[Reached]]  # one for each bucket
 
 
 async def show(visit: Visit) -> Answer:
@@ -69,7 +68,7 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     since, width = times[0].start, HOUR_MS if span == "day" else DAY_MS
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
     stream = await live.team_place(visit, "overview")
-    seen = await store.database.read(lambda tx: figures.overview(tx, team.record.ref, since, width, hooks, now))
+    seen = await store.figures.overview(team.record.ref, since, width, hooks)
     account = await store.ledger.account(team.record.ref)
     operator = visit.may("operator")
     series = _fold(seen.figures, times, [channel] if channel else list(CHANNELS))
@@ -106,13 +105,13 @@ def rate(part: int, whole: int) -> float | None:
     return min(100.0, 100 * part / whole) if whole else None
 
 
-def _sum(counts: Iterable[Figures]) -> Figures:
-    return reduce(Figures.plus, counts, Figures())
+def _sum(counts: Iterable[Reached]) -> Reached:
+    return reduce(Reached.plus, counts, Reached())
 
 
-def _fold(found: dict[tuple[int, str], Figures], times: Sequence[Bucket], channels: Iterable[str]) -> ByChannel:
+def _fold(found: dict[tuple[int, str], Reached], times: Sequence[Bucket], channels: Iterable[str]) -> ByChannel:
     starts = [time.start for time in times]
-    folded = {channel: [Figures()] * len(times) for channel in channels}
+    folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
         if channel in folded:
             place = bisect_right(starts, start) - 1

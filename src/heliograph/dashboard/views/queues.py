@@ -11,7 +11,6 @@ from heliograph.manage.dead_letters import ALL_MOST
 from heliograph.manage.pause import set_paused
 from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup.records import Webhook
-from heliograph.storage import search
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
 
@@ -51,7 +50,7 @@ async def live(visit: Visit) -> Answer:
 
 
 def _watch(visit: Visit) -> Watch:
-    return watch(visit, "queues", "", search.queues_pulse, ("queues", "setup"))
+    return watch(visit, "queues", "", visit.store.pulses.queues, ("queues", "setup"))
 
 
 async def pause(visit: Visit) -> Answer:

@@ -16,7 +16,6 @@ from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_request import HEADERS
-from heliograph.storage import search
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 
 PAGE = 25  # deliveries
@@ -174,7 +173,7 @@ def _own(visit: Visit) -> Webhook:
 
 
 def _watch(visit: Visit, hook: Webhook) -> Watch:
-    return watch(visit, "webhook", hook.id, lambda tx: search.webhook_pulse(tx, hook.id), ("deliveries", "setup"))
+    return watch(visit, "webhook", hook.id, lambda: visit.store.pulses.webhook(hook.id), ("deliveries", "setup"))
 
 
 def _place(visit: Visit, hook: Webhook) -> str:

@@ -48,12 +48,9 @@ WHERE m.created_at > :created_after AND m.created_at < :created_before
 ORDER BY m.key DESC LIMIT :limit;
 
 -- name: message_facts
-SELECT key, id, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, created_at,
-       ended_at, has_body, record
-FROM message WHERE team = :team AND id = :id;
-
--- name: message_content
-SELECT body FROM content WHERE message = :message;
+SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.template_version, m.country, m.price,
+       m.charge, m.created_at, m.ended_at, m.record, c.body
+FROM message m LEFT JOIN content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
 
 -- name: message_pulse
 -- Changes whenever the timeline does.
