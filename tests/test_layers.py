@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "storage/": "rules/ clock.py storage/".split(),
     "handover.py": "rules/ clock.py channels/carrier.py storage/".split(),
     "accept/": "rules/ clock.py handover.py channels/carrier.py storage/ itself".split(),
-    "deliver/": "rules/ clock.py handover.py channels/carrier.py channels/webhook/ storage/ itself".split(),
+    "deliver/": "rules/ clock.py handover.py channels/carrier.py channels/webhook/ storage/ deliver/".split(),
     "manage/": "rules/ clock.py handover.py channels/carrier.py storage/ itself".split(),
     "api/": ("web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py itself").split(),
     "dashboard/": (
@@ -44,10 +44,7 @@ MAY_IMPORT: dict[str, list[str]] = {
         "rules/ settings.py datafolder.py sealing.py clock.py handover.py channels/ storage/ "
         "accept/ deliver/ manage/ api/ dashboard/ web/ watch.py logs.py listening.py"
     ).split(),
-    "server.py": (
-        "rules/ settings.py logs.py listening.py watch.py clock.py datafolder.py handover.py app.py channels/ storage/ "
-        "accept/ deliver/ manage/ web/ api/ dashboard/"
-    ).split(),
+    "server.py": "settings.py logs.py listening.py clock.py datafolder.py app.py storage/ web/".split(),
     "cli/": (
         "rules/ manage/ settings.py clock.py datafolder.py sealing.py app.py server.py "
         "channels/webhook/signature.py storage/ itself"

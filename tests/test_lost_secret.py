@@ -70,7 +70,7 @@ async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings
     secrets = make_secrets(settings)
     tools = make_tools(settings, secrets, store, clock, make_domains(settings, secrets, store, clock))
     handover = Handover(store, Carriers(lambda record: make_carrier(record, tools)), clock)
-    await handover.carriers.keep([record])  # as housekeeping does every second
+    await handover.carriers.keep([record])  # as a duty does every second
     outcome = await handover.ask(record, PARCEL)
     assert isinstance(outcome, Deferred) and outcome.unreachable  # the next carrier is asked
     assert "Apply the setup file with them again" in outcome.detail["text"]

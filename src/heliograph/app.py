@@ -1,4 +1,4 @@
-"""Builds everything by hand: settings → store → carriers → api | worker. Only this page knows which exist."""
+"""Builds everything by hand: settings → secrets → store → carriers → api | worker. Only this page knows which exist."""
 
 import asyncio
 import hmac
@@ -11,8 +11,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.channels.carrier import Carrier, NotReady, Unusable
+from heliograph.accept.context import Context
+from heliograph.api.app import Api
+from heliograph.api.rate import RateLimits
+from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
+from heliograph.channels.email.bounce_server import Returns, protocol
 from heliograph.channels.email.mx import Mx, MxOptions
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay, RelayOptions
@@ -29,9 +33,28 @@ from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
+from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.importing import keep_importing
+from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets, keep_number, seen_numbers
-from heliograph.deliver.reports import take_by_carrier
+from heliograph.deliver.duties.attest import look_back
+from heliograph.deliver.duties.blobs import sweep_blobs
+from heliograph.deliver.duties.carriers import keep_carriers
+from heliograph.deliver.duties.clock import watch_clock
+from heliograph.deliver.duties.domain_checks import check_domains
+from heliograph.deliver.duties.early_reports import apply_early_reports
+from heliograph.deliver.duties.key_uses import write_key_uses
+from heliograph.deliver.duties.rates import share_rates
+from heliograph.deliver.duties.reclaim import reclaim_dead
+from heliograph.deliver.duties.refused_requests import write_refused
+from heliograph.deliver.duties.reputation import judge_teams
+from heliograph.deliver.duties.retention import purge_expired
+from heliograph.deliver.reports import take_by_carrier, take_by_recipient
+from heliograph.deliver.webhooks import WebhookWorker
+from heliograph.deliver.worker import Worker
+from heliograph.handover import Handover
 from heliograph.manage.domains import Domains
+from heliograph.manage.management import Management
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import AuditEntry
@@ -48,6 +71,9 @@ from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
+from heliograph.watch import LoopWatch
+from heliograph.web.budget import ByteBudget
+from heliograph.web.front import Front
 
 SQLITE = "sqlite:///"
 # What is told of secrets that were sealed before the service's secret was changed, and what to do about each.
@@ -143,6 +169,102 @@ async def open_store(
         yield store
     finally:
         await store.close()
+
+
+Protocols = Callable[[], asyncio.Protocol]  # one for each connection
+Loop = Callable[[], Awaitable[None]]
+
+
+class App(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running process is made of."""
+
+    settings: Settings
+    role: str
+    store: Store
+    context: Context
+    front: Front
+    workers: Sequence[Worker | WebhookWorker]  # none in a process that serves the API alone
+    returns: Protocols | None  # for mail that comes back
+    duties: dict[str, Loop]  # by name; they run until they are cancelled, the workers' until they are stopped
+    clients: Sequence[Carriers | Web | Poster]  # with connections of their own
+
+    async def stop_work(self) -> None:
+        await asyncio.gather(*(worker.stop() for worker in self.workers))
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.close()
+
+
+def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: Clock) -> App:
+    """Inside the event loop; to be closed. `role`: all, api or worker."""
+    domains = make_domains(settings, secrets, store, clock)
+    tools = make_tools(settings, secrets, store, clock, domains)
+    carriers = Carriers(lambda record: make_carrier(record, tools))
+    handover = Handover(store, carriers, clock)
+    poster, watch = Poster(Guard(settings.webhook_allow_private)), LoopWatch()
+    worker = Worker(store, handover, clock)
+    webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, secrets.sealer))
+    works, answers = role != "api", role != "worker"
+    context = Context(
+        store=store,
+        clock=clock,
+        handover=handover,
+        base_url=settings.base_url,
+        code_key=secrets.codes,
+        accepted=worker.wake if works else lambda: None,
+        loop_lag=watch.lag,
+        metrics_allow=settings.metrics_allow,
+        metrics_token=settings.metrics_token,
+    )
+    management = Management(domains=domains, webhooks=make_webhooks(settings, secrets, store, clock))
+    page_tools = PageTools(
+        context=context,
+        management=management,
+        seal=secrets.sealer.seal,
+        unseal=secrets.sealer.open,
+        eml=tools.outgoing.plain,
+    )
+    budget, limits = ByteBudget(), RateLimits()
+    api, pages = Api(context, management, limits, budget), Dashboard(page_tools, budget)
+    every: dict[str, Loop] = {
+        "loop watch": watch.run,
+        "setup": store.setup.follow,
+        "clock": partial(watch_clock, store, clock),
+        "key uses": partial(write_key_uses, store, context.state.used),
+        "refused requests": partial(write_refused, store, context.state.refused),
+        "imports": partial(keep_importing, store),
+    }
+    answering: dict[str, Loop] = {"rates": partial(share_rates, store, clock, limits)}
+    working: dict[str, Loop] = {
+        "worker": worker.run,
+        "webhooks": webhooks.run,
+        "early reports": partial(apply_early_reports, store),
+        "carriers": partial(keep_carriers, store, carriers),
+        "reclaim": partial(reclaim_dead, store),
+        "retention": partial(purge_expired, store),
+        "blobs": partial(sweep_blobs, store),
+        "domain checks": partial(check_domains, domains.check_due),
+        "reputation": partial(judge_teams, store),
+        "attest": partial(look_back, partial(attest, store, settings.data)),
+    }
+    return App(
+        settings=settings,
+        role=role,
+        store=store,
+        context=context,
+        front=Front(api, pages, settings.trusted_proxies),
+        workers=[worker, webhooks] if works else [],
+        returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
+        duties=every | (answering if answers else {}) | (working if works else {}),
+        clients=[carriers, tools.web, poster],
+    )
+
+
+def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:
+    """What listens for bounces and complaints."""
+    name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
+    return protocol(Returns(secrets.envelope, clock.now, partial(take_by_recipient, store)), name)
 
 
 class WrongSecret(Exception):
@@ -254,11 +376,6 @@ def webhook_refusal(settings: Settings) -> RefusalOf:
         return None
 
     return refusal_of
-
-
-def make_poster(settings: Settings) -> Poster:
-    """Inside the event loop; to be closed."""
-    return Poster(Guard(settings.webhook_allow_private))
 
 
 def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str]:

@@ -18,11 +18,11 @@ from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.server import Front
 from heliograph.storage.people import Link
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
+from heliograph.web.front import Front
 from tests.clocks import TestClock
 from tests.storage.test_idempotency import make_context, make_management
 

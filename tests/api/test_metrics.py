@@ -7,8 +7,8 @@ import pytest
 
 from heliograph.api.health import metrics
 from heliograph.rules.refusals import NotFound
-from heliograph.server import Front
 from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.web.front import Front
 from tests.service import Service
 
 pytestmark = pytest.mark.anyio

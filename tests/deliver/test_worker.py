@@ -4,15 +4,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 
-from heliograph.app import attest
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver import worker as loops
-from heliograph.deliver.housekeeping import Housekeeping
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
@@ -20,7 +17,6 @@ from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
-from heliograph.settings import Settings
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import SetupChange
@@ -352,27 +348,3 @@ async def test_who_is_not_alone_is_not_blamed(
     gate.opened.set()
     async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))
-
-
-async def test_housekeeping_goes_on_after_a_failure(
-    store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
-    await send("email", "anyone@example.com")
-    await store.outbox.claim("email", 1)
-    clock.forward(LEASE_MS)
-    reclaim, calls = store.outbox.reclaim, 0
-
-    async def reclaim_at_last() -> int:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise StoreUnavailable
-        return await reclaim()
-
-    monkeypatch.setattr(store.outbox, "reclaim", reclaim_at_last)
-    monkeypatch.setattr("heliograph.deliver.housekeeping.RECLAIM_S", 0.01)
-    housekeeping = Housekeeping(store, store.upkeep.purge, carriers, partial(attest, store, settings.data))
-    task = asyncio.create_task(housekeeping.run())
-
-    await until(lambda: store.outbox.claim("email", 1))
-    task.cancel()

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from heliograph.storage import requests
-from heliograph.storage.requests import Requests, keep_key_uses
-from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -25,27 +23,3 @@ async def test_what_is_noted_while_it_is_written_waits_for_the_next_time(store: 
     await writing
     assert used == {"b": 2}
     assert await store.requests.key_uses(["a", "b"]) == {"a": 1, "b": 1}
-
-
-async def test_nothing_is_lost_while_the_database_is_away_nor_at_the_end(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    away, tried = [True], asyncio.Event()
-
-    class Database:
-        async def write(self, story: object) -> None:
-            tried.set()
-            if away[0]:
-                raise StoreUnavailable
-            await store.database.write(story)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(requests, "WRITE_USES_S", 0.001)
-    used = {"a": 1}
-    keeping = asyncio.create_task(keep_key_uses(Requests(Database(), store.clock, ""), used))  # type: ignore[arg-type]
-    await tried.wait()
-    assert used == {"a": 1}
-    away[0] = False
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-    assert used == {}
-    assert await store.requests.key_uses(["a"]) == {"a": 1}

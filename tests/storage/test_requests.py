@@ -7,7 +7,7 @@ import pytest
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import requests
 from heliograph.storage.requests import RefusedRequest, RequestLog, Requests, shares
-from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 
@@ -85,10 +85,7 @@ async def test_a_second_has_its_limit_however_often_pages_ask(
         log.waiting.extend([refused(clock), refused(clock)])
         await log.write(store.requests)
     assert await sql("SELECT count(*) FROM refused_request") == [(2,)]
-    keeping = asyncio.create_task(log.keep(store.requests))
-    await asyncio.sleep(0)
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await log.write_in_time(store.requests)
     assert await sql("SELECT count(*), sum(more) FROM refused_request") == [(4, 6)]
 
 
@@ -124,45 +121,16 @@ async def test_two_writes_at_once_count_each_request_once(
     assert await sql("SELECT count(*), sum(more) FROM refused_request") == [(4, 4)]
 
 
-async def test_nothing_is_lost_while_the_database_is_away_nor_at_the_end(
-    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    away, tried = [True], asyncio.Event()
-
+async def test_a_row_that_breaks_does_not_break_the_next_round(clock: TestClock) -> None:
     class Database:
         async def write(self, story: object) -> None:
-            tried.set()
-            if away[0]:
-                raise StoreUnavailable
-            await store.database.write(story)  # type: ignore[arg-type]
+            raise KeyError
 
-    monkeypatch.setattr(requests, "WRITE_S", 0.001)
-    log, one = RequestLog(), refused(clock)
-    log.waiting.append(one)
-    keeping = asyncio.create_task(log.keep(Requests(Database(), clock, "")))  # type: ignore[arg-type]
-    await tried.wait()
-    assert [*log.waiting] == [one]
-    away[0] = False
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-    assert not log.waiting
-    assert await store.requests.refused(1) == [one]
-
-
-async def test_a_row_that_breaks_does_not_end_the_process(clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Database:
-        async def write(self, story: object) -> None:
-            raise ValueError
-
-    monkeypatch.setattr(requests, "WRITE_S", 0.001)
     log = RequestLog()
     log.waiting.append(refused(clock))
-    keeping = asyncio.create_task(log.keep(Requests(Database(), clock, "")))  # type: ignore[arg-type]
-    while log.waiting and not keeping.done():
-        await asyncio.sleep(0.001)
-    assert not keeping.done()
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    with pytest.raises(KeyError):
+        await log.write_in_time(Requests(Database(), clock, ""))  # type: ignore[arg-type]
+    assert not log.waiting
 
 
 async def test_written_twice_is_there_once(store: Store, clock: TestClock, sql: Sql) -> None:

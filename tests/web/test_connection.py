@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 from uvicorn.server import ServerState
 
-from heliograph.server import Front, uvicorn_config
+from heliograph.server import uvicorn_config
 from heliograph.web import connection
 from heliograph.web.connection import BODY_S, HEADERS_MAX, KEEP_ALIVE_S, SLOWEST, SWEEP_S, Connection, close_slow
+from heliograph.web.front import Front
 from heliograph.web.request import CLOSE, Headers, Receive, Response, Scope, Send, respond
 
 pytestmark = pytest.mark.anyio

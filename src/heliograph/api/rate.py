@@ -1,19 +1,13 @@
 """Token buckets, one a key: so many requests a second, a burst of twice that (contract 11), over all processes."""
 
-import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
 
 from heliograph.storage.requests import Spent
-from heliograph.storage.store import Store, StoreUnavailable
 
 Headers = list[tuple[bytes, bytes]]
-
-SHARE_S = 0.25  # how late processes hear of each other's requests
-PRESENCE_S = 2.0  # a process that is alone tells no more often
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -68,24 +62,3 @@ def _headers(burst: int, left: int, rate: int) -> Headers:
         (b"ratelimit-remaining", b"%d" % left),
         (b"ratelimit-reset", b"%d" % -(-(burst - left) // rate)),
     ]
-
-
-async def share_rates(rates: RateLimits, store: Store, now: Callable[[], int]) -> None:
-    """Tell the other API processes what was let through here and hear of theirs, until cancelled."""
-    told: dict[str, int] = {}
-    alone, quiet_s = True, PRESENCE_S
-    while True:
-        if not alone or quiet_s >= PRESENCE_S:
-            spent = {key: count for key, count in rates.spent.items() if told.get(key) != count}
-            with contextlib.suppress(StoreUnavailable):  # meanwhile each counts for itself
-                heard = await store.requests.exchange_spent(spent)
-                told |= spent
-                rates.hear(heard, lambda key: _rate_of(store, key), now())
-                alone, quiet_s = not heard, 0.0
-        await asyncio.sleep(SHARE_S)
-        quiet_s += SHARE_S
-
-
-def _rate_of(store: Store, key: str) -> int:
-    caller = store.setup.current.callers.get(key)
-    return caller.team.record.rate_limit if caller else 0

@@ -5,12 +5,10 @@ what is beyond a share is counted and not kept.
 """
 
 import asyncio
-import contextlib
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
@@ -18,8 +16,6 @@ from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
-WRITE_S = 1.0
-WRITE_USES_S = 60.0
 WAITING_MAX = 10_000  # in memory; while the database is away, the newest
 WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
 SHARE_MAX = 100  # … each at most this
@@ -27,8 +23,6 @@ KEPT_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # kept of a team
 PORTION = 500  # put away in one transaction
 NEWEST = "req_~"  # after every id
-
-log = structlog.get_logger()
 
 
 class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -67,23 +61,16 @@ class RequestLog:
             self.waiting.clear()
             self.waiting.extend(left)
 
-    async def keep(self, store: "Requests") -> None:
-        """Write until cancelled, and then once more."""
+    async def write_in_time(self, store: "Requests") -> None:
+        """Once a second, and at the end."""
+        self._written = 0
         try:
-            while True:
-                await asyncio.sleep(WRITE_S)
-                self._written = 0
-                try:
-                    await self.write(store)
-                except StoreUnavailable:
-                    continue
-                except Exception as error:
-                    log.error("refused requests cannot be written", error=type(error).__name__)
-                    self.waiting.clear()
-        finally:
-            self._written = 0
-            with contextlib.suppress(StoreUnavailable):
-                await self.write(store)
+            await self.write(store)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            self.waiting.clear()  # or it would break the next round too
+            raise
 
 
 def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
@@ -168,15 +155,3 @@ class Requests:
     async def find_refused(self, team: int, id_: str) -> RefusedRequest | None:
         rows = await self._database.read(lambda tx: tx.run("refused_request", team=team, id=id_))
         return msgspec.convert(tuple(rows[0]), RefusedRequest) if rows else None
-
-
-async def keep_key_uses(store: Requests, used: dict[str, int]) -> None:
-    """Until cancelled, and then once more; while the database is away, nothing is forgotten."""
-    try:
-        while True:
-            await asyncio.sleep(WRITE_USES_S)
-            with contextlib.suppress(StoreUnavailable):
-                await store.write_key_uses(used)
-    finally:
-        with contextlib.suppress(StoreUnavailable):
-            await store.write_key_uses(used)

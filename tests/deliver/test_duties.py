@@ -1,0 +1,279 @@
+"""The duties: what each does in a round, what it says, and that a round that breaks does not end it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from heliograph.api.rate import RateLimits
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.deliver.duties import (
+    attest,
+    blobs,
+    carriers,
+    clock,
+    domain_checks,
+    early_reports,
+    key_uses,
+    rates,
+    reclaim,
+    refused_requests,
+    reputation,
+    retention,
+)
+from heliograph.deliver.duties.repeat import repeat
+from heliograph.rules.limits import LEASE_MS
+from heliograph.rules.outcome import Accepted, CarrierReport, Outcome, Report
+from heliograph.rules.setup.records import CarrierRecord, Reputation
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.requests import RequestLog, Spent
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store, StoreUnavailable
+from tests.clocks import TestClock
+from tests.deliver.conftest import Send, Story
+from tests.storage.test_money import outcome
+from tests.storage.test_requests import refused
+
+pytestmark = pytest.mark.anyio
+
+DUTIES = (
+    *(attest, blobs, carriers, clock, domain_checks, early_reports, key_uses, rates, reclaim, refused_requests),
+    *(reputation, retention),
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for duty in DUTIES:
+        monkeypatch.setattr(duty, "EVERY_S", 0.001)
+
+
+@asynccontextmanager
+async def doing(duty: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(duty, name="the duty")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], Awaitable[object] | object]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            found = condition()
+            if await found if isinstance(found, Awaitable) else found:
+                return
+            await asyncio.sleep(0.002)
+
+
+def having(**parts: Any) -> Any:
+    """A store of these parts alone."""
+    return SimpleNamespace(**parts)
+
+
+async def test_a_round_that_breaks_is_named_and_another_one_follows() -> None:
+    rounds = 0
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        raise RuntimeError("secret words")
+
+    with capture_logs() as logs:
+        async with doing(repeat(0.001, work)):
+            await until(lambda: rounds > 1)
+    assert {(line["event"], line["duty"], line["error"]) for line in logs} == {
+        ("duty failed", "the duty", "RuntimeError")
+    }
+    assert "secret words" not in repr(logs)
+
+
+@pytest.mark.parametrize("name", ["retention", "blobs", "domain checks"])
+async def test_each_round_asks_for_what_is_over_or_due(name: str) -> None:
+    asked = asyncio.Event()
+
+    async def ask() -> None:
+        asked.set()
+
+    store = having(upkeep=having(purge=ask, sweep_blobs=ask))
+    duties: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        "retention": lambda: retention.purge_expired(store),
+        "blobs": lambda: blobs.sweep_blobs(store),
+        "domain checks": lambda: domain_checks.check_domains(ask),
+    }
+    async with doing(duties[name]()):
+        await until(asked.is_set)
+
+
+async def test_dead_claims_are_freed_also_after_a_failure(
+    store: Store, clock: TestClock, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send("email", "anyone@example.com")
+    await store.outbox.claim("email", 1)
+    clock.forward(LEASE_MS)
+    free, errors = store.outbox.reclaim, [StoreUnavailable()]
+
+    async def free_at_last() -> int:
+        if errors:
+            raise errors.pop()
+        return await free()
+
+    monkeypatch.setattr(store.outbox, "reclaim", free_at_last)
+    async with doing(reclaim.reclaim_dead(store)):
+        await until(lambda: store.outbox.claim("email", 1))
+
+
+async def test_poison_that_was_put_aside_is_said() -> None:
+    async def put_aside() -> int:
+        return 2
+
+    with capture_logs() as logs:
+        async with doing(reclaim.reclaim_dead(having(outbox=having(reclaim=put_aside)))):
+            await until(lambda: logs)
+    assert (logs[0]["log_level"], logs[0]["count"]) == ("error", 2)
+
+
+async def test_a_report_waits_for_the_record_of_its_hand_over(
+    store: Store, clock: TestClock, send: Send, story: Story
+) -> None:
+    id_ = await send("sms", "+447700900123")
+    (claim,) = await store.outbox.claim("phone", 1)
+    await store.reports.by_carrier("sim", [CarrierReport(f"{id_}/0", Report(status="delivered"))])
+    async with doing(early_reports.apply_early_reports(store)):
+        await store.outbox.record(outcome(claim, clock.now(), "sent"))
+
+        async def is_delivered() -> bool:
+            return (await story(id_))[-1:] == ["delivered"]
+
+        await until(is_delivered)
+
+
+async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:
+    class Line(Carrier):
+        is_open = False
+
+        def open(self) -> None:
+            self.is_open = True
+
+        async def hand_over(self, parcel: Parcel) -> Outcome:
+            return Accepted()
+
+        async def close(self) -> None:
+            self.is_open = False
+
+    line, record = Line(), CarrierRecord(id="a", channel="sms", kind="test")
+    async with doing(carriers.keep_carriers(store, Carriers(lambda _: line))):
+        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("carrier", "a", record, None)]))
+        await until(lambda: line.is_open)
+        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("carrier", "a", None, None)]))
+        await until(lambda: not line.is_open)
+
+
+async def test_a_judgement_is_said() -> None:
+    judged = [Reputation(team="team_acme", state="paused", since=1, sends=100, bounces=20)]
+
+    async def judge() -> list[Reputation]:
+        return judged
+
+    with capture_logs() as logs:
+        async with doing(reputation.judge_teams(having(reputation=having(judge=judge)))):
+            await until(lambda: logs)
+    assert (logs[0]["event"], logs[0]["team"], logs[0]["state"]) == ("reputation judged", "team_acme", "paused")
+
+
+@pytest.mark.parametrize("turned_back", [True, False])
+async def test_a_database_that_was_turned_back_is_said(turned_back: bool) -> None:
+    rounds = 0
+
+    async def ask() -> bool:
+        nonlocal rounds
+        rounds += 1
+        return turned_back
+
+    with capture_logs() as logs:
+        async with doing(attest.look_back(ask)):
+            await until(lambda: rounds > 1)
+    said = {"the database was turned back: delivery is paused"} if turned_back else set()
+    assert {line["event"] for line in logs} == said
+
+
+async def test_a_wrong_clock_is_said_once_and_a_right_one_again() -> None:
+    off, rounds = 600_000, 0
+
+    async def check() -> None:
+        nonlocal rounds
+        rounds += 1
+
+    async def more() -> None:
+        seen = rounds
+        await until(lambda: rounds > seen + 1)
+
+    machine: Any = SimpleNamespace(off=lambda: off)
+    with capture_logs() as logs:
+        async with doing(clock.watch_clock(having(upkeep=having(check_clock=check)), machine)):
+            await more()
+            off = 0
+            await more()
+    assert [line["event"] for line in logs] == [
+        "this machine's clock is wrong: nothing is claimed",
+        "this machine's clock is right again: claiming goes on",
+    ]
+    assert logs[0]["clock"] == "600.0 s ahead of the database's clock"
+
+
+class Away:
+    """A database that is away until it is told otherwise."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.is_away, self.tried = store, True, asyncio.Event()
+
+    async def write(self, work: Any) -> Any:
+        self.tried.set()
+        if self.is_away:
+            raise StoreUnavailable
+        return await self.store.database.write(work)
+
+
+async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, used = Away(store), {"a": 1}
+    monkeypatch.setattr(store.requests, "_database", database)
+    async with doing(key_uses.write_key_uses(store, used)):
+        await database.tried.wait()
+        assert used == {"a": 1}
+        database.is_away = False
+    assert used == {}
+    assert await store.requests.key_uses(["a"]) == {"a": 1}
+
+
+async def test_refused_requests_are_kept_while_the_database_is_away_and_written_at_the_end(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, log, one = Away(store), RequestLog(), refused(clock)
+    log.waiting.append(one)
+    monkeypatch.setattr(store.requests, "_database", database)
+    async with doing(refused_requests.write_refused(store, log)):
+        await database.tried.wait()
+        assert [*log.waiting] == [one]
+        database.is_away = False
+    assert not log.waiting
+
+
+async def test_processes_hear_of_each_others_requests(store: Store, other: Store, clock: TestClock) -> None:
+    heard: set[tuple[str, str]] = set()
+
+    class Listening(RateLimits):
+        def hear(self, spent: Iterable[Spent], rate_of: Callable[[str], int], now: int) -> None:
+            heard.update((one.process, one.key) for one in spent)
+
+    here, there = Listening(), RateLimits()
+    async with doing(rates.share_rates(store, clock, here)), doing(rates.share_rates(other, clock, there)):
+        there.take("key", 10, clock.now())
+        await until(lambda: (other.owner, "key") in heard)
