@@ -502,7 +502,7 @@ CHANGES = [
          again=True),
     command("pause", "delivery.pause", make=delivery_runs, team=None, again=True),
     command("resume", "delivery.resume", make=delivery_is_paused, team=None, again=True),
-    command("apply", "setup.apply", "{file}", make=a_file, team=None, again=True),
+    command("apply", "setup.apply", "{file}", make=a_file, again=True),
     command("secret replace", "secret.replace", make=another_secret, team=None, again=True),
 ]  # fmt: skip
 
@@ -565,5 +565,4 @@ LATE = {
     "page /teams/{team}/templates/{template}/archive",
     "page /operator/teams/{team}/reputation",
     "command reputation resume",
-    "command apply",
 }

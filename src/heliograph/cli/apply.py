@@ -10,14 +10,11 @@ import msgspec
 from heliograph.app import CARRIERS, make_secrets, webhook_refusal
 from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
+from heliograph.manage import apply as setup
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
-from heliograph.rules.setup.plan import Plan, plan
-from heliograph.rules.setup.secrets import Vault
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.setup.plan import Plan
 from heliograph.settings import Settings
-from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
 
 
@@ -40,7 +37,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     async def story(store: Store) -> tuple[Plan, list[str]]:
         known = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.current.carriers}
         read = read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS, known=known)
-        return await apply_setup(store, read, vault_of(settings)), await _notes(settings, read)
+        return await apply_file(store, settings, read), await _notes(settings, read)
 
     done, notes = with_store(settings, f"Applying {file.name}", story, seals=True)
     for note in notes:
@@ -56,10 +53,6 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
         click.echo(f"secret of webhook {hook.url} of {hook.team}, shown this once: {hook.secret}")
 
 
-def vault_of(settings: Settings) -> Vault:
-    return make_secrets(settings).sealer
-
-
 def _text(file: BinaryIO) -> str:
     try:
         return file.read().decode()
@@ -67,33 +60,14 @@ def _text(file: BinaryIO) -> str:
         raise SetupError(f"{file.name}: {error}") from None
 
 
-async def apply_setup(store: Store, file: SetupFile, vault: Vault) -> Plan:
-    """Decide on the newest setup and write the change, in one transaction."""
-    clock = Clock()
-    suppressed = await _suppressed(store, file)
-    made: list[Plan] = []
-
-    def decide(current: Setup, next_ref: int) -> SetupChange:
-        done = plan(
-            file,
-            current,
-            next_ref,
-            mint=lambda: make_token(clock.entropy(ENTROPY_BYTES)),
-            new_id=clock.new_id,
-            vault=vault,
-            suppressed=suppressed,
-            make_secret=lambda: make_secret(clock.entropy(ENTROPY_MIN)),
-            now=clock.now(),
-        )
-        made.append(done)
-        return SetupChange(
-            rows=done.rows,
-            new_teams=[NewTeam(ref, credit) for ref, credit in done.opened],
-            suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
-        )
-
-    await store.setup.change(decide)
-    return made[-1]  # the store decides again after a conflict
+async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
+    return await setup.apply(
+        store,
+        COMMAND_LINE,
+        file,
+        vault=make_secrets(settings).sealer,
+        make_secret=lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
+    )
 
 
 async def _notes(settings: Settings, file: SetupFile) -> list[str]:
@@ -106,15 +80,3 @@ async def _notes(settings: Settings, file: SetupFile) -> list[str]:
     }
     reasons = await asyncio.gather(*map(refused, urls.values()))
     return [f"{place}: {why}" for place, why in zip(urls, reasons, strict=True) if why]
-
-
-async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
-    """Which of the file's suppressions are there already."""
-    found = set()
-    for own in file.teams:
-        if team := store.setup.current.teams.get(own["id"]):
-            for given in own.get("suppressions", []):
-                at = (team.record.ref, given["email"].normal)
-                if await store.suppressions.get(*at):
-                    found.add(at)
-    return found

@@ -9,15 +9,14 @@ import click
 import msgspec
 
 from heliograph.app import make_secrets
-from heliograph.cli.apply import apply_setup, vault_of
+from heliograph.cli.apply import apply_file
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
-from heliograph.clock import Clock
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings
-from heliograph.storage.people import Link, People
+from heliograph.storage.people import Link
 from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
@@ -48,13 +47,13 @@ def demo(settings: Settings) -> None:
     file = read_setup_file(seed, tokens, name="demo.toml")
 
     async def prepare(store: Store) -> str:
-        await apply_setup(store, file, vault_of(settings))
-        people = People(store.database, Clock())
+        await apply_file(store, settings, file)
+        people = store.people
         person = await people.add(PERSON, "Demo")
         await people.set_operator(person.id, True)
         for team in TEAMS:
             await people.set_role(person.id, team, "owner")
-        await people.settle(person.id, COMMAND_LINE.did(at=Clock().now(), action="demo", subject=PERSON))
+        await people.settle(person.id, COMMAND_LINE.did(at=store.clock.now(), action="demo", subject=PERSON))
         return await people.make_link(Link(person.id, "demo"))
 
     link = with_store(settings, "Preparing the demo", prepare, seals=True)

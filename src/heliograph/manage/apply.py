@@ -1,0 +1,74 @@
+"""A setup file, applied whole: one change, one entry."""
+
+from collections.abc import Callable, Sequence
+
+from heliograph.rules.audit import Actor
+from heliograph.rules.setup.file import SetupFile
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+from heliograph.rules.setup.plan import Plan, plan
+from heliograph.rules.setup.secrets import Vault
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
+from heliograph.storage.store import Store
+
+DETAIL_MAX = 1000  # characters of the entry
+ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
+
+
+async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
+    """Decide on the newest setup and write the change. `make_secret`: of a new webhook."""
+    clock, suppressed = store.clock, await _suppressed(store, file)
+    made: list[Plan] = []
+
+    def decide(current: Setup, next_ref: int) -> SetupChange:
+        done = plan(
+            file,
+            current,
+            next_ref,
+            mint=lambda: make_token(clock.entropy(ENTROPY_BYTES)),
+            new_id=clock.new_id,
+            vault=vault,
+            suppressed=suppressed,
+            make_secret=make_secret,
+            now=clock.now(),
+        )
+        made.append(done)
+        entry = actor.did(clock.now(), "setup.apply", file.name, _detail(done.changed), team=_only_team(done, current))
+        return SetupChange(
+            rows=done.rows,
+            new_teams=[NewTeam(ref, credit) for ref, credit in done.opened],
+            suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
+            audit=[entry] if done.changed else (),
+        )
+
+    await store.setup.change(decide)
+    return made[-1]  # the store decides again after a conflict
+
+
+async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
+    """Which of the file's suppressions are there already."""
+    found = set()
+    for own in file.teams:
+        if team := store.setup.current.teams.get(own["id"]):
+            for given in own.get("suppressions", []):
+                at = (team.record.ref, given["email"].normal)
+                if await store.suppressions.get(*at):
+                    found.add(at)
+    return found
+
+
+def _only_team(done: Plan, current: Setup) -> str | None:
+    """The one that the file changes: it sees the entry in its own log."""
+    known = current.teams_by_ref  # a new team has a row
+    teams = {row.team for row in done.rows}
+    teams |= {known[ref].record.id for ref, _, _ in done.suppressions if ref in known}
+    return teams.pop() if len(teams) == 1 else None
+
+
+def _detail(changed: Sequence[str]) -> str:
+    """In one line, without addresses: erasing one does not look into the entries of several teams."""
+    shown = [line for line in changed if not line.startswith(ADDRESSES)]
+    if hidden := len(changed) - len(shown):
+        shown.append(f"recipients and suppressions: {hidden}")
+    text = "; ".join(shown)
+    return text if len(text) <= DETAIL_MAX else f"{len(changed)} changes: {text[:DETAIL_MAX]}…"

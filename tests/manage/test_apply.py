@@ -1,0 +1,60 @@
+"""A setup file: one entry for all that it changes, in the log of the team that it changes alone."""
+
+import pytest
+
+from heliograph.manage import apply as setup
+from heliograph.manage.apply import DETAIL_MAX
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.setup.file import SetupError, read_setup_file
+from heliograph.rules.setup.plan import Plan
+from heliograph.sealing import Sealer
+from heliograph.storage.store import Store
+from tests.manage.conftest import entries
+
+pytestmark = pytest.mark.anyio
+
+TEAM = '[[teams]]\nid = "{id}"\n'
+RECIPIENT = '[[teams.recipients]]\naddress = "me@example.com"\n'
+SUPPRESSION = '[[teams.suppressions]]\nemail = "gone@example.com"\n'
+DOMAIN = '[[teams.domains]]\nid = "dom_{n}"\nname = "d{n}.test"\n'
+
+
+async def apply(store: Store, text: str) -> Plan:
+    file = read_setup_file(text, {}, name="setup.toml")
+    return await setup.apply(store, COMMAND_LINE, file, vault=Sealer(bytes(32)), make_secret=str)
+
+
+@pytest.mark.parametrize(
+    ("text", "team", "detail"),
+    [
+        (TEAM.format(id="team_new"), "team_new", "team team_new: created"),
+        (TEAM.format(id="team_1") + 'name = "One"\n', "team_1", "team team_1: changed (name)"),
+        (TEAM.format(id="team_1") + RECIPIENT + SUPPRESSION, "team_1", "recipients and suppressions: 2"),
+        (TEAM.format(id="team_1") + SUPPRESSION, "team_1", "recipients and suppressions: 1"),
+        ('[platform]\nbrand = "B"\n', None, "platform: created"),
+        (
+            TEAM.format(id="team_1") + SUPPRESSION + TEAM.format(id="team_2") + 'name = "Two"\n',
+            None,
+            "team team_2: changed (name); recipients and suppressions: 1",
+        ),
+    ],
+)
+async def test_one_entry_for_the_file(store: Store, teams: None, text: str, team: str | None, detail: str) -> None:
+    await apply(store, text)
+    assert (await apply(store, text)).changed == []  # and no entry
+    (entry,) = await store.audit.lines(None)
+    assert (entry.actor, entry.action, entry.subject) == ("command line", "setup.apply", "setup.toml")
+    assert (entry.team, entry.detail) == (team, detail)
+
+
+async def test_a_long_file_has_a_short_entry(store: Store, teams: None) -> None:
+    await apply(store, TEAM.format(id="team_1") + "".join(DOMAIN.format(n=n) for n in range(50)))
+    ((_, _, _, detail),) = await entries(store, "team_1")
+    assert detail.startswith("50 changes: domain dom_0: created; ")
+    assert len(detail) < DETAIL_MAX + 20
+
+
+async def test_a_mistake_leaves_no_entry(store: Store, teams: None) -> None:
+    with pytest.raises(SetupError):
+        await apply(store, TEAM.format(id="team_1") + DOMAIN.format(n=1) * 2)
+    assert await entries(store) == []
