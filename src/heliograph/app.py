@@ -34,7 +34,6 @@ from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
-from heliograph.dashboard.importing import keep_importing
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets, keep_number, seen_numbers
 from heliograph.deliver.duties.attest import look_back
@@ -43,6 +42,7 @@ from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.domain_checks import check_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
+from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
 from heliograph.deliver.duties.rates import share_rates
 from heliograph.deliver.duties.reclaim import reclaim_dead
@@ -233,7 +233,7 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
         "clock": partial(watch_clock, store, clock),
         "key uses": partial(write_key_uses, store, context.state.used),
         "refused requests": partial(write_refused, store, context.state.refused),
-        "imports": partial(keep_importing, store),
+        "imports": partial(import_suppressions, store),
     }
     answering: dict[str, Loop] = {"rates": partial(share_rates, store, clock, limits)}
     working: dict[str, Loop] = {

@@ -30,7 +30,7 @@ from heliograph.rules.limits import LEASE_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Outcome, Report
 from heliograph.rules.setup.records import CarrierRecord, Reputation
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.requests import RequestLog, Spent
+from heliograph.storage.requests import RequestLog, Requests, Spent
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
@@ -241,11 +241,11 @@ class Away:
 
 
 async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_end(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: TestClock
 ) -> None:
     database, used = Away(store), {"a": 1}
-    monkeypatch.setattr(store.requests, "_database", database)
-    async with doing(key_uses.write_key_uses(store, used)):
+    requests = Requests(database, clock, "")  # type: ignore[arg-type]
+    async with doing(key_uses.write_key_uses(having(requests=requests), used)):
         await database.tried.wait()
         assert used == {"a": 1}
         database.is_away = False
@@ -254,16 +254,17 @@ async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_e
 
 
 async def test_refused_requests_are_kept_while_the_database_is_away_and_written_at_the_end(
-    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: TestClock
 ) -> None:
     database, log, one = Away(store), RequestLog(), refused(clock)
     log.waiting.append(one)
-    monkeypatch.setattr(store.requests, "_database", database)
-    async with doing(refused_requests.write_refused(store, log)):
+    requests = Requests(database, clock, "")  # type: ignore[arg-type]
+    async with doing(refused_requests.write_refused(having(requests=requests), log)):
         await database.tried.wait()
         assert [*log.waiting] == [one]
         database.is_away = False
     assert not log.waiting
+    assert await store.requests.refused(1) == [one]
 
 
 async def test_processes_hear_of_each_others_requests(store: Store, other: Store, clock: TestClock) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard import importing
+from heliograph.deliver.duties import imports as importing
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.suppression_file import read_lines
@@ -58,7 +58,7 @@ async def report(store: Store, id_: str) -> list[tuple[int, str, str]]:
 @asynccontextmanager
 async def working(*stores: Store) -> AsyncIterator[None]:
     """These processes import."""
-    tasks = [asyncio.create_task(importing.keep_importing(one)) for one in stores]
+    tasks = [asyncio.create_task(importing.import_suppressions(one)) for one in stores]
     try:
         async with asyncio.timeout(60):
             yield
@@ -141,7 +141,7 @@ async def test_a_small_file_does_not_wait_for_a_large_one(store: Store, clock: T
 async def test_an_import_that_breaks_stops_and_the_others_go_on(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "LOOK_S", 0.001)
+    monkeypatch.setattr(importing, "EVERY_S", 0.001)
     bad, good = await begin(store, clock, people(4)), await begin(store, clock, people(4), team=2)
     await sql(f"UPDATE import_portion SET lines = '?' WHERE import_id = '{bad}' RETURNING number")
     async with working(store):

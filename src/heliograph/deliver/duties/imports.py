@@ -8,20 +8,20 @@ import structlog
 
 from heliograph.storage.store import Store, StoreUnavailable
 
-LOOK_S = 1.0  # for imports that other processes began, or left behind
+EVERY_S = 1.0  # for imports that other processes began, or left behind
 TRIES_MAX = 3  # of a portion that breaks; while the database is away, it is none
 
 log = structlog.get_logger()
 
 
-async def keep_importing(store: Store) -> None:
+async def import_suppressions(store: Store) -> None:
     """Until cancelled."""
     broke: Counter[str] = Counter()
     while True:
         store.imports.begun.clear()
         if not await _each_a_portion(store, broke):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(store.imports.begun.wait(), LOOK_S)
+                await asyncio.wait_for(store.imports.begun.wait(), EVERY_S)
 
 
 async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
