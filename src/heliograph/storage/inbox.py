@@ -1,23 +1,20 @@
 """The inbox in the store: what simulators delivered to a team since it was last cleared."""
 
 from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
-from heliograph.storage.engine.database import Tx
+from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.setup.records import Channel
+from heliograph.storage import audit
+from heliograph.storage.engine.database import Database, Tx
 
+PAGE = 50
+LAST_OF_A_MS = (1 << 80) - 1  # random part of an id
 SCAN = 2000  # records that one page looks at, so that it is quick also when few of them are the inbox's
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a team's inbox is looked at: ids in (low, high), newest first."""
-
-    team: int
-    low: str
-    high: str
-    text: str = ""  # lower-case; empty: all
-    limit: int = 50
 
 
 class InboxLine(msgspec.Struct, frozen=True):
@@ -43,67 +40,77 @@ class InboxRecipient(msgspec.Struct, frozen=True):
     status: str
 
 
-class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
+class InboxItem(msgspec.Struct, frozen=True):
+    recipients: list[InboxRecipient]
     channel: str
     status: str
     sandbox: int
     created_at: int
     template_id: str | None
     content: str | None  # None: retention has taken it
-    recipients: list[InboxRecipient]
 
 
-async def messages(tx: Tx, span: Span, carriers: Iterable[str]) -> tuple[list[InboxLine], str | None]:
-    """A page, and the id to go on before; None: there is no more."""
-    given = _given(span) | {"carriers": [(id_,) for id_ in carriers]}
-    rows = await tx.run("inbox_messages", text=span.text, limit=span.limit + 1, **given)
-    lines = [InboxLine(*row) for row in rows]
-    return lines[: span.limit], await _next(tx, "inbox_messages_end", span, [line.id for line in lines])
+Line = TypeVar("Line", InboxLine, CodeLine)
 
 
-async def codes(tx: Tx, span: Span, now: int) -> tuple[list[CodeLine], str | None]:
-    rows = await tx.run("inbox_codes", text=span.text, limit=span.limit + 1, now=now, **_given(span))
-    lines = [CodeLine(*row) for row in rows]
-    return lines[: span.limit], await _next(tx, "inbox_codes_end", span, [line.id for line in lines])
+class InboxPage(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
+    """Newest first."""
+
+    lines: list[Line]
+    before: str | None  # the id to go on before; None: there is no more
+    cleared_at: int | None  # None: never
 
 
-async def item(tx: Tx, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:
-    rows = await tx.run("inbox_message", team=team, id=id_)
-    if not rows:
-        return None
-    key, channel, status, sandbox, created_at, template_id, content = rows[0]
-    found = await tx.run("inbox_recipients", message=key, carriers=[(carrier,) for carrier in carriers])
-    if not found:
-        return None
-    return InboxItem(
-        channel=channel,
-        status=status,
-        sandbox=sandbox,
-        created_at=created_at,
-        template_id=template_id,
-        content=content,
-        recipients=[InboxRecipient(*row) for row in found],
-    )
+class Inbox:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def messages(
+        self, team: int, channel: Channel, carriers: Iterable[str], text: str = "", before: str = "", limit: int = PAGE
+    ) -> InboxPage[InboxLine]:
+        """What these carriers took; `text`: lower-case, empty: all."""
+        given = {"text": text, "carriers": [(id_,) for id_ in carriers]}
+        return await self._database.read(
+            lambda tx: _page(tx, "inbox_messages", InboxLine, team, PREFIXES[channel], before, limit, given)
+        )
+
+    async def codes(self, team: int, text: str = "", before: str = "", limit: int = PAGE) -> InboxPage[CodeLine]:
+        given = {"text": text, "now": self._clock.now()}
+        return await self._database.read(
+            lambda tx: _page(tx, "inbox_codes", CodeLine, team, PREFIXES["verification"], before, limit, given)
+        )
+
+    async def item(self, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:
+        """Whatever its age, also after the inbox was cleared."""
+        takers = [(carrier,) for carrier in carriers]
+
+        async def story(tx: Tx) -> InboxItem | None:
+            rows = await tx.run("inbox_message", team=team, id=id_)
+            found = await tx.run("inbox_recipients", message=rows[0][0], carriers=takers) if rows else []
+            return InboxItem([InboxRecipient(*row) for row in found], *rows[0][1:]) if found else None
+
+        return await self._database.read(story)
+
+    async def clear(self, team: int, entry: AuditEntry) -> None:
+        """Hide all that there is now."""
+
+        async def story(tx: Tx) -> None:
+            await tx.run("clear_inbox", team=team, at=entry.at)
+            await audit.write(tx, entry)
+
+        await self._database.write(story)
 
 
-async def cleared_at(tx: Tx, team: int) -> int:
-    """0: never."""
-    rows = await tx.run("inbox_cleared_at", team=team)
-    return rows[0][0] if rows else 0
-
-
-async def clear(tx: Tx, team: int, entry: AuditEntry) -> None:
-    """Hide all that there is now."""
-    await tx.run("clear_inbox", team=team, at=entry.at)
-    await tx.run("insert_audit", entries=[entry])
-
-
-def _given(span: Span) -> dict[str, object]:
-    return {"team": span.team, "low": span.low, "high": span.high, "scan": SCAN}
-
-
-async def _next(tx: Tx, end: str, span: Span, ids: list[str]) -> str | None:
-    if len(ids) > span.limit:
-        return ids[span.limit - 1]
-    ((last, count),) = await tx.run(end, **_given(span))
-    return last if count == SCAN else None
+async def _page(
+    tx: Tx, query: str, kind: type[Line], team: int, prefix: str, before: str, limit: int, given: dict[str, Any]
+) -> InboxPage[Line]:
+    cleared = await tx.run("inbox_cleared_at", team=team)
+    since = cleared[0][0] if cleared else None
+    low = prefix if since is None else prefix + ulid(since, LAST_OF_A_MS)
+    span = {"team": team, "low": low, "high": before or f"{prefix}~", "scan": SCAN}
+    lines = [kind(*row) for row in await tx.run(query, limit=limit + 1, **span, **given)]
+    if len(lines) > limit:
+        return InboxPage(lines=lines[:limit], before=lines[limit - 1].id, cleared_at=since)
+    ((last, count),) = await tx.run(f"{query}_end", **span)
+    return InboxPage(lines=lines, before=last if count == SCAN else None, cleared_at=since)

@@ -14,6 +14,7 @@ from heliograph.storage.engine.database import Database, StoreUnavailable
 from heliograph.storage.events import Events
 from heliograph.storage.figures import Figures
 from heliograph.storage.imports import Imports
+from heliograph.storage.inbox import Inbox
 from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
@@ -50,6 +51,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     imports: Imports
     ledger: Ledger
     requests: Requests
+    inbox: Inbox
     figures: Figures
     pulses: Pulses
     people: People
@@ -89,6 +91,7 @@ def make_store(
         imports=Imports(database, clock, publisher),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
+        inbox=Inbox(database, clock),
         figures=Figures(database, clock),
         pulses=Pulses(database, clock),
         people=People(database, clock),

@@ -1,7 +1,6 @@
 """The inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,23 +9,21 @@ from heliograph.accept.verify_start import inbox_text
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.manage import inbox
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
-from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import builtin_simulator
 from heliograph.rules.setup.records import Channel
-from heliograph.storage import inbox
-from heliograph.storage.inbox import CodeLine, InboxItem, Span
+from heliograph.storage.inbox import CodeLine, InboxItem
 
 TABS = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
-CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
+CHANNELS: dict[str, Channel] = {"email": "email", "sms": "sms", "whatsapp": "whatsapp"}
 CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
     "email": EmailContent,
     "sms": SmsContent,
     "whatsapp": WhatsappContent,
 }
-LAST_OF_A_MS = (1 << 80) - 1
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,26 +38,16 @@ async def show(visit: Visit) -> Answer:
     if tab not in TABS:
         raise Gone
     text = visit.query.get("q", "").replace("\0", "").strip()
-    database, team = visit.context.store.database, visit.team.record.ref
+    team, before = visit.team.record.ref, visit.query.get("before", "").replace("\0", "")
     stream = "" if "before" in visit.query else await live.team_place(visit, "inbox")
-    since = await database.read(partial(inbox.cleared_at, team=team))
-    prefix = PREFIXES[tab]
-    span = Span(
-        team=team,
-        low=prefix + ulid(since, LAST_OF_A_MS) if since else prefix,
-        high=visit.query.get("before", "").replace("\0", "") or prefix + "~",
-        text=text.lower(),
-    )
-    lines: list[Any]
+    values = {"tabs": TABS, "tab": tab, "q": text, "live": stream}
     if tab == "verification":
-        now = visit.context.clock.now()
-        found, before = await database.read(partial(inbox.codes, span=span, now=now))
-        lines = [_code(visit, line) for line in found]
+        codes = await visit.store.inbox.codes(team, text.lower(), before)
+        shown = {"page": codes, "lines": [_code(visit, line) for line in codes.lines]}
     else:
-        carriers = simulators(visit)
-        lines, before = await database.read(partial(inbox.messages, span=span, carriers=carriers))
-    values = {"tabs": TABS, "tab": tab, "lines": lines, "before": before, "q": text, "cleared_at": since or None}
-    return Page("inbox.html", values | {"live": stream})
+        found = await visit.store.inbox.messages(team, CHANNELS[tab], simulators(visit), text.lower(), before)
+        shown = {"page": found, "lines": found.lines}
+    return Page("inbox.html", values | shown)
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -88,21 +75,18 @@ async def download(visit: Visit) -> Answer:
 
 
 async def clear(visit: Visit) -> Answer:
-    entry = visit.entry("inbox.clear", visit.team.record.id)
-    await visit.context.store.database.write(partial(inbox.clear, team=visit.team.record.ref, entry=entry))
+    await inbox.clear(visit.store, visit.actor, visit.team.record)
     return Redirect(f"{visit.base}/inbox", "The inbox is empty. The messages themselves are kept.")
 
 
 def simulators(visit: Visit) -> list[str]:
     """The ids of the carriers that send nothing."""
     configured = [carrier.id for carrier in visit.setup.carriers if carrier.kind == "simulator"]
-    return [*configured, *(builtin_simulator(channel).id for channel in CHANNELS)]
+    return [*configured, *(builtin_simulator(channel).id for channel in CHANNELS.values())]
 
 
 async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | WhatsappContent | None]:
-    """Whatever its age: a link to it works also after the inbox was cleared."""
-    read = partial(inbox.item, team=visit.team.record.ref, id_=visit.params["id"], carriers=simulators(visit))
-    item = await visit.context.store.database.read(read)
+    item = await visit.store.inbox.item(visit.team.record.ref, visit.params["id"], simulators(visit))
     if item is None:
         raise Gone
     return item, msgspec.json.decode(item.content, type=CONTENTS[item.channel]) if item.content else None
