@@ -154,6 +154,12 @@ async def a_commands_domain(world: World) -> Values:
     return {"domain": name}
 
 
+async def the_platforms_domain(world: World) -> Values:
+    """The service makes it when it is first asked for."""
+    await world.get(f"{OPERATOR}/platform/sender", "operator")
+    return {}
+
+
 async def a_display_name(world: World) -> Values:
     n = world.number()
     await world.apply(
@@ -439,7 +445,7 @@ CHANGES = [
     page(f"{TEAM}/senders/domains/{{id}}/rotate", "domain.rotate", {}, a_domain, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, a_domain, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, a_domain, again=True),
-    page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}),
+    page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}, the_platforms_domain),
     page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, again=True),
     page(f"{TEAM}/senders/names", "display_name.submit", {"name": "Name {n}", "of": "dom_acme"}, again=True),
     page(f"{TEAM}/senders/sender-ids", "sender_id.submit", {"country": "FR", "value": "ACME{n}"}, again=True),
@@ -551,9 +557,6 @@ LATE = {
     "command user add",
     "command user add to a team",
     "command user link without a code",
-    "page /operator/platform/sender/check",
     "page /teams/{team}/senders/recipients/confirm",
     "page /teams/{team}/templates/{template}/archive",
-    "page /operator/teams/{team}/reputation",
-    "command reputation resume",
 }

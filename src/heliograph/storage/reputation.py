@@ -42,13 +42,14 @@ class Reputations:
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
         """End the pause of a team's direct sends: counting begins anew. False when they are not paused."""
-        found = self._setup.current.teams[team]
-        if not is_paused(found):
-            return False
         now = self._clock.now()
         resumed = Reputation(team=team, state="ok", since=now, resumed_at=now)
-        # First forget: the other way round, old counts could pause it again.
-        await self._database.write(lambda tx: tx.run("forget_reputation", team=found.record.ref))
-        change = SetupChange(rows=[to_row("reputation", team, resumed, team)], audit=[entry])
-        await self._setup.change(lambda _, __: change)
-        return True
+
+        def decide(current: Setup, _: int) -> SetupChange:
+            found = current.teams[team]
+            if not is_paused(found):
+                return SetupChange()
+            row = to_row("reputation", team, resumed, team)
+            return SetupChange(rows=[row], recounted=[found.record.ref], audit=[entry])
+
+        return bool((await self._setup.change(decide)).rows)

@@ -44,6 +44,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[DomainEvent] = ()
+    recounted: Sequence[int] = ()  # teams whose bounces and complaints are forgotten
     audit: Sequence[AuditEntry] = ()
 
 
@@ -81,6 +82,8 @@ async def change(
     if entries:
         await tx.run("insert_ledger", entries=entries)
     await suppress(tx, plan.suppressions, now, publisher)
+    for ref in plan.recounted:
+        await tx.run("forget_reputation", team=ref)
     if plan.audit:
         await tx.run("insert_audit", entries=plan.audit)
     await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
