@@ -557,6 +557,5 @@ LATE = {
     "command user add",
     "command user add to a team",
     "command user link without a code",
-    "page /teams/{team}/senders/recipients/confirm",
     "page /teams/{team}/templates/{template}/archive",
 }

@@ -9,7 +9,7 @@ from heliograph.app import signing_keys
 from heliograph.channels.email import dkim
 from heliograph.manage.domains import RECHECK_MS, Domains
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
+from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest, NotFound
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Platform, TeamRecord
 from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
@@ -148,7 +148,7 @@ async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dn
     clock.forward(RECHECK_MS)
     await domains.check_due()
     for _ in range(2):
-        await domains.set_brand(COMMAND_LINE, shop, "Shop", operator=True)
+        await domains.set_brand(COMMAND_LINE, shop, "Shop", by_operator=True)
     dns.published.clear()
     for _ in range(3):
         clock.forward(RECHECK_MS)
@@ -195,5 +195,5 @@ async def test_what_may_send_is_not_removed(store: Store, domains: Domains) -> N
 async def test_the_command_line_adds_more_than_the_team_may(domains: Domains) -> None:
     for number in range(4):
         await domains.add(COMMAND_LINE, "team_a", f"{number}.shop.test")
-    with pytest.raises(InvalidRequest, match="There is no team team_c"):
+    with pytest.raises(NotFound, match="There is no team team_c"):
         await domains.add(COMMAND_LINE, "team_c", "shop.test")

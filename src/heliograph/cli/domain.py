@@ -42,7 +42,7 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     async def story(domains: Domains) -> list[Record]:
         made = await domains.add(COMMAND_LINE, team, name, brand or "")
         if brand:
-            await domains.set_brand(COMMAND_LINE, made, brand, operator=True)  # of one that was there
+            await domains.set_brand(COMMAND_LINE, made, brand, by_operator=True)  # of one that was there
         return await domains.records(made.id)
 
     show_records(_with_domains(settings, f"Adding {name}", story), as_json)

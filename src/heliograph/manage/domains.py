@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
+from heliograph.manage.teams import find_team
 from heliograph.rules.address import normal_domain, parse_address
 from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS
@@ -25,7 +26,7 @@ from heliograph.rules.setup.domain_records import (
     ownership_token,
     together,
 )
-from heliograph.rules.setup.records import DkimKey, Domain, Team
+from heliograph.rules.setup.records import DkimKey, Domain
 from heliograph.rules.setup.sender_approvals import wish
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.text import quoted
@@ -91,7 +92,7 @@ class Domains:
             errors["brand"] = ONE_LINE
         check_fields(errors)
         assert name
-        current = _team(self._store.setup.current, team)
+        current = find_team(self._store.setup.current, team)
         if name in current.domains:
             return current.domains[name]
         brand = brand or current.record.name
@@ -99,7 +100,7 @@ class Domains:
         keys = await asyncio.to_thread(self._new_keys, new, "active")
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            own, holder = _team(setup, team), setup.domain_named(name)
+            own, holder = find_team(setup, team), setup.domain_named(name)
             if name in own.domains:
                 return SetupChange()
             if holder and holder.verified:
@@ -117,14 +118,14 @@ class Domains:
         await self._store.setup.change(decide)
         return self._store.setup.current.teams[team].domains[name]
 
-    async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, operator: bool) -> Domain:
+    async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
         """Another name for its mail: an operator's word holds at once, an approved domain waits for it."""
         if not is_line(brand):
             raise InvalidRequest(ONE_LINE, param="brand")
 
         def decide(setup: Setup, _: int) -> SetupChange:
             old = _own(setup, domain.team, domain.id)
-            rows = wish(setup, ("domain", old.id), brand, operator=operator)
+            rows = wish(setup, ("domain", old.id), brand, operator=by_operator)
             entry = self._entry(actor, "brand", old, f"{old.brand} → {brand}")
             return SetupChange(rows=rows, audit=[entry] if rows else ())
 
@@ -302,14 +303,8 @@ class Domains:
         return [replace(key, state=after[key.state], made_at=now) for key in keys if key.state in after]
 
 
-def _team(setup: Setup, id_: str) -> Team:
-    if id_ not in setup.teams:
-        raise InvalidRequest(f"There is no team {id_}.", param="team")
-    return setup.teams[id_]
-
-
 def _own(setup: Setup, team: str, id_: str) -> Domain:
-    for domain in _team(setup, team).domains.values():
+    for domain in find_team(setup, team).domains.values():
         if domain.id == id_:
             return domain
     raise BrandDomainNotFound(f"The team has no domain {quoted(id_)}. {BrandDomainNotFound.fix}", param="id")

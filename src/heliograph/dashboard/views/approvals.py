@@ -1,11 +1,10 @@
 """What waits for an operator's word: domains, display names, sender ids and templates of all teams."""
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.manage import senders
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.sender_approvals import Pending, pending
-from heliograph.rules.setup.sender_approvals import decide as decide_sender
 from heliograph.rules.setup.template_approvals import list_pending
-from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/approvals"
 
@@ -20,15 +19,10 @@ async def decide(visit: Visit) -> Answer:
     item = Pending(kind=kind, team=visit.team.record.id, id=id_, text=text)
     approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
     try:
-        done = await visit.change_setup(
-            f"{kind}.{'approve' if approve else 'refuse'}",
-            text,
-            lambda setup: SetupChange(rows=decide_sender(setup, item, approve, reason)),
-            "" if approve else reason,
-        )
+        done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)
     except InvalidRequest as refusal:
         return _page(visit, id_, refusal.message)
-    if not done.rows:
+    if not done:
         return Redirect(HERE, "It was changed or decided meanwhile.")
     return Redirect(HERE, "Approved." if approve else "Refused; the team sees the reason.")
 

@@ -42,7 +42,7 @@ async def rotate(visit: Visit) -> Answer:
 async def set_brand(visit: Visit) -> Answer:
     domain, brand, operator = own_domain(visit), visit.form.get("brand", "").strip(), visit.may("operator")
     try:
-        await visit.tools.management.domains.set_brand(visit.actor, domain, brand, operator=operator)
+        await visit.tools.management.domains.set_brand(visit.actor, domain, brand, by_operator=operator)
     except InvalidRequest as refusal:
         return await _page(visit, domain, errors=errors_of(refusal))
     if domain.approved and not operator and brand != domain.brand:

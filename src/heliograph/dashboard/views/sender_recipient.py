@@ -13,17 +13,14 @@ from msgspec.structs import replace
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
 from heliograph.dashboard import platform_mail
-from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.magic import is_magic
+from heliograph.manage import recipients
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
-from heliograph.rules.setup.records import Caller, Recipient
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import without_addresses
-from heliograph.storage.setup import SetupChange
 
 
 async def ask(visit: Visit) -> Answer:
@@ -31,18 +28,13 @@ async def ask(visit: Visit) -> Answer:
     if not visit.team.sandbox:
         raise Gone
     try:
-        address = read_recipient(visit.form.get("address", "").strip())
-    except ValueError:
-        return senders.page(visit, address="Write an email address, or a phone number such as +4915112345678.")
-    if address in visit.team.recipients or is_magic(address):
-        return senders.page(visit, address=f"This team may send to {address} already.")
-    there = {"address": address}
-    if not is_simulated(visit, address):
-        try:
+        address = recipients.read_new(visit.team, visit.form.get("address", ""))
+        there = {"address": address}
+        if not is_simulated(visit, address):
             there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
-        except Refusal as refusal:
-            return senders.page(visit, address=refusal.message)
-    await visit.note("recipient.ask", address)
+    except Refusal as refusal:
+        return senders.page(visit, address=refusal.message)
+    await recipients.note_asked(visit.store, visit.actor, visit.team.record.id, address)
     return Redirect(f"{visit.base}/senders/recipients?{urlencode(there)}")
 
 
@@ -53,7 +45,7 @@ async def show(visit: Visit) -> Answer:
 async def confirm(visit: Visit) -> Answer:
     """Add the recipient when the code is right."""
     form, context, team = visit.form, visit.context, visit.team.record
-    address, tries = _address(visit, form), {f"recipient code {team.id}": TRIES_MAX}
+    address, tries = _address(visit, form), {f"recipient code {team.id}": recipients.CODES_MAX}
     if await visit.store.tries.begin(tries, context.clock.now()):
         return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
     try:
@@ -66,8 +58,7 @@ async def confirm(visit: Visit) -> Answer:
     if not right:
         return _page(visit, form, "This is not the code, or it is too old.")
     await visit.store.tries.forgive(tries)
-    row = to_row("recipient", f"{team.id}/{address}", Recipient(team=team.id, address=address), team.id)
-    await visit.change_setup("recipient.add", address, lambda _: SetupChange(rows=[row]))
+    await recipients.add(visit.store, visit.actor, team.id, address)
     return Redirect(f"{visit.base}/senders", f"{address} is verified: this team may send to it.")
 
 

@@ -1,0 +1,127 @@
+"""Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
+
+from collections.abc import Callable
+
+from heliograph.manage.fields import ONE_LINE, check_fields, is_line
+from heliograph.manage.teams import find_team
+from heliograph.rules.audit import Actor
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.setup.file import read_sender_id_fields
+from heliograph.rules.setup.records import DisplayName, SenderId
+from heliograph.rules.setup.sender_approvals import Pending, Submitted, asked_again, decided, wish
+from heliograph.rules.setup.sender_approvals import decide as decided_pending
+from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+
+WRONG = {
+    "country": "Write a country as its ISO code, such as GB.",
+    "value": "Write at most 11 letters and digits with one letter or more, or a number.",
+}
+
+
+async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
+    """A display name for the team's domain of this id."""
+    new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name)
+
+    def rows(setup: Setup) -> list[Row]:
+        own = find_team(setup, team)
+        errors = {} if is_line(name) else {"name": ONE_LINE}
+        if all(domain != one.id for one in own.domains.values()):
+            errors["of"] = "Choose a domain of this team."
+        if any((old.domain, old.name) == (domain, name) for old in own.display_names.values()):
+            errors["name"] = "This domain has the name already."
+        check_fields(errors)
+        return [to_row("display_name", new.id, new, team)]
+
+    await _change(store, actor, team, "display_name.submit", name, rows)
+
+
+async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
+    """For one that is approved, the other is used once it is approved too."""
+    _, errors = read_sender_id_fields({"country": country, "value": value})
+    check_fields({field: WRONG[field] for field in errors})
+    id_ = f"{team}/{country}"
+
+    def rows(setup: Setup) -> list[Row]:
+        old = find_team(setup, team).sender_ids.get(country)
+        if old and old.approved:
+            found = wish(setup, ("sender_id", id_), value)
+        elif old and old.value == value and not old.refused_reason:
+            found = []
+        else:
+            found = [to_row("sender_id", id_, SenderId(team=team, country=country, value=value), team)]
+        if not found:
+            raise InvalidRequest(f"{country} has this sender id already.", param="value")
+        return found
+
+    await _change(store, actor, team, "sender_id.submit", f"{value} for {country}", rows)
+
+
+async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
+    """Answers what it was called."""
+    kind, id_ = record
+    subject = subject_of(store.setup.current, team, record)
+
+    def rows(setup: Setup) -> list[Row]:
+        subject_of(setup, team, record)
+        return [to_row(kind, id_, None, team)]
+
+    await _change(store, actor, team, f"{kind}.remove", subject, rows)
+    return subject
+
+
+async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> None:
+    subject = subject_of(store.setup.current, team, record)
+    await _change(store, actor, team, f"{record[0]}.submit", subject, lambda setup: asked_again(setup, record))
+
+
+async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
+    """An operator's word about a record of the team, also about one that was decided before."""
+    subject, action = subject_of(store.setup.current, team, record), _action(record[0], approve)
+    await _change(store, actor, team, action, subject, lambda setup: decided(setup, record, approve, reason), reason)
+
+
+async def decide_pending(store: Store, actor: Actor, item: Pending, approve: bool, reason: str = "") -> bool:
+    """An operator's word about what they saw; False: it was changed or decided meanwhile."""
+    detail = "" if approve else reason
+    return await _change(
+        store,
+        actor,
+        item.team,
+        _action(item.kind, approve),
+        item.text,
+        lambda setup: decided_pending(setup, item, approve, reason),
+        detail,
+    )
+
+
+def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:
+    """What people call the team's record; NotFound when it has none of this id."""
+    record = setup.records.get(record_id)
+    if not isinstance(record, Submitted) or record.team != team:
+        raise NotFound(f"The team has no {record_id[0].replace('_', ' ')} {record_id[1]}.")
+    return record.country if isinstance(record, SenderId) else record.name
+
+
+def _action(kind: str, approve: bool) -> str:
+    return f"{kind}.{'approve' if approve else 'refuse'}"
+
+
+async def _change(
+    store: Store,
+    actor: Actor,
+    team: str,
+    action: str,
+    subject: str,
+    rows_of: Callable[[Setup], list[Row]],
+    detail: str = "",
+) -> bool:
+    """Whether anything was changed; without rows there is no entry."""
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        rows = rows_of(setup)
+        entry = actor.did(store.clock.now(), action, subject, detail, team=team)
+        return SetupChange(rows=rows, audit=[entry] if rows else ())
+
+    return bool((await store.setup.change(decide)).rows)

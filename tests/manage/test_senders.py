@@ -1,0 +1,103 @@
+"""Display names, sender ids and recipients: one audit entry with each change, none without one, and what is refused."""
+
+import pytest
+
+from heliograph.manage import recipients, senders
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.setup.records import Domain
+from heliograph.rules.setup.sender_approvals import pending
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+from tests.manage.conftest import ADA, entries
+
+pytestmark = pytest.mark.anyio
+
+SHOP = Domain(id="dom_shop", team="team_1", name="shop.test", brand="Shop", verified=True, approved=True)
+GB = ("sender_id", "team_1/GB")
+
+
+@pytest.fixture
+async def shop(store: Store, teams: None) -> None:
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("domain", SHOP.id, SHOP, SHOP.team)]))
+
+
+async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) -> None:
+    await senders.submit_sender_id(store, ADA, "team_1", "GB", "SHOP")
+    for _ in range(2):
+        await senders.decide(store, COMMAND_LINE, "team_1", GB, approve=False, reason="Papers?")
+    for _ in range(2):
+        await senders.ask_again(store, ADA, "team_1", GB)
+    (asked,) = pending(store.setup.current)
+    assert await senders.decide_pending(store, COMMAND_LINE, asked, approve=True)
+    assert not await senders.decide_pending(store, COMMAND_LINE, asked, approve=True)
+    await senders.submit_sender_id(store, ADA, "team_1", "GB", "OTHER")
+    assert store.setup.current.teams["team_1"].sender_ids["GB"].value == "SHOP"  # until it is approved, too
+    await senders.remove(store, ADA, "team_1", GB)
+    assert await entries(store, "team_1") == [
+        ("usr_ada", "sender_id.remove", "GB", ""),
+        ("usr_ada", "sender_id.submit", "OTHER for GB", ""),
+        ("command line", "sender_id.approve", "Send SMS as SHOP to GB", ""),
+        ("usr_ada", "sender_id.submit", "GB", ""),
+        ("command line", "sender_id.refuse", "GB", "Papers?"),
+        ("usr_ada", "sender_id.submit", "SHOP for GB", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "wrong"),
+    [("dom_shop", "a\nb", {"name"}), ("dom_other", "Shop", {"of"}), ("dom_other", "", {"name", "of"})],
+)
+async def test_names_that_cannot_be(store: Store, shop: None, domain: str, name: str, wrong: set[str]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await senders.submit_name(store, ADA, "team_1", domain, name)
+    fields = (refused.value.details or {}).get("fields", {refused.value.param})
+    assert set(fields) == wrong
+    assert await entries(store) == []
+
+
+async def test_a_name_is_asked_for_once(store: Store, shop: None) -> None:
+    await senders.submit_name(store, ADA, "team_1", SHOP.id, "Billing")
+    with pytest.raises(InvalidRequest, match="has the name already"):
+        await senders.submit_name(store, ADA, "team_1", SHOP.id, "Billing")
+
+
+@pytest.mark.parametrize(("country", "value", "param"), [("XX", "SHOP", "country"), ("GB", "far too long", "value")])
+async def test_sender_ids_that_cannot_be(store: Store, teams: None, country: str, value: str, param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await senders.submit_sender_id(store, ADA, "team_1", country, value)
+    assert refused.value.param == param
+
+
+async def test_another_teams_record_is_not_there(store: Store, teams: None) -> None:
+    await senders.submit_sender_id(store, ADA, "team_1", "GB", "SHOP")
+    before = await entries(store)
+    for change in (senders.remove, senders.ask_again):
+        with pytest.raises(NotFound):
+            await change(store, ADA, "team_2", GB)
+    with pytest.raises(NotFound):
+        await senders.decide(store, ADA, "team_2", GB, approve=True)
+    assert await entries(store) == before
+
+
+async def test_a_refusal_needs_a_reason(store: Store, shop: None) -> None:
+    with pytest.raises(InvalidRequest, match="Give the reason"):
+        await senders.decide(store, ADA, "team_1", ("domain", SHOP.id), approve=False)
+
+
+async def test_recipients(store: Store, teams: None) -> None:
+    address = recipients.read_new(store.setup.current.teams["team_1"], " Ada@Example.com ")
+    await recipients.note_asked(store, ADA, "team_1", address)
+    for _ in range(2):
+        await recipients.add(store, ADA, "team_1", address)
+    with pytest.raises(InvalidRequest, match="may send to ada@example.com already"):
+        recipients.read_new(store.setup.current.teams["team_1"], "ada@example.com")
+    await recipients.remove(store, COMMAND_LINE, "team_1", address)
+    with pytest.raises(NotFound):
+        await recipients.remove(store, COMMAND_LINE, "team_1", address)
+    assert await entries(store, "team_1") == [
+        ("command line", "recipient.remove", "ada@example.com", ""),
+        ("usr_ada", "recipient.add", "ada@example.com", ""),
+        ("usr_ada", "recipient.ask", "ada@example.com", ""),
+    ]
