@@ -14,7 +14,6 @@ from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.refusals import InsufficientCredit, VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
-from heliograph.storage import carrier_use
 from heliograph.storage.store import Store
 from tests.accept.verifying import PRICE, Verifying, code_in
 from tests.clocks import TestClock
@@ -93,7 +92,7 @@ async def test_what_carriers_say_is_what_the_caller_hears(
     started = await verifying.start(PHONE)
     assert (started.status, started.error_message) == (status, error)
     assert [len(line.parcels) for line in lines] == [1] * asked + [0] * (len(lines) - asked)
-    uses = await store.database.read(lambda tx: carrier_use.recent(tx, clock.now()))
+    uses = await store.carrier_use.recent(clock.now())
     assert [uses[f"line-{place}"].hour[:3] for place in range(asked)] == [
         (isinstance(one, Accepted), isinstance(one, Refused), not isinstance(one, Accepted | Refused))
         for one in answers[:asked]

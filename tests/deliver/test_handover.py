@@ -13,7 +13,6 @@ from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage import carrier_use
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -94,7 +93,7 @@ async def test_the_next_carrier_is_asked_at_once(store: Store, send: Send, story
     assert await story(id_) == ["sent"]
     assert both.asked() == {"a": 1, "b": 1}
     assert "connection refused" in repr(await store.messages.get(1, id_))
-    uses = await store.database.read(lambda tx: carrier_use.recent(tx, both.clock.now()))
+    uses = await store.carrier_use.recent(both.clock.now())
     assert {id_: one.hour[:3] for id_, one in uses.items()} == {"a": (0, 0, 1), "b": (1, 0, 0)}
 
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused
 from heliograph.rules.setup.records import CarrierRecord
-from heliograph.storage import carrier_use
-from heliograph.storage.carrier_use import Recent, Use
+from heliograph.storage.carrier_use import NOW, RecentUse, Use
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -35,9 +34,8 @@ async def _hand_over(store: Store, clock: TestClock, *asked: Asked) -> None:
     assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
 
-async def _recent(store: Store, clock: TestClock) -> dict[str, Recent]:
-    now = clock.now()
-    return await store.database.read(lambda tx: carrier_use.recent(tx, now))
+async def _recent(store: Store, clock: TestClock) -> dict[str, RecentUse]:
+    return await store.carrier_use.recent(clock.now())
 
 
 async def test_hand_overs_are_counted_as_they_are_recorded(store: Store, other: Store, clock: TestClock) -> None:
@@ -67,10 +65,10 @@ async def test_minutes_hour_and_day(store: Store, clock: TestClock, sql: Sql) ->
     recent = (await _recent(store, clock))["a"]
     assert [place for place, use in enumerate(recent.minutes) if use.accepted] == [0, 30, 58, 59]
     assert (recent.hour.accepted, recent.day.accepted) == (4, 5)
-    assert recent.rate == 1 / carrier_use.NOW  # the running minute is not counted
+    assert recent.rate == 1 / NOW  # the running minute is not counted
     clock.forward(MINUTE_MS)
     recent = (await _recent(store, clock))["a"]
-    assert (recent.hour.accepted, recent.day.accepted, recent.rate) == (3, 4, 2 / carrier_use.NOW)
+    assert (recent.hour.accepted, recent.day.accepted, recent.rate) == (3, 4, 2 / NOW)
     clock.forward(7 * DAY_MS)
     await store.upkeep.purge()
     assert await sql("SELECT count(*) FROM carrier_use") == [(4,)]  # each minute for eight days

@@ -3,13 +3,15 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
+from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_store
+from heliograph.manage.carriers import CarrierChange
+from heliograph.manage.carriers import change as change_carrier
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.settings import Settings
-from heliograph.storage.carrier_use import Recent, Use, recent
+from heliograph.storage.carrier_use import RecentUse, Use
 from heliograph.storage.store import Store
 
 
@@ -35,24 +37,52 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     last_hour: LastHour
 
 
-@click.command()
+@click.group(cls=ShowFirst)
+def carriers() -> None:
+    """Show the carriers, switch them on and off, and put them in order.
+
+    \b
+    heliograph carriers
+    heliograph carriers change relay-1 --disable
+    """
+
+
+@carriers.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("carrier")
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it is asked at all.")
+@click.option("--priority", type=int, help="The lowest is asked first.")
+def change(settings: Settings, carrier: str, enabled: bool | None, priority: int | None) -> None:
+    """Switch CARRIER on or off, or give it another priority.
+
+    A running service follows within a second.
+
+    \b
+    heliograph carriers change relay-1 --disable
+    heliograph carriers change relay-2 --enable --priority 5
+    """
+    wanted = CarrierChange(enabled=enabled, priority=priority)
+    found = with_store(settings, "Changing", lambda store: change_carrier(store, COMMAND_LINE, carrier, wanted))
+    click.echo(f"{found.id} is {'enabled' if found.enabled else 'disabled'}, with priority {found.priority}")
+
+
+@carriers.command()
 @with_settings(*STORE_FLAGS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def carriers(settings: Settings, as_json: bool) -> None:
-    """Show the carriers in the order they are asked, and which of them cannot be reached.
+def show(settings: Settings, as_json: bool) -> None:
+    """Show the carriers in the order they are asked, and which of them cannot be reached (the default command).
 
     A carrier that missed five hand-overs in a row is asked no more for 5 to 60 seconds at a time; then one
-    message tries it. Example: heliograph carriers
+    message tries it. Example: heliograph carriers show
     """
 
     async def story(store: Store) -> list[Line]:
         ordered = sorted(
             store.setup.current.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id)
         )
-        now = Clock().now()
-        uses = await store.database.read(lambda tx: recent(tx, now))
+        uses = await store.carrier_use.recent(store.clock.now())
         return [
-            _line(one, store.setup.current.circuits.get(one.id), uses.get(one.id, Recent()).hour) for one in ordered
+            _line(one, store.setup.current.circuits.get(one.id), uses.get(one.id, RecentUse()).hour) for one in ordered
         ]
 
     lines = with_store(settings, "Reading", story)

@@ -18,7 +18,7 @@ OURS_ALONE = 0o077  # umask: whatever a command makes (database, log, attachment
 COMMANDS = {
     "apply": "Apply a setup file.",
     "backup": "Copy the database and the attachments into a folder.",
-    "carriers": "Show the carriers, and which of them cannot be reached.",
+    "carriers": "Carriers: which can be reached, on and off, and their order.",
     "credit": "Top up a team's credit, or correct it.",
     "demo": "Run the service with two teams, and print lines to copy.",
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",

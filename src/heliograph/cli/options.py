@@ -37,6 +37,14 @@ MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
+class ShowFirst(click.Group):
+    """`show` is meant when no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
+        return super().parse_args(ctx, args if named else ["show", *args])
+
+
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
     """Give the command these flags and --config, and hand it the Settings that they, the environment and the
     file make. The defaults are told where the command has its own.

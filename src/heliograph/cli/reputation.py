@@ -2,7 +2,7 @@
 
 import click
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.manage.teams import find_team, resume_direct
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
@@ -12,15 +12,7 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 
-class _ShowFirst(click.Group):
-    """`show` is meant when no command is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
-        return super().parse_args(ctx, args if named else ["show", *args])
-
-
-@click.group(cls=_ShowFirst)
+@click.group(cls=ShowFirst)
 def reputation() -> None:
     """Bounces and complaints of each team's email, and the end of a pause.
 

@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.outcome import Asked
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, Tx
 
 SHOWN = 60  # minutes, the last one not over yet
 NOW = 5  # full minutes that "now" is the mean of
@@ -32,7 +32,7 @@ class Use(NamedTuple):
         return Use(*map(sum, zip(self, more, strict=True)))
 
 
-class Recent(msgspec.Struct, frozen=True, kw_only=True):
+class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a carrier was handed lately."""
 
     minutes: tuple[Use, ...] = (Use(),) * SHOWN  # the oldest first
@@ -59,8 +59,16 @@ async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
         await tx.run("count_carrier_use", uses=[(*place, seat, *use) for place, use in sorted(sums.items())])
 
 
-async def recent(tx: Tx, now: int) -> dict[str, Recent]:
-    """By carrier; those that were handed nothing for a day are missing."""
+class CarrierUse:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def recent(self, now: int) -> dict[str, RecentUse]:
+        """By carrier; those that were handed nothing for a day are missing."""
+        return await self._database.read(lambda tx: _recent(tx, now))
+
+
+async def _recent(tx: Tx, now: int) -> dict[str, RecentUse]:
     first = now - now % MINUTE_MS - (SHOWN - 1) * MINUTE_MS
     minutes: dict[str, list[Use]] = {}
     for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first):
@@ -69,4 +77,6 @@ async def recent(tx: Tx, now: int) -> dict[str, Recent]:
             minutes.setdefault(carrier, [Use()] * SHOWN)[place] = Use(*counts)
     quiet = [Use()] * SHOWN
     days = await tx.run("carrier_use_since", since=first + SHOWN * MINUTE_MS - DAY_MS)
-    return {carrier: Recent(minutes=tuple(minutes.get(carrier, quiet)), day=Use(*counts)) for carrier, *counts in days}
+    return {
+        carrier: RecentUse(minutes=tuple(minutes.get(carrier, quiet)), day=Use(*counts)) for carrier, *counts in days
+    }

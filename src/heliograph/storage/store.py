@@ -7,6 +7,7 @@ import msgspec
 from heliograph.clock import Clock
 from heliograph.rules.erasure import erased_name
 from heliograph.storage.audit import Audit
+from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
@@ -43,6 +44,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     verifications: Verifications
     outbox: Outbox
     dead_letters: DeadLetters
+    carrier_use: CarrierUse
     reports: Reports
     reputation: Reputations
     events: Events
@@ -83,6 +85,7 @@ def make_store(
         verifications=Verifications(database, clock, publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),
         dead_letters=DeadLetters(database, setup),
+        carrier_use=CarrierUse(database),
         reports=Reports(database, clock, publisher),
         reputation=Reputations(database, clock, setup),
         events=Events(database, clock),

@@ -1,0 +1,30 @@
+import json
+
+from .conftest import Run
+
+CARRIERS = """
+[[carriers]]
+id = "one"
+channel = "email"
+kind = "simulator"
+
+[[carriers]]
+id = "two"
+channel = "email"
+kind = "simulator"
+priority = 20
+"""
+
+
+def test_switched_off_and_put_in_order(run: Run, tmp_path: object) -> None:
+    with open("setup.toml", "w") as file:
+        file.write(CARRIERS)
+    run("apply", "setup.toml")
+    changed = run("carriers", "change", "two", "--disable", "--priority", "5")
+    assert (changed.code, changed.out) == (0, "two is disabled, with priority 5\n")
+    shown = json.loads(run("carriers", "--json").out)["carriers"]
+    assert [(one["id"], one["priority"], one["enabled"]) for one in shown] == [("two", 5, False), ("one", 10, True)]
+    assert run("carriers", "change", "two", "--enable").out == "two is enabled, with priority 5\n"
+    assert run("carriers").out == run("carriers", "show").out
+    missing = run("carriers", "change", "three", "--enable")
+    assert (missing.code, missing.err) == (1, "heliograph: There is no carrier three.\n")
