@@ -1,7 +1,7 @@
 """POST /v1/emails: one email to up to fifty recipients, direct or from a template (spec 4.1)."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pybase64
@@ -11,9 +11,35 @@ from heliograph.rules import lanes, pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Once
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
 from heliograph.rules.content import EmailContent, File
+from heliograph.rules.fields import (
+    REF,
+    VERSION,
+    Addresses,
+    AttachmentsCount,
+    Bcc,
+    Cc,
+    CreatedAt,
+    DryRun,
+    EmailAddress,
+    Html,
+    Id,
+    Price,
+    RecipientCount,
+    ReplyTo,
+    Sandbox,
+    Subject,
+    TemplateId,
+    Text,
+    To,
+    Variables,
+    limited,
+    says,
+    set_up_id,
+)
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import BLOB_MIN, SUBJECT_MAX
+from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
+from heliograph.rules.message import STATES
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
@@ -32,57 +58,70 @@ from heliograph.rules.template import (
     render,
 )
 
+Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
+OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
+DisplayNameId = Annotated[str, limited(**set_up_id("display_name"))]
+TO = says("One address or a list. To, Cc and Bcc together have at most 50.", needed=True)
+BCC = says("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
+FROM = says(
+    "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team leaves it out or sends the "
+    "platform sender."
+)
+DISPLAY_NAME = says("`dn_` id of an approved display name of the sending domain.")
+TEMPLATE = says("`tpl_` id of an email template, in place of `subject`, `html` and `text`.")
+
 
 class EmailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str | list[str] | None = None  # missing: `invalid_email`, at its place in the order
-    cc: list[str] | None = None
-    bcc: list[str] | None = None
-    reply_to: str | None = None
-    attachments: list[Any] | None = None
-    from_: str | None = msgspec.field(default=None, name="from")
-    from_display_id: str | None = None
-    subject: str | None = None
-    html: str | None = None
-    text: str | None = None
-    template_id: str | None = None
-    variables: dict[str, Any] | None = None
+    # Missing: `invalid_email`, at its place in the order.
+    to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
+    cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
+    bcc: Annotated[Addresses | None, BCC] = None
+    reply_to: Annotated[EmailAddress | None, says("Sets the Reply-To header.")] = None
+    attachments: Annotated[Files | None, says("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
+    from_: Annotated[str | None, FROM] = msgspec.field(default=None, name="from")
+    from_display_id: Annotated[DisplayNameId | None, DISPLAY_NAME] = None
+    subject: Annotated[OneLine | None, says("One line of up to 200 characters. Direct mode only.")] = None
+    html: Annotated[str | None, says("HTML body. Direct mode needs `html`, `text` or both.")] = None
+    text: Annotated[str | None, says("Plain-text body. Direct mode only.")] = None
+    template_id: Annotated[TemplateId | None, TEMPLATE] = None
+    variables: Variables = None
 
 
 class EmailRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The email message of spec 2.1."""
 
-    id: str
-    to: str
-    to_addresses: list[str]
-    cc: list[str]
-    bcc: list[str]
-    reply_to: str | None
-    from_: str = msgspec.field(name="from")
-    subject: str
-    recipient_count: int
-    attachments_count: int
-    status: str
-    sandbox: bool
-    created_at: str
+    id: Id
+    to: To
+    to_addresses: Annotated[list[str], says("The whole To list; its first entry equals `to`.")]
+    cc: Cc
+    bcc: Bcc
+    reply_to: ReplyTo
+    from_: Annotated[str, says("The sender's bare address.")] = msgspec.field(name="from")
+    subject: Subject
+    recipient_count: RecipientCount
+    attachments_count: AttachmentsCount
+    status: Annotated[str, says("The state of the message.", enum=list(STATES["email"]))]
+    sandbox: Sandbox
+    created_at: CreatedAt
 
 
 class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry run answers: what would be sent to whom, and what it would cost."""
 
-    dry_run: bool = True
-    from_: str = msgspec.field(name="from")  # the From header
-    to: list[str]
-    cc: list[str]
-    bcc: list[str]
-    reply_to: str | None
-    recipient_count: int
-    subject: str
-    html: str | None
-    text: str | None
-    attachments_count: int
-    template_version: int | None
-    price: str
-    sandbox: bool
+    dry_run: DryRun = True
+    from_: Annotated[str, says("The From header.")] = msgspec.field(name="from")
+    to: Annotated[list[str], says("To recipients.")]
+    cc: Cc
+    bcc: Bcc
+    reply_to: ReplyTo
+    recipient_count: RecipientCount
+    subject: Subject
+    html: Html
+    text: Text
+    attachments_count: AttachmentsCount
+    template_version: Annotated[int | None, VERSION]
+    price: Price
+    sandbox: Sandbox
 
 
 class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):

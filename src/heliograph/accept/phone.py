@@ -1,7 +1,7 @@
 """What SMS and WhatsApp sends share: a template, rendered for one phone, held at a price (spec 4.2, 4.3)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
@@ -9,8 +9,10 @@ from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
 from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
 from heliograph.rules.content import SmsContent
+from heliograph.rules.fields import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.message import STATES
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
@@ -28,21 +30,25 @@ from heliograph.rules.template import (
 LastCheck = Callable[[Found, int], None]  # found, now
 
 
+TEMPLATE = says("`tpl_` id of an approved template of this channel.", needed=True)
+BRAND = says("`dom_` id of the verified domain whose brand the template shows.")
+
+
 class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str | None = None  # missing: `invalid_phone`, at its place in the order
-    template_id: str | None = None
-    variables: dict[str, Any] | None = None
-    brand_domain_id: str | None = None
+    to: Phone = None  # missing: `invalid_phone`, at its place in the order
+    template_id: Annotated[TemplateId | None, TEMPLATE] = None
+    variables: Variables = None
+    brand_domain_id: Annotated[DomainId | None, BRAND] = None
 
 
 class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The SMS and WhatsApp message of spec 2.3 and 2.4."""
 
-    id: str
-    to: str
-    status: str
-    sandbox: bool
-    created_at: str
+    id: Id
+    to: To
+    status: Annotated[str, says("The state of the message; only WhatsApp has `read`.", enum=list(STATES["whatsapp"]))]
+    sandbox: Sandbox
+    created_at: CreatedAt
 
 
 class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """POST /v1/sms: one template message to one phone (spec 4.2)."""
 
+from typing import Annotated
+
 import msgspec
 
 from heliograph.accept.context import Context
@@ -15,6 +17,7 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Once
 from heliograph.rules.content import SmsContent
+from heliograph.rules.fields import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Caller
@@ -23,16 +26,16 @@ from heliograph.rules.setup.records import Caller
 class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry run answers."""
 
-    dry_run: bool = True
-    to: str
-    country: str | None
-    sender_id: str
-    body: str
-    encoding: str
-    segments: int
-    template_version: int
-    price: str
-    sandbox: bool
+    dry_run: DryRun = True
+    to: To
+    country: Country
+    sender_id: Annotated[str, says("The sender that the phone shows.")]
+    body: Annotated[str, BODY]
+    encoding: Annotated[str, ENCODING]
+    segments: Annotated[int, SEGMENTS]
+    template_version: Annotated[int, VERSION]
+    price: Price
+    sandbox: Sandbox
 
 
 async def send_sms(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:

@@ -1,26 +1,30 @@
 """POST /v1/verify/:id/check: is this the code? (spec 4.5)"""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.accept.context import Context
+from heliograph.rules.fields import Id, VerificationStatus, limited, says
+from heliograph.rules.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.verification import code_digest, read_code, remaining
 from heliograph.storage.verifications import Check
 
+CODE = says("The code as the user typed it, 4 to 10 characters.", needed=True)
+
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    code: Any = None
+    code: Annotated[Any, limited(type="string", minLength=CODE_MIN, maxLength=CODE_MAX), CODE] = None
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification check result of spec 2.6."""
 
-    id: str
-    verified: bool
-    status: str
-    remaining_attempts: int
+    id: Id
+    verified: Annotated[bool, says("`true` on the one call that brought the right code.")]
+    status: VerificationStatus
+    remaining_attempts: Annotated[int, says("Wrong codes left before exhaustion.", minimum=0, maximum=WRONG_CODES_MAX)]
 
 
 async def check_verification(context: Context, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:

@@ -5,6 +5,7 @@ a simulator delivered in its inbox: such a code is derived from its verification
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -15,6 +16,19 @@ from heliograph.handover import first_of
 from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.conversion import check_conversion
+from heliograph.rules.fields import (
+    TIME,
+    ChannelName,
+    Country,
+    DryRun,
+    Id,
+    Phone,
+    Price,
+    Sandbox,
+    To,
+    VerificationStatus,
+    says,
+)
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred
@@ -35,31 +49,31 @@ MAGIC_OFF = (
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: str | None = None  # missing: `invalid_phone`, at its place in the order
-    channel: str | None = None
+    to: Phone = None  # missing: `invalid_phone`, at its place in the order
+    channel: Annotated[str | None, says("`sms`, which is also the default.", enum=["sms"])] = None
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification of spec 2.5."""
 
-    id: str
-    channel: str
-    to: str
-    status: str
-    sandbox: bool
-    expires_at: str
-    error_message: str | None
+    id: Id
+    channel: ChannelName
+    to: To
+    status: VerificationStatus
+    sandbox: Sandbox
+    expires_at: Annotated[str, says("When the code stops working: ten minutes after the start.", **TIME)]
+    error_message: Annotated[str | None, says("The carrier's words when the status is `failed`.")]
 
 
 class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry run answers."""
 
-    dry_run: bool = True
-    to: str
-    channel: str
-    country: str | None
-    price: str
-    sandbox: bool
+    dry_run: DryRun = True
+    to: To
+    channel: ChannelName
+    country: Country
+    price: Price
+    sandbox: Sandbox
 
 
 async def start_verification(context: Context, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:

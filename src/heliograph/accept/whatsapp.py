@@ -1,5 +1,7 @@
 """POST /v1/whatsapp: one approved template to one phone (spec 4.3)."""
 
+from typing import Annotated
+
 import msgspec
 
 from heliograph.accept.context import Context
@@ -14,6 +16,7 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Found, Once
 from heliograph.rules.content import WhatsappContent
+from heliograph.rules.fields import BODY, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
@@ -23,16 +26,16 @@ from heliograph.rules.setup.records import Caller
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry run answers."""
 
-    dry_run: bool = True
-    to: str
-    country: str | None
-    template: str
-    language: str
-    parameters: list[str]
-    body: str
-    template_version: int
-    price: str
-    sandbox: bool
+    dry_run: DryRun = True
+    to: To
+    country: Country
+    template: Annotated[str, says("The template's name upstream.")]
+    language: Annotated[str, says("The template's language.")]
+    parameters: Annotated[list[str], says("The values in the order of the template's manifest.")]
+    body: Annotated[str, BODY]
+    template_version: Annotated[int, VERSION]
+    price: Price
+    sandbox: Sandbox
 
 
 async def send_whatsapp(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import Annotated
 
 import msgspec
 
@@ -9,6 +10,7 @@ from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import docs_page, errors_page
 from heliograph.api.route import Call, Route, answer
+from heliograph.rules.fields import ObjectName, says
 from heliograph.web.request import Response
 
 HTML = b"text/html; charset=utf-8"
@@ -22,17 +24,17 @@ PAGE_HEADERS = [
 
 
 class ErrorEntry(msgspec.Struct, frozen=True, kw_only=True):
-    code: str
-    status: int
-    type: str
-    meaning: str
-    fix: str
+    code: Annotated[str, says("The code.")]
+    status: Annotated[int, says("Its HTTP status.")]
+    type: Annotated[str, says("Its kind.")]
+    meaning: Annotated[str, says("What is wrong.")]
+    fix: Annotated[str, says("What to do about it.")]
 
 
 class ErrorList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool = False
-    data: list[ErrorEntry]
+    object: ObjectName = "list"
+    has_more: Annotated[bool, says("Always `false`.")] = False
+    data: Annotated[list[ErrorEntry], says("Every code.")]
 
 
 async def list_errors(call: Call) -> Response:

@@ -1,48 +1,53 @@
 """Sending domains over HTTP, for keys with `manage`: what to set in DNS, and whether it is there."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
 from heliograph.manage.domains import Checked
+from heliograph.rules.fields import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
 from heliograph.rules.setup.records import Domain
+from heliograph.rules.text import LINE_MAX
 from heliograph.web.request import Response
+
+Brand = Annotated[str, limited(maxLength=LINE_MAX, pattern=rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$")]
 
 
 class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    brand: str | None = None
+    name: Annotated[str, says("The domain, such as `acme.test`.", maxLength=DOMAIN_MAX, pattern=f"^{DOMAIN_NAME}$")]
+    brand: Annotated[Brand | None, says("The display name of its mail; default the team's name.")] = None
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    type: str
-    name: str
-    value: str
-    purpose: str
-    ok: bool | None = None  # null before a check
-    found: tuple[str, ...] = ()
-    mend: str = ""
+    type: Annotated[str, says("TXT or MX.")]
+    name: Annotated[str, says("Where the record stands.")]
+    value: Annotated[str, says("What it must say.")]
+    purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.")]
+    ok: Annotated[bool | None, says("Whether it is there; null when DNS was not asked, or did not answer.")] = None
+    found: Annotated[tuple[str, ...], says("What DNS says.")] = ()
+    mend: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
 
 
 class DomainView(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    name: str
-    brand: str
-    verified: bool
-    approved: bool
-    checked_at: str | None
-    records: list[RecordView]
-    alignment: Alignment | None = None
+    id: Id
+    name: Annotated[str, says("The domain, in A-labels.")]
+    brand: Annotated[str, says("The display name of its mail.")]
+    verified: Annotated[bool, says("DNS, or an operator, says that the team may send for it.")]
+    approved: Annotated[bool, says("An operator agrees.")]
+    checked_at: Annotated[str | None, says("When DNS was asked last; null before the first time.")]
+    records: Annotated[list[RecordView], says("The DNS records to set.")]
+    alignment: Annotated[Alignment | None, says("What DMARC makes of its mail; null without a check.")] = None
 
 
 class DomainList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool = False
-    data: list[DomainView]
+    object: ObjectName = "list"
+    has_more: HasMore = False
+    data: Annotated[list[DomainView], says("The domains.")]
 
 
 async def list_all(call: Call) -> Response:

@@ -1,30 +1,31 @@
 """The pull feed: every published event of the team, oldest first, as its webhooks are told it."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.api.reading import page, read_after, read_limit
 from heliograph.api.route import Call
-from heliograph.rules.event import event_body
+from heliograph.rules.event import TYPES, event_body
+from heliograph.rules.fields import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.web.request import Response
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    type: str
-    created_at: str
-    team_id: str
-    sandbox: bool
-    sequence: int
-    data: dict[str, Any]
+    id: Id
+    type: Annotated[str, says("What happened, for example `email.delivered`.", enum=list(TYPES))]
+    created_at: CreatedAt
+    team_id: Annotated[str, says("The team.")]
+    sandbox: Sandbox
+    sequence: Annotated[int, says("Counts a message's events from 1.")]
+    data: Annotated[dict[str, Any], says("The record of what changed, with its new `status`.")]
 
 
 class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "list"
-    has_more: bool
-    data: list[PublishedEvent]
+    object: ObjectName = "list"
+    has_more: HasMore
+    data: Records[PublishedEvent]
 
 
 async def list_all(call: Call) -> Response:

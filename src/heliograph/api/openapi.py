@@ -1,61 +1,28 @@
 """The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
 
-What a struct cannot say (limits, formats, what a field means) stands in the tables at the top.
+What a field means and its limits stand on the structs (`rules/fields.py`); what is not a struct is written out here.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from heliograph import __version__
 from heliograph.api.errors import type_of
-from heliograph.api.reading import VERIFICATION_STATES
 from heliograph.api.route import Query, Route
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
 from heliograph.rules.attachments import ALLOWED_TYPES
-from heliograph.rules.event import NAMES, TYPES
+from heliograph.rules.fields import EMAIL, REF, TIME, Schema, set_up_id
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.limits import (
-    ATTACHMENTS_MAX,
-    CODE_MAX,
-    CODE_MIN,
-    DOMAIN_MAX,
-    IDEMPOTENCY_KEY_MAX,
-    LOCAL_PART_MAX,
-    RECIPIENTS_MAX,
-    SUBJECT_MAX,
-    WRONG_CODES_MAX,
-)
+from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
 from heliograph.rules.message import STATES
-from heliograph.rules.setup.webhook import DESCRIPTION_MAX
-from heliograph.rules.setup.webhook_url import URL_MAX
-from heliograph.rules.suppression_file import REASONS
-from heliograph.rules.text import LINE_MAX
+from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.web.status import status_of
 
-Schema = dict[str, Any]
-T = TypeVar("T")
-
-REF = "#/components/schemas/"
 NULL: Schema = {"type": "null"}
-EMAIL: Schema = {"type": "string", "format": "idn-email", "maxLength": LOCAL_PART_MAX + 1 + DOMAIN_MAX}
-PHONE: Schema = {"type": "string", "pattern": r"^\+[1-9][0-9]{6,14}$", "examples": ["+15005550006"]}
-TIME: Schema = {"format": "date-time"}
-MONEY: Schema = {"pattern": r"^-?[0-9]+\.[0-9]{4,6}$"}
-ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
-CONTROL = r"\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # bidi controls too
-EVENTS: Schema = {"items": {"enum": list(NAMES)}, "minItems": 1}
 NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
-DOMAIN_NAME = r"([A-Za-z0-9](-?[A-Za-z0-9]){0,30}\.)+[A-Za-z]{2,20}"
-# Narrower than what is taken: names beyond ASCII and IP addresses that the operator allows are taken, too.
-TARGET: Schema = {
-    "maxLength": URL_MAX,
-    "pattern": rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
-}
-LINE: Schema = {"maxLength": DESCRIPTION_MAX, "pattern": f"^[^{CONTROL}]*$"}
-ADDRESSES: Schema = {"items": EMAIL, "maxItems": RECIPIENTS_MAX}
 
 # The part of a path after /v1/ → the prefix of its ids and the states of its records.
 RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -68,265 +35,14 @@ RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "webhooks": (PREFIXES["webhook"], ()),
     "events": (PREFIXES["event"], ()),
 }
+SAID = ("anyOf", "default", "description", "fixed", "needed")  # of a field, beside its limits
 TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
-
-# Fields of answers that have one value only: their default.
-FIXED = ("object", "deleted", "dry_run", "Health.status", "TestEvent.type")
-
-# Fields that a struct leaves open because their absence has a code of its own.
-NEEDED = {
-    "EmailRequest": ["to"],
-    "PhoneRequest": ["to", "template_id"],
-    "VerifyRequest": ["to"],
-    "CheckRequest": ["code"],
-}
-
-
-def _set_up_id(kind: str) -> Schema:
-    """An id that an operator may have chosen."""
-    return {"pattern": f"^{PREFIXES[kind]}[A-Za-z0-9_]{{1,64}}$"}
-
-
-# What a field means: "Struct.field", or "field" wherever it occurs.
-MEANINGS: dict[str, str] = {
-    "id": "Public id.",
-    "to": "The recipient: for email the first To address, else a phone in E.164 form.",
-    "to_addresses": "The whole To list; its first entry equals `to`.",
-    "cc": "Cc recipients; empty when none.",
-    "bcc": "Bcc recipients without suppressed ones; empty when none.",
-    "reply_to": "Reply-To address.",
-    "from": "The sender's bare address.",
-    "subject": "Subject as delivered.",
-    "html": "HTML body.",
-    "text": "Plain-text body.",
-    "body": "The rendered text.",
-    "recipient_count": "Recipients in To, Cc and Bcc after Bcc drops: what the quota counts.",
-    "attachments_count": "Number of attachments.",
-    "status": "The state of the message, or of one recipient.",
-    "sandbox": "`true` for a sandbox team.",
-    "simulated": "`true`: a simulator took it, so that nobody got it, whatever its state says.",
-    "created_at": "When it was made, ISO 8601 in UTC with milliseconds.",
-    "updated_at": "When the state last changed.",
-    "recipients": "Each distinct recipient with its own state.",
-    "events": "The timeline.",
-    "detail": "What the carrier or the report said: any JSON, or null.",
-    "template_id": "`tpl_` id of an approved template of this channel.",
-    "variables": "Values of the template's `customer.*` variables, by name.",
-    "brand_domain_id": "`dom_` id of the verified domain whose brand the template shows.",
-    "dry_run": "Always `true`: nothing was sent or written.",
-    "country": "ISO code of the phone's country; null when no country has the prefix.",
-    "sender_id": "The sender that the phone shows.",
-    "encoding": "How the text is encoded on the air; null unless SMS.",
-    "segments": "Billed segments; null unless SMS.",
-    "template_version": "The version that was rendered; null without a template.",
-    "price": "What it would cost now, in the team's currency.",
-    "template": "The template's name upstream.",
-    "language": "The template's language.",
-    "parameters": "The values in the order of the template's manifest.",
-    "channel": "The channel.",
-    "expires_at": "When the code stops working: ten minutes after the start.",
-    "error_message": "The carrier's words when the status is `failed`.",
-    "verified": "`true` on the one call that brought the right code.",
-    "remaining_attempts": "Wrong codes left before exhaustion.",
-    "email": "The email address.",
-    "reason": "Why it is suppressed.",
-    "source_message_id": "The message that bounced or was complained about.",
-    "deleted": "Always `true`.",
-    "missing": "Required variables that were not given.",
-    "unknown": "Given variables that the template does not declare.",
-    "object": "The kind of this object.",
-    "has_more": "`true` when there is a next page: ask for it with `after` = the last id of this one.",
-    "data": "The records of this page.",
-    "address": "Email address or phone.",
-    "kind": "How it was addressed.",
-    "team": "The key's team.",
-    "name": "Its name.",
-    "mode": "The team's mode.",
-    "scopes": "What the key may do.",
-    "email_quota": "Recipients of this UTC month.",
-    "limit": "How many the plan includes.",
-    "used": "How many were used.",
-    "currency": "ISO code of the billing currency.",
-    "credit": "What can be spent now; holds are already taken off.",
-    "held": "What messages under way hold.",
-    "EmailRequest.to": "One address or a list. To, Cc and Bcc together have at most 50.",
-    "EmailRequest.cc": "Cc addresses, up to 50.",
-    "EmailRequest.bcc": "Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.",
-    "EmailRequest.reply_to": "Sets the Reply-To header.",
-    "EmailRequest.attachments": "Up to 20 files, 10 MiB each, 25 MiB together.",
-    "EmailRequest.from": "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team "
-    "leaves it out or sends the platform sender.",
-    "EmailRequest.from_display_id": "`dn_` id of an approved display name of the sending domain.",
-    "EmailRequest.subject": "One line of up to 200 characters. Direct mode only.",
-    "EmailRequest.html": "HTML body. Direct mode needs `html`, `text` or both.",
-    "EmailRequest.text": "Plain-text body. Direct mode only.",
-    "EmailRequest.template_id": "`tpl_` id of an email template, in place of `subject`, `html` and `text`.",
-    "EmailPreview.from": "The From header.",
-    "EmailPreview.to": "To recipients.",
-    "PhoneRequest.to": "Phone in E.164 form, for example `+14155550123`.",
-    "VerifyRequest.to": "Phone in E.164 form, for example `+14155550123`.",
-    "VerifyRequest.channel": "`sms`, which is also the default.",
-    "VerificationRecord.status": "The state of the verification.",
-    "CheckRequest.code": "The code as the user typed it, 4 to 10 characters.",
-    "CheckRecord.status": "The state of the verification.",
-    "DomainRequest.name": "The domain, such as `acme.test`.",
-    "DomainRequest.brand": "The display name of its mail; default the team's name.",
-    "DomainView.name": "The domain, in A-labels.",
-    "DomainView.brand": "The display name of its mail.",
-    "DomainView.verified": "DNS, or an operator, says that the team may send for it.",
-    "DomainView.approved": "An operator agrees.",
-    "DomainView.checked_at": "When DNS was asked last; null before the first time.",
-    "DomainView.records": "The DNS records to set.",
-    "DomainView.alignment": "What DMARC makes of its mail; null without a check.",
-    "DomainList.data": "The domains.",
-    "RecordView.type": "TXT or MX.",
-    "RecordView.name": "Where the record stands.",
-    "RecordView.value": "What it must say.",
-    "RecordView.purpose": "ownership, dkim, return_path, spf or dmarc.",
-    "RecordView.ok": "Whether it is there; null when DNS was not asked, or did not answer.",
-    "RecordView.found": "What DNS says.",
-    "RecordView.mend": "What to do about it; empty when nothing is wrong.",
-    "Alignment.dkim": "DKIM proves the From domain.",
-    "Alignment.spf": "SPF proves the From domain.",
-    "Alignment.passes": "One of the two is enough.",
-    "Alignment.adkim": "How DMARC compares for DKIM.",
-    "Alignment.aspf": "How DMARC compares for SPF.",
-    "Alignment.policy": "What receivers do with mail that fails; null without a policy.",
-    "SuppressionRequest.email": "The address to suppress.",
-    "SuppressionRequest.reason": "Why; default `manual`.",
-    "RenderRequest.to": "A phone, for the price in its country. SMS and WhatsApp templates only.",
-    "EventView.type": "What happened, for example `email.delivered`.",
-    "EventView.recipient": "Whose state changed.",
-    "EventView.previous_status": "The state before.",
-    "EventView.message_status": "The state of the whole message then.",
-    "EventView.sequence": "Counts the message's events from 1; null for what was not published.",
-    "url": "Where events are sent: http or https, without a user name or a fragment.",
-    "description": "A note for people.",
-    "enabled": "Whether it is told anything.",
-    "secret": "Signs what it is told; `whsec_…`, shown this once.",
-    "disabled_reason": "Why the service itself disabled it.",
-    "secret_rotates_until": "Until then the secret before signs as well.",
-    "WebhookRequest.events": "Event types, groups such as `email.*`, or `*`.",
-    "WebhookRequest.secret": "A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it one is made.",
-    "WebhookChange.events": "Event types, groups such as `email.*`, or `*`.",
-    "WebhookChange.enabled": "`true` also forgets why it was disabled.",
-    "WebhookRecord.events": "What it is told.",
-    "NewWebhookRecord.events": "What it is told.",
-    "Replay.count": "How many are sent again.",
-    "TestEvent.id": "The event's id.",
-    "TestEvent.type": "Its type.",
-    "event_id": "The event.",
-    "attempts": "Every try, kept for 30 days.",
-    "DeliveryRecord.type": "The event's type.",
-    "DeliveryRecord.state": "`delivered`, still `waiting`, or given up.",
-    "DeliveryRecord.next_attempt_at": "When it is tried next; null when it is over.",
-    "AttemptRecord.number": "Counts from 1.",
-    "AttemptRecord.at": "When.",
-    "AttemptRecord.status": "The status that came back; null without an answer.",
-    "AttemptRecord.error": "Why there was no answer.",
-    "AttemptRecord.duration_ms": "How long it took.",
-    "AttemptRecord.answer": "The first KB of the answer.",
-    "PublishedEvent.type": "What happened, for example `email.delivered`.",
-    "PublishedEvent.team_id": "The team.",
-    "PublishedEvent.sequence": "Counts a message's events from 1.",
-    "PublishedEvent.data": "The record of what changed, with its new `status`.",
-    "ErrorList.data": "Every code.",
-    "ErrorList.has_more": "Always `false`.",
-    "ErrorEntry.code": "The code.",
-    "ErrorEntry.status": "Its HTTP status.",
-    "ErrorEntry.type": "Its kind.",
-    "ErrorEntry.meaning": "What is wrong.",
-    "ErrorEntry.fix": "What to do about it.",
-    "Health.status": "Always `ok`.",
-}
-
-# What a field's type does not say, by the same names.
-LIMITS: dict[str, Schema] = {
-    "created_at": TIME,
-    "updated_at": TIME,
-    "expires_at": TIME,
-    "price": MONEY,
-    "credit": MONEY,
-    "held": MONEY,
-    "encoding": {"enum": ["gsm7", "ucs2"]},
-    "channel": {"enum": list(STATES)},
-    "reason": {"enum": list(REASONS)},
-    "kind": {"enum": ["to", "cc", "bcc"]},
-    "mode": {"enum": ["sandbox", "live"]},
-    "scopes": {"items": {"enum": ["send", "manage"]}},
-    "template_id": _set_up_id("template"),
-    "brand_domain_id": _set_up_id("domain"),
-    "from_display_id": _set_up_id("display_name"),
-    "variables": {"$ref": f"{REF}Variables"},
-    "remaining_attempts": {"minimum": 0, "maximum": WRONG_CODES_MAX},
-    "EmailRequest.to": {"anyOf": [EMAIL, {**ADDRESSES, "type": "array", "minItems": 1}]},
-    "EmailRequest.cc": ADDRESSES,
-    "EmailRequest.bcc": ADDRESSES,
-    "EmailRequest.reply_to": EMAIL,
-    "EmailRequest.attachments": {"items": {"$ref": f"{REF}Attachment"}, "maxItems": ATTACHMENTS_MAX},
-    "EmailRequest.subject": {"maxLength": SUBJECT_MAX, "pattern": ONE_LINE},
-    "EmailRecord.status": {"enum": list(STATES["email"])},
-    "EmailView.status": {"enum": list(STATES["email"])},
-    "PhoneRecord.status": {"enum": list(STATES["whatsapp"])},  # those of SMS and `read`
-    "PhoneView.status": {"enum": list(STATES["whatsapp"])},
-    "PhoneRequest.to": PHONE,
-    "VerifyRequest.to": PHONE,
-    "VerifyRequest.channel": {"enum": ["sms"]},
-    "VerificationRecord.status": {"enum": list(VERIFICATION_STATES)},
-    "CheckRequest.code": {"type": "string", "minLength": CODE_MIN, "maxLength": CODE_MAX},
-    "CheckRecord.status": {"enum": list(VERIFICATION_STATES)},
-    "DomainRequest.name": {"maxLength": DOMAIN_MAX, "pattern": f"^{DOMAIN_NAME}$"},
-    "DomainRequest.brand": {"maxLength": LINE_MAX, "pattern": rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$"},
-    "SuppressionRequest.email": EMAIL,
-    "secret_rotates_until": TIME,
-    "WebhookRequest.url": TARGET,
-    "WebhookRequest.events": EVENTS,
-    "WebhookRequest.secret": {"pattern": "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"},
-    "WebhookRequest.description": LINE,
-    "WebhookChange.url": TARGET,
-    "WebhookChange.events": EVENTS,
-    "WebhookChange.description": LINE,
-    "WebhookRecord.events": EVENTS,
-    "NewWebhookRecord.events": EVENTS,
-    "DeliveryRecord.state": {"enum": ["waiting", "delivered", "exhausted"]},
-    "DeliveryRecord.type": {"enum": list(TYPES)},
-    "DeliveryRecord.next_attempt_at": TIME,
-    "AttemptRecord.at": TIME,
-    "PublishedEvent.type": {"enum": list(TYPES)},
-}
-
-# By path, because SMS and WhatsApp share a struct. The recipients are magic, so nothing leaves the machine.
-EXAMPLES: dict[str, Schema] = {
-    "/v1/emails": {
-        "from": "hello@acme.test",
-        "to": "delivered@simulator.test",
-        "subject": "Hello",
-        "text": "Hello Ada.",
-    },
-    "/v1/sms": {"to": "+15005550006", "template_id": "tpl_reminder", "variables": {"name": "Ada"}},
-    "/v1/whatsapp": {"to": "+15005550006", "template_id": "tpl_update", "variables": {"name": "Ada"}},
-    "/v1/verify": {"to": "+15005550006"},
-    "/v1/verify/{id}/check": {"code": "000000"},
-    "/v1/templates/{id}/render": {"variables": {"name": "Ada"}},
-    "/v1/suppressions": {"email": "ada@example.com", "reason": "manual"},
-    "/v1/domains": {"name": "acme.test", "brand": "Acme"},
-    "/v1/webhooks": {"url": "https://example.com/hooks", "events": ["email.*", "suppression.created"]},
-    "/v1/webhooks/{id}": {"enabled": True},
-    "/v1/webhooks/{id}/replay": {"event_id": f"evt_{ULID}"},
-}
 
 EVENT_ID: Schema = {
     "description": "An event to send again.",
     "type": "string",
     "pattern": f"^{PREFIXES['event']}[0-9A-Z]{{26}}$",
-}
-EVENT_IDS: Schema = {
-    "description": "Or several.",
-    "type": "array",
-    "items": EVENT_ID,
-    "minItems": 1,
-    "maxItems": EVENT_IDS_MAX,
 }
 
 
@@ -530,8 +246,8 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
     }
     if route.body is not None:
         content: Schema = {"schema": {"$ref": REF + route.body.__name__}}
-        if route.path in EXAMPLES:
-            content["example"] = EXAMPLES[route.path]
+        if route.example is not None:
+            content["example"] = route.example
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     return operation
 
@@ -554,10 +270,14 @@ def _parameters(route: Route) -> list[Schema]:
 def _path_value(route: Route) -> Schema:
     prefix, _ = RESOURCES.get(_resource(route), ("", ()))
     if not prefix:
-        return {"schema": EMAIL, "description": "The email address.", "example": "ada@example.com"}
+        return {
+            "schema": {"type": "string", **EMAIL},
+            "description": "The email address.",
+            "example": "ada@example.com",
+        }
     if prefix in (PREFIXES["template"], PREFIXES["domain"]):
         kind, example = ("template", "tpl_welcome") if prefix == PREFIXES["template"] else ("domain", "dom_acme")
-        schema = _set_up_id(kind)
+        schema = set_up_id(kind)
     else:
         schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
     return {"schema": {"type": "string", **schema}, "description": f"`{prefix}` id.", "example": example}
@@ -633,44 +353,28 @@ def _schemas(routes: list[Route]) -> dict[str, Schema]:
     schemas = dict(WRITTEN_OUT)
     for kinds, answered in ((requests, False), (answers, True)):
         _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")
-        schemas |= {name: _refined(name, schema, answered) for name, schema in found.items() if name not in schemas}
+        schemas |= {name: _refined(schema, answered) for name, schema in found.items() if name not in schemas}
     return dict(sorted(schemas.items()))
 
 
-def _refined(name: str, schema: Schema, answered: bool) -> Schema:
-    needed = NEEDED.get(name, [])
-    properties = {}
-    for field, base in schema["properties"].items():
-        limits = _known(LIMITS, name, field) or {}
-        is_fixed = answered and (field in FIXED or f"{name}.{field}" in FIXED)
-        properties[field] = _property(base, limits, is_fixed, field in needed)
-        if meaning := _known(MEANINGS, name, field):
-            properties[field]["description"] = meaning
-        if not answered:
-            _forbid_null(properties[field])
+def _refined(schema: Schema, answered: bool) -> Schema:
+    properties = {name: _property(base, answered) for name, base in schema["properties"].items()}
+    needed = [name for name, base in schema["properties"].items() if base.get("needed")]
     # An answer always has all its fields.
     required = list(properties) if answered else [*schema["required"], *needed]
     return {**schema, "properties": properties, "required": required}
 
 
-def _forbid_null(schema: Schema) -> None:
-    for branch in schema.get("anyOf", [schema]):
-        if branch.get("type") == "string" and branch.keys().isdisjoint(("pattern", "enum", "format")):
-            branch["pattern"] = NO_NULL
-
-
-def _known(table: dict[str, T], struct: str, field: str) -> T | None:
-    return table.get(f"{struct}.{field}", table.get(field))
-
-
-def _property(base: Schema, limits: Schema, is_fixed: bool, needed: bool) -> Schema:
-    plain = {key: value for key, value in base.items() if key != "default"}
-    if is_fixed:
-        plain["const"] = base["default"]
-    branches = plain.get("anyOf", [])
-    if NULL not in branches:
-        return plain | limits
-    kinds = [branch | limits for branch in branches if branch != NULL]
-    if needed:
-        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    return {"anyOf": [*kinds, NULL]}
+def _property(base: Schema, answered: bool) -> Schema:
+    """The limits stand in each form that is not null."""
+    limits = {key: value for key, value in base.items() if key not in SAID}
+    if base.get("fixed"):
+        limits["const"] = base["default"]
+    forms = base.get("anyOf", [{}])
+    kinds = [form | limits for form in forms if form != NULL]
+    for kind in kinds if not answered else ():
+        if kind.get("type") == "string" and kind.keys().isdisjoint(("pattern", "enum", "format")):
+            kind["pattern"] = NO_NULL
+    if NULL in forms and not base.get("needed"):
+        kinds.append(NULL)
+    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), "description": base["description"]}

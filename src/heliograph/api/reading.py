@@ -1,7 +1,7 @@
 """Reading what was sent: messages with recipients and timeline, verifications, lists, the caller's own team."""
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -12,10 +12,25 @@ from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message, verification
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import is_simulated
+from heliograph.rules.fields import (
+    MONEY,
+    TIME,
+    CreatedAt,
+    Detail,
+    HasMore,
+    Id,
+    ObjectName,
+    Records,
+    Sandbox,
+    Simulated,
+    limited,
+    says,
+)
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
-from heliograph.rules.setup.records import Channel
+from heliograph.rules.setup.records import Channel, Mode, Scope
+from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.storage.messages import Filter
 from heliograph.storage.search import RecipientLine, TimelineEvent
 from heliograph.storage.verifications import StoredVerification
@@ -39,79 +54,79 @@ FILTERS = (*VERIFY_FILTERS, Query("template_id", "Only messages made from this t
 
 
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
-    address: str
-    kind: str
-    status: str
-    updated_at: str
-    detail: msgspec.Raw | None
-    simulated: bool  # a simulator took it: it reached nobody
+    address: Annotated[str, says("Email address or phone.")]
+    kind: Annotated[str, says("How it was addressed.", enum=["to", "cc", "bcc"])]
+    status: Annotated[str, says("The state of this recipient.")]
+    updated_at: Annotated[str, says("When the state last changed.", **TIME)]
+    detail: Detail
+    simulated: Simulated
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the timeline; `sequence` is null for what was noted and not published."""
 
-    id: str
-    type: str
-    recipient: str | None
-    status: str | None
-    previous_status: str | None
-    message_status: str | None
-    sequence: int | None
-    detail: msgspec.Raw | None
-    created_at: str
-    simulated: bool
+    id: Id
+    type: Annotated[str, says("What happened, for example `email.delivered`.")]
+    recipient: Annotated[str | None, says("Whose state changed.")]
+    status: Annotated[str | None, says("The state since then.")]
+    previous_status: Annotated[str | None, says("The state before.")]
+    message_status: Annotated[str | None, says("The state of the whole message then.")]
+    sequence: Annotated[int | None, says("Counts the message's events from 1; null for what was not published.")]
+    detail: Detail
+    created_at: CreatedAt
+    simulated: Simulated
 
 
 class EmailView(EmailRecord, frozen=True, kw_only=True):
-    simulated: bool
-    recipients: list[RecipientView]
-    events: list[EventView]
+    simulated: Simulated
+    recipients: Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
+    events: Annotated[list[EventView], says("The timeline.")]
 
 
 class PhoneView(PhoneRecord, frozen=True, kw_only=True):
-    simulated: bool
-    recipients: list[RecipientView]
-    events: list[EventView]
+    simulated: Simulated
+    recipients: Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
+    events: Annotated[list[EventView], says("The timeline.")]
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """One page of a list, whatever it is of."""
 
-    object: str = "list"
-    has_more: bool
+    object: ObjectName = "list"
+    has_more: HasMore
 
 
 class EmailList(Listed, frozen=True, kw_only=True):
-    data: list[EmailRecord]
+    data: Records[EmailRecord]
 
 
 class PhoneList(Listed, frozen=True, kw_only=True):
-    data: list[PhoneRecord]
+    data: Records[PhoneRecord]
 
 
 class VerificationList(Listed, frozen=True, kw_only=True):
-    data: list[VerificationRecord]
+    data: Records[VerificationRecord]
 
 
 class TeamView(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    name: str
+    id: Id
+    name: Annotated[str, says("Its name.")]
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
-    limit: int
-    used: int
+    limit: Annotated[int, says("How many the plan includes.")]
+    used: Annotated[int, says("How many were used.")]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    team: TeamView
-    mode: str
-    sandbox: bool
-    scopes: tuple[str, ...]
-    email_quota: QuotaView
-    currency: str
-    credit: str
-    held: str
+    team: Annotated[TeamView, says("The key's team.")]
+    mode: Annotated[str, says("The team's mode.", enum=list(get_args(Mode)))]
+    sandbox: Sandbox
+    scopes: Annotated[tuple[Annotated[str, limited(enum=list(get_args(Scope)))], ...], says("What the key may do.")]
+    email_quota: Annotated[QuotaView, says("Recipients of this UTC month.")]
+    currency: Annotated[str, says("ISO code of the billing currency.")]
+    credit: Annotated[str, says("What can be spent now; holds are already taken off.", **MONEY)]
+    held: Annotated[str, says("What messages under way hold.", **MONEY)]
 
 
 def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
@@ -173,9 +188,6 @@ async def read_me(call: Call) -> Response:
             held=format_money(account.held),
         )
     )
-
-
-VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 
 
 def page(found: list[Any], limit: int) -> Response:

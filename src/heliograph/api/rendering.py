@@ -1,11 +1,12 @@
 """POST /v1/templates/:id/render: what a template becomes with these variables, and what it would cost."""
 
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
+from heliograph.rules.fields import BODY, ENCODING, SEGMENTS, ChannelName, Html, Price, Text, Variables, says
 from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
@@ -17,21 +18,21 @@ from heliograph.web.request import Response
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    variables: dict[str, Any] | None = None
-    to: str | None = None
+    variables: Variables = None
+    to: Annotated[str | None, says("A phone, for the price in its country. SMS and WhatsApp templates only.")] = None
 
 
 class RenderView(msgspec.Struct, frozen=True, kw_only=True):
-    channel: str
-    subject: str | None
-    html: str | None
-    text: str | None
-    body: str | None
-    segments: int | None
-    encoding: str | None
-    price: str
-    missing: list[str]
-    unknown: list[str]
+    channel: ChannelName
+    subject: Annotated[str | None, says("Subject as delivered.")]
+    html: Html
+    text: Text
+    body: Annotated[str | None, BODY]
+    segments: Annotated[int | None, SEGMENTS]
+    encoding: Annotated[str | None, ENCODING]
+    price: Price
+    missing: Annotated[list[str], says("Required variables that were not given.")]
+    unknown: Annotated[list[str], says("Given variables that the template does not declare.")]
 
 
 async def render_template(call: Call) -> Response:

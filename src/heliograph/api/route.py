@@ -30,6 +30,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] | None = None  # the key needs one of these; None: no key needed
     body: Any = None  # type of the request body
     body_max: int = BODY_MAX
+    example: dict[str, Any] | None = None  # of the body
     status: int = 200
     answer: Any = None  # type of the answer
     query: tuple[Query, ...] = ()

@@ -1,5 +1,7 @@
 """The suppression list over HTTP (contract 12)."""
 
+from typing import Annotated
+
 import msgspec
 
 from heliograph.api.bodies import to_request
@@ -7,34 +9,35 @@ from heliograph.api.reading import Listed, page, read_limit
 from heliograph.api.route import Call, answer
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
+from heliograph.rules.fields import CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.suppression_file import DEFAULT
+from heliograph.rules.suppression_file import DEFAULT, REASONS
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.request import Response
 
 
 class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    email: str
-    reason: str | None = None
+    email: Annotated[EmailAddress, says("The address to suppress.")]
+    reason: Annotated[str | None, says("Why; default `manual`.", enum=list(REASONS))] = None
 
 
 class SuppressionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    email: str
-    reason: str
-    source_message_id: str | None
-    detail: msgspec.Raw | None
-    created_at: str
+    email: Annotated[str, says("The email address.")]
+    reason: Annotated[str, says("Why it is suppressed.", enum=list(REASONS))]
+    source_message_id: Annotated[str | None, says("The message that bounced or was complained about.")]
+    detail: Detail
+    created_at: CreatedAt
 
 
 class DeletedSuppression(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "suppression"
-    email: str
-    deleted: bool = True
+    object: ObjectName = "suppression"
+    email: Annotated[str, says("The email address.")]
+    deleted: Deleted = True
 
 
 class SuppressionList(Listed, frozen=True, kw_only=True):
-    data: list[SuppressionRecord]
+    data: Records[SuppressionRecord]
 
 
 async def delete(call: Call) -> Response:

@@ -1,5 +1,7 @@
 """Webhooks over HTTP, for keys with `manage` (contract 12)."""
 
+from typing import Annotated
+
 import msgspec
 
 from heliograph.api.bodies import to_request
@@ -7,6 +9,7 @@ from heliograph.api.reading import Listed, page, read_after, read_limit, read_ti
 from heliograph.api.route import Call, Query, answer
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.event import TEST
+from heliograph.rules.fields import Deleted, Id, ObjectName, Records, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
@@ -30,28 +33,28 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class WebhookList(Listed, frozen=True, kw_only=True):
-    data: list[WebhookRecord]
+    data: Records[WebhookRecord]
 
 
 class DeletedWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "webhook"
-    id: str
-    deleted: bool = True
+    object: ObjectName = "webhook"
+    id: Id
+    deleted: Deleted = True
 
 
 class TestEvent(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "event"
-    id: str
-    type: str = TEST
+    object: ObjectName = "event"
+    id: Annotated[str, says("The event's id.")]
+    type: Annotated[str, says("Its type.", fixed=True)] = TEST
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    object: str = "replay"
-    count: int
+    object: ObjectName = "replay"
+    count: Annotated[int, says("How many are sent again.")]
 
 
 class DeliveryList(Listed, frozen=True, kw_only=True):
-    data: list[DeliveryRecord]
+    data: Records[DeliveryRecord]
 
 
 async def create(call: Call) -> Response:

@@ -1,20 +1,22 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import Actor
-from heliograph.rules.event import TEST
+from heliograph.rules.event import TEST, TYPES
+from heliograph.rules.fields import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Team, Webhook
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.setup.webhook import (
+    DESCRIPTION_MAX,
     WEBHOOKS_MAX,
     check_description,
     check_secret,
@@ -22,6 +24,7 @@ from heliograph.rules.setup.webhook import (
     rotated,
     sealed_secret,
 )
+from heliograph.rules.setup.webhook_url import URL_MAX
 from heliograph.rules.text import quoted
 from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
@@ -32,18 +35,32 @@ SHOWN = 5  # ids in a message
 RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
 
 
+EVENTS = says("Event types, groups such as `email.*`, or `*`.")
+NOTE = says("A note for people.", maxLength=DESCRIPTION_MAX, pattern=f"^[^{CONTROL}]*$")
+SECRET = says(
+    "A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it one is made.",
+    pattern="^whsec_[A-Za-z0-9+/]{32,86}={0,2}$",
+)
+URL = says(
+    "Where events are sent: http or https, without a user name or a fragment.",
+    maxLength=URL_MAX,
+    # Narrower than what is taken: names beyond ASCII and IP addresses that the operator allows are taken, too.
+    pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
+)
+
+
 class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: str
-    events: list[str]
-    secret: str | None = None
-    description: str | None = None
+    url: Annotated[str, URL]
+    events: Annotated[EventNames, EVENTS]
+    secret: Annotated[str | None, SECRET] = None
+    description: Annotated[str | None, NOTE] = None
 
 
 class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: str | None = None
-    events: list[str] | None = None
-    enabled: bool | None = None
-    description: str | None = None
+    url: Annotated[str | None, URL] = None
+    events: Annotated[EventNames | None, EVENTS] = None
+    enabled: Annotated[bool | None, says("`true` also forgets why it was disabled.")] = None
+    description: Annotated[str | None, NOTE] = None
 
 
 class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,23 +69,26 @@ class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
-    at: str
-    status: int | None
-    error: str | None
-    duration_ms: int
-    answer: str
+    number: Annotated[int, says("Counts from 1.")]
+    at: Annotated[str, says("When.", **TIME)]
+    status: Annotated[int | None, says("The status that came back; null without an answer.")]
+    error: Annotated[str | None, says("Why there was no answer.")]
+    duration_ms: Annotated[int, says("How long it took.")]
+    answer: Annotated[str, says("The first KB of the answer.")]
+
+
+STATE = says("`delivered`, still `waiting`, or given up.", enum=["waiting", "delivered", "exhausted"])
 
 
 class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one event for one webhook."""
 
-    event_id: str
-    type: str
-    state: str
-    next_attempt_at: str | None
-    created_at: str
-    attempts: list[AttemptRecord]
+    event_id: Annotated[str, says("The event.")]
+    type: Annotated[str, says("The event's type.", enum=list(TYPES))]
+    state: Annotated[str, STATE]
+    next_attempt_at: Annotated[str | None, says("When it is tried next; null when it is over.", **TIME)]
+    created_at: CreatedAt
+    attempts: Annotated[list[AttemptRecord], says("Every try, kept for 30 days.")]
 
 
 class Webhooks:

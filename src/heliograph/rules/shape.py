@@ -101,8 +101,11 @@ def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
+    """The types that a value may have, without their annotations."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return get_args(bare) if get_origin(bare) in (Union, UnionType) else (bare,)
+    if get_origin(bare) not in (Union, UnionType):
+        return (bare,)
+    return tuple(option for one in get_args(bare) for option in _options(one))
 
 
 def _base(kind: Any) -> Any:

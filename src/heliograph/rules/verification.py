@@ -19,6 +19,7 @@ from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, Ver
 from heliograph.rules.setup.records import VerifyLimits
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
+VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,11 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+from heliograph.rules.fields import says
 
 FAILURES_MAX = 3  # failed checks in a row before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
@@ -39,12 +41,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a receiver will see the From domain in what DKIM and SPF prove."""
 
-    dkim: bool
-    spf: bool
-    passes: bool  # one of the two is enough
-    adkim: Literal["relaxed", "strict"]
-    aspf: Literal["relaxed", "strict"]
-    policy: str | None  # what receivers do with mail that fails: none, quarantine, reject; None without a policy
+    dkim: Annotated[bool, says("DKIM proves the From domain.")]
+    spf: Annotated[bool, says("SPF proves the From domain.")]
+    passes: Annotated[bool, says("One of the two is enough.")]
+    adkim: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for DKIM.")]
+    aspf: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for SPF.")]
+    policy: Annotated[str | None, says("What receivers do with mail that fails; null without a policy.")]
 
 
 # -- what to set -------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 import hmac
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 import pybase64
 from msgspec.structs import replace
 
 from heliograph.rules.event import NAMES
+from heliograph.rules.fields import TIME, CreatedAt, EventName, Id, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
@@ -23,20 +25,20 @@ ROTATION_MS = DAY_MS  # for so long the secret before signs as well
 
 
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    url: str
-    events: tuple[str, ...]
-    enabled: bool
-    description: str | None
-    created_at: str
-    disabled_reason: str | None  # why the service itself disabled it
-    secret_rotates_until: str | None  # until then the secret before signs too
+    id: Id
+    url: Annotated[str, says("Where events are sent.")]
+    events: Annotated[tuple[EventName, ...], says("What it is told.", minItems=1)]
+    enabled: Annotated[bool, says("Whether it is told anything.")]
+    description: Annotated[str | None, says("A note for people.")]
+    created_at: CreatedAt
+    disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
+    secret_rotates_until: Annotated[str | None, says("Until then the secret before signs as well.", **TIME)]
 
 
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
     """With the secret that was made or taken just now: shown this once."""
 
-    secret: str
+    secret: Annotated[str, says("Signs what it is told; `whsec_…`, shown this once.")]
 
 
 def to_record(hook: Webhook, now: int) -> WebhookRecord:
