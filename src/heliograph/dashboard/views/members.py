@@ -1,6 +1,6 @@
 """The people of a team: who they are, what they may do, and how others join."""
 
-from heliograph.dashboard.handing_over import hand_over, told
+from heliograph.dashboard.link_mails import hand_over, told
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
 from heliograph.rules.refusals import Refusal

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.dashboard.handing_over import hand_over, told
+from heliograph.dashboard.link_mails import hand_over, told
 from heliograph.dashboard.views.members import LAST_OWNER, read_person
 from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.audit import AuditEntry
