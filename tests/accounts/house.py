@@ -18,12 +18,13 @@ from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.people import Link
+from heliograph.storage.people import Link, Offered
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 from tests.clocks import TestClock
+from tests.storage.samples import ENTRY
 from tests.storage.test_idempotency import make_context, make_management
 
 PASSWORD = "correct horse battery"
@@ -95,15 +96,14 @@ class House:
 
     async def person(self, email: str, *, operator: bool = False, **roles: str) -> "Browser":
         """Somebody who accepted these roles by an operator's link; answers the browser, signed in."""
-        person = await self.people.add(email, email)
-        if operator:
-            await self.people.set_operator(person.id, True)
-        for team_id, role in roles.items():
-            await self.people.set_role(person.id, team_id, role)
+        made = await self.offer(email, **roles | ({"": "operator"} if operator else {}))
         browser = self.browser()
-        link = await self.people.make_link(Link(person.id, "invite", proven=1))
-        assert (await browser.post(f"/dashboard/link/{link}", password=PASSWORD)).status == 303
+        assert (await browser.post(f"/dashboard/link/{made.token}", password=PASSWORD)).status == 303
         return browser
+
+    async def offer(self, email: str, **roles: str) -> Offered:
+        """As the command line invites; an empty team: to run the instance."""
+        return await self.people.offer(email, email, roles, Link("", "invite", proven=1), lambda _: ENTRY)
 
     async def id_of(self, email: str) -> str:
         person = await self.people.find(email)

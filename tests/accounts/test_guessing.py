@@ -5,7 +5,6 @@ import pytest
 from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, Line
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.storage.people import Link
 from heliograph.storage.tries import SPAN_MS
 from tests.accounts.house import PASSWORD, Browser, House
 
@@ -17,10 +16,8 @@ OWNER = "owner@example.com"
 
 async def owner(house: House) -> Browser:
     """Somebody who chose a password at home; answers the browser."""
-    person = await house.people.add(OWNER, OWNER)
-    browser = house.browser(HOME)
-    link = await house.people.make_link(Link(person.id, "invite"))
-    assert (await browser.post(f"/dashboard/link/{link}", password=PASSWORD)).status == 303
+    browser, made = house.browser(HOME), await house.offer(OWNER)
+    assert (await browser.post(f"/dashboard/link/{made.token}", password=PASSWORD)).status == 303
     return browser
 
 
@@ -85,7 +82,7 @@ async def test_codes_are_guessed_no_faster(house: House) -> None:
     await owner(house)
     person = await house.people.find(OWNER)
     assert person
-    await house.people.set_totp(person.id, "sealed by nobody", ["recovery"], COMMAND_LINE.did(1, "on", "x"))
+    await house.people.set_totp(person.id, "sealed by nobody", ["recovery"], 0, COMMAND_LINE.did(1, "on", "x"))
     device, statuses = house.browser(ROAD), []
     for _ in range(TRIES_MAX + 1):
         asked = await device.sign_in(OWNER)

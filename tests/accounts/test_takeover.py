@@ -58,7 +58,9 @@ class World:
     async def with_code(self, email: str) -> None:
         id_ = await self.house.id_of(email)
         sealed = self.house.sealer.seal(SECRET, f"totp/{id_}")
-        await self.house.people.set_totp(id_, sealed, ["recovery"], COMMAND_LINE.did(at=1, action="on", subject=email))
+        await self.house.people.set_totp(
+            id_, sealed, ["recovery"], 0, COMMAND_LINE.did(at=1, action="on", subject=email)
+        )
 
     async def ticket(self, browser: Browser, password: str = PASSWORD) -> str:
         asked = await browser.sign_in(COLLEAGUE, password)
@@ -120,9 +122,7 @@ async def an_operator_makes_it_one(world: World) -> Browser:
 
 async def the_command_line_makes_it_one(world: World) -> Browser:
     squatter = await world.squat()
-    id_ = await world.house.id_of(VICTIM)
-    await world.house.people.set_operator(id_, True)
-    await world.house.people.set_role(id_, "team_b", "owner")
+    await world.house.offer(VICTIM, **{"": "operator", "team_b": "owner"})
     return squatter
 
 

@@ -41,12 +41,25 @@ def test_what_cannot_be_done(run: Run, example: str) -> None:
     run("apply", example)
     run("user", "add", "ada@example.com", "--team", "team_acme", "--role", "owner")
     for arguments, message in (
-        (("add", "nobody"), "nobody is not an email address"),
-        (("add", "a@example.com", "--name", "a\nb"), "--name: expected one line"),
-        (("add", "a@example.com", "--team", "team_x"), "there is no team team_x"),
-        (("link", "b@example.com"), "there is no person b@example.com"),
+        (("add", "nobody"), "This is not an email address."),
+        (("add", "a@example.com", "--name", "a\nb"), "A name is one line"),
+        (("add", "a@example.com", "--team", "team_x"), "There is no team team_x"),
+        (("link", "b@example.com"), "There is no person b@example.com"),
     ):
         refused = run("user", *arguments)
         assert refused.code in (1, 2)
         assert message in refused.err
     assert "/dashboard/link/" in run("user", "link", "ada@example.com", "--without-code").out
+
+
+def test_roles_are_changed_and_people_removed(run: Run, example: str) -> None:
+    run("apply", example)
+    run("user", "add", "bob@example.com", "--team", "team_acme", "--role", "viewer")
+    assert run("user", "role", "bob@example.com", "team_acme", "developer").out.endswith("now developer in team_acme\n")
+    (bob,) = json.loads(run("user", "list", "--json").out)["people"]
+    assert bob["invited"] == ["developer of team_acme"]
+    assert run("user", "role", "bob@example.com", "team_acme", "none").code == 0
+    assert "is not in team_acme" in run("user", "role", "bob@example.com", "team_acme", "viewer").err
+    assert run("user", "sign-out", "bob@example.com").code == 0
+    assert run("user", "remove", "bob@example.com").out == "bob@example.com is removed\n"
+    assert "There is no person" in run("user", "remove", "bob@example.com").err

@@ -12,11 +12,11 @@ from heliograph.app import make_secrets
 from heliograph.cli.apply import apply_file
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
+from heliograph.manage.people import NewPerson, demo_link
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings
-from heliograph.storage.people import Link
 from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
@@ -48,13 +48,7 @@ def demo(settings: Settings) -> None:
 
     async def prepare(store: Store) -> str:
         await apply_file(store, settings, file)
-        people = store.people
-        person = await people.add(PERSON, "Demo")
-        await people.set_operator(person.id, True)
-        for team in TEAMS:
-            await people.set_role(person.id, team, "owner")
-        await people.settle(person.id, COMMAND_LINE.did(at=store.clock.now(), action="demo", subject=PERSON))
-        return await people.make_link(Link(person.id, "demo"))
+        return await demo_link(store, COMMAND_LINE, NewPerson(email=PERSON, name="Demo"), TEAMS)
 
     link = with_store(settings, "Preparing the demo", prepare, seals=True)
 

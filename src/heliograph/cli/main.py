@@ -34,7 +34,7 @@ COMMANDS = {
     "send": "Send one message through a running service.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
     "suppression": "The suppression list of a team: show it, add, remove, import.",
-    "user": "People of the dashboard: list, add, or let one in.",
+    "user": "People of the dashboard: list, add, change, let one in.",
     "webhook": "Webhooks: who is told of events, and what became of it.",
 }
 MODULES = {"resume": "pause"}  # where a command's file has another name

@@ -6,9 +6,8 @@ import click
 
 from heliograph import server
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings
-from heliograph.clock import Clock
+from heliograph.manage.people import first_link
 from heliograph.settings import Settings
-from heliograph.storage.people import Link, People
 from heliograph.storage.store import Store
 
 
@@ -32,7 +31,7 @@ def serve(settings: Settings, role: str) -> None:
     """
 
     async def ready(settings: Settings, store: Store) -> None:
-        link = await _first_link(store) if role != "worker" else None
+        link = await first_link(store) if role != "worker" else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         click.echo(f"Heliograph is {where} (role: {role}).")
         if link:
@@ -48,9 +47,3 @@ def run(settings: Settings, role: str, ready: server.Ready) -> None:
             asyncio.run(server.serve(settings, role, ready))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
-
-
-async def _first_link(store: Store) -> str | None:
-    """While the dashboard has no people, a link whose reader becomes the operator; each start makes another."""
-    people = People(store.database, Clock())
-    return None if await people.count() else await people.make_link(Link("", "first"))

@@ -4,20 +4,22 @@ import click
 import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
 from heliograph.datafolder import kept_address
+from heliograph.manage import people
+from heliograph.manage.people import PRINTED, ROLES, NewPerson
+from heliograph.manage.teams import find_team
 from heliograph.rules.address import parse_address
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.text import line
+from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings
-from heliograph.storage.people import Link, People, Person
+from heliograph.storage.people import Offered, Person
 from heliograph.storage.store import Store
 
 
 @click.group()
 def user() -> None:
-    """People of the dashboard: list them, add one, or make a link that lets one in."""
+    """People of the dashboard: list them, add one, change a role, make a link that lets one in, remove one."""
 
 
 @user.command()
@@ -37,27 +39,16 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
     heliograph user add ada@example.com --operator
     heliograph user add bob@example.com --team team_acme --role viewer
     """
-    address, name = _address(email), _name(name or email)
+    wanted = NewPerson(email=email, name=name or "")
 
-    async def story(store: Store) -> str:
-        if team is not None and team not in store.setup.current.teams:
-            raise click.ClickException(f"there is no team {team}")
-        people = People(store.database, Clock())
-        person = await people.add(address, name)
-        if operator and not person.operator:
-            await people.set_operator(person.id, True, _entry("person.operator", address, "yes"))
-        if team is not None:
-            entry = _entry("member.invite", address, role, team)
-            if not await people.set_role(person.id, team, role, entry):
-                raise click.ClickException(f"{address} is the last owner of {team}: make somebody else one first")
-        if person.password and not await people.invitations(person.id):
-            return ""
-        return await people.make_link(Link(person.id, "invite", proven=1), _entry("person.add", address))
+    async def story(store: Store) -> Offered:
+        return await people.add_or_offer(store, COMMAND_LINE, wanted, operator=operator, team=team, role=role)
 
-    token = with_store(settings, f"Adding {address}", story)
-    if token:
-        _echo_link(settings, token)
+    made = with_store(settings, f"Adding {email}", story)
+    if made.token:
+        _echo_link(settings, made.token)
     else:
+        address = made.person.email
         click.echo(f"{address} has accepted that before; for a new password: heliograph user link {address}")
 
 
@@ -74,16 +65,71 @@ def link(settings: Settings, email: str, without_code: bool) -> None:
     heliograph user link ada@example.com
     heliograph user link ada@example.com --without-code
     """
-    address = _address(email)
 
     async def story(store: Store) -> str:
-        people = People(store.database, Clock())
-        person = await _known(people, address)
-        if without_code:
-            await people.set_totp(person.id, None, [], _entry("person.totp", address, "off"))
-        return await people.make_link(Link(person.id, "reset", proven=1), _entry("person.link", address))
+        person = await _known(store, email)
+        return await people.make_link(store, COMMAND_LINE, person, "reset", PRINTED, without_code=without_code)
 
     _echo_link(settings, with_store(settings, "Making a link", story))
+
+
+@user.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("email")
+@click.argument("team")
+@click.argument("role", type=click.Choice([*ROLES, "none"]))
+def role(settings: Settings, email: str, team: str, role: str) -> None:
+    """Give a member of TEAM another role, or none: then they are no longer in it. Who is not in it is added: user add.
+
+    \b
+    heliograph user role bob@example.com team_acme developer
+    heliograph user role bob@example.com team_acme none
+    """
+
+    async def story(store: Store) -> None:
+        person = await _known(store, email)
+        members = await store.people.members(find_team(store.setup.current, team).record.id)
+        before = next((member.role for member in members if member.id == person.id), None)
+        if before is None:
+            raise NotFound(f"{person.email} is not in {team}: heliograph user add {person.email} --team {team}")
+        given = (store, COMMAND_LINE, person.id, person.email, team, before)
+        await (people.end_role(*given) if role == "none" else people.set_role(*given, role))
+
+    with_store(settings, "Changing", story)
+    click.echo(f"{email} is {'no longer' if role == 'none' else f'now {role}'} in {team}")
+
+
+@user.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("email")
+def sign_out(settings: Settings, email: str) -> None:
+    """End every session of a person.
+
+    Example: heliograph user sign-out ada@example.com
+    """
+
+    async def story(store: Store) -> None:
+        person = await _known(store, email)
+        await people.end_sessions(store, COMMAND_LINE, person.id, person.email)
+
+    with_store(settings, "Signing out", story)
+    click.echo(f"{email} is signed out everywhere")
+
+
+@user.command()
+@with_settings(*STORE_FLAGS)
+@click.argument("email")
+def remove(settings: Settings, email: str) -> None:
+    """Remove a person from every team and from the instance. The audit log keeps what they did.
+
+    Example: heliograph user remove bob@example.com
+    """
+
+    async def story(store: Store) -> None:
+        await people.remove(store, COMMAND_LINE, await _known(store, email))
+
+    with_store(settings, "Removing", story)
+    click.echo(f"{email} is removed")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,15 +153,15 @@ def list_(settings: Settings, as_json: bool) -> None:
     """
 
     async def story(store: Store) -> list[Line]:
-        people, lines = People(store.database, Clock()), list[Line]()
-        while found := await people.lines(after=lines[-1].email if lines else "", limit=500):
+        lines = list[Line]()
+        while found := await store.people.lines(after=lines[-1].email if lines else "", limit=500):
             for one in found:
                 seen = timestamp(one.seen_at) if one.seen_at else None
                 given = {"email": one.email, "name": one.name, "operator": bool(one.operator), "last_seen": seen}
                 signs_in = {"password": bool(one.has_password), "code": bool(one.has_totp)}
-                offered = await people.invitations(one.id)
+                offered = await store.people.invitations(one.id)
                 more = {
-                    "roles": await people.roles(one.id),
+                    "roles": await store.people.roles(one.id),
                     "invited": [f"{role} of {team}" if team else role for team, role in offered.items()],
                 }
                 lines.append(msgspec.convert({**given, **signs_in, **more}, Line))
@@ -144,26 +190,9 @@ def _echo_link(settings: Settings, token: str) -> None:
     )
 
 
-def _entry(action: str, subject: str, detail: str = "", team: str | None = None) -> AuditEntry:
-    return COMMAND_LINE.did(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
-
-
-async def _known(people: People, address: str) -> Person:
-    person = await people.find(address)
-    if person is None:
-        raise click.ClickException(f"there is no person {address}: heliograph user add {address}")
-    return person
-
-
-def _address(email: str) -> str:
+async def _known(store: Store, email: str) -> Person:
     address = parse_address(email)
-    if address is None:
-        raise click.ClickException(f"{email} is not an email address")
-    return address.normal
-
-
-def _name(name: str) -> str:
-    try:
-        return line(name)
-    except ValueError as error:
-        raise click.UsageError(f"--name: {error}.") from None
+    person = await store.people.find(address.normal) if address else None
+    if person is None:
+        raise NotFound(f"There is no person {email}: heliograph user add {email}")
+    return person

@@ -1,12 +1,10 @@
 """Links on their way to the person: mailed where mail can be sent, else shown to who made them."""
 
-from msgspec.structs import replace
-
 from heliograph.dashboard import platform_mail
 from heliograph.dashboard.visit import Visit
-from heliograph.rules.audit import AuditEntry
+from heliograph.manage.people import LinkTerms
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.people import Link, Person
+from heliograph.storage.people import Person
 
 MAILS = {
     "invite": (
@@ -22,21 +20,23 @@ MAILS = {
 }
 
 
-async def hand_over(visit: Visit, person: Person, link: Link, note: AuditEntry) -> str:
-    """Make the link. Answers it, to be shown; empty: it is mailed. A refusal says why it cannot be, and it is gone."""
-    is_shown = platform_mail.is_simulated(visit, "email")
-    proven = int(visit.may("operator") or not is_shown)
-    token = await visit.store.people.make_link(replace(link, maker=visit.person.person, proven=proven), note)
+def terms_of(visit: Visit) -> LinkTerms:
+    """Of a link that this person makes now."""
+    return LinkTerms(by_operator=visit.may("operator"), mailed=not platform_mail.is_simulated(visit, "email"))
+
+
+async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
+    """The link, to be shown; empty: it is mailed. A refusal says why it cannot be, and it is gone."""
     url = f"{visit.context.base_url}/dashboard/link/{token}"
-    if is_shown:
+    if not terms.mailed:
         return url
-    subject, text = MAILS[link.purpose]
+    subject, text = MAILS[purpose]
     words = {"brand": visit.setup.platform.brand, "link": url}
     try:
         await platform_mail.send(visit, person.email, subject.format(**words), text.format(**words))
     except Refusal as refusal:
-        await visit.store.people.use_link(token, link.purpose)
-        if link.purpose != "invite":
+        await visit.store.people.use_link(token, purpose)
+        if purpose != "invite":
             raise
         message = f"{person.email} is invited, but the mail was not sent. {refusal.message} “New link” mails it then."
         raise Refusal(message) from refusal

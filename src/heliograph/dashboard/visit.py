@@ -8,6 +8,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.manage.management import Management
+from heliograph.manage.people import ROLES
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
@@ -21,7 +22,6 @@ from heliograph.web.request import Headers, Request
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 CHANNEL_NAMES: dict[Channel, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
-ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):

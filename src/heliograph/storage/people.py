@@ -1,16 +1,18 @@
 """The people of the dashboard: accounts, roles, sessions and links.
 
-What changes something takes its audit entry along and writes both in one transaction.
+What changes something takes its audit entry along and writes both in one transaction; only signing in and out, which
+changes nothing, has none.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 
@@ -25,6 +27,8 @@ LINK_MS = {
     "demo": DAY_MS,
     "ticket": 10 * MINUTE_MS,
 }
+LAST_OWNER = "A team keeps an owner. Make somebody else one first."
+LAST_OPERATOR = "The instance keeps an operator. Make somebody else one first."
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -66,6 +70,22 @@ class Link(msgspec.Struct, frozen=True):
     maker: str = ""  # empty: the command line
     proven: int = 0  # made by an operator, or mailed to the address
     expires_at: int = 0  # 0: as long as the purpose has
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What somebody is before a change."""
+
+    person: Person | None  # nobody yet
+    roles: dict[str, str]  # team → role
+    invited: dict[str, str]
+
+
+Judge = Callable[[Standing], AuditEntry | None]  # the entry of a change; None: there is nothing to change
+
+
+class Offered(msgspec.Struct, frozen=True):
+    person: Person
+    token: str  # of the link to accept by; empty: there is nothing to accept
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -116,16 +136,51 @@ class People:
         )
         return [PersonLine(*row) for row in rows]
 
-    async def add(self, email: str, name: str) -> Person:
-        """The person with this address, made when new."""
-        return await self._database.write(lambda tx: self._add(tx, email, name))
+    async def offer(self, email: str, name: str, roles: Mapping[str, str], link: Link, judge: Judge) -> Offered:
+        """Invite the person with this address, made when new: team → role; an empty team: to run the instance. Who has
+        a role in the team has the new one at once. The link is to accept by.
+        """
+
+        async def story(tx: Tx) -> Offered:
+            before = await tx.run("find_person_by_email", email=email)
+            person = await self._add(tx, email, name)
+            await _locked(tx, person.id)
+            held = dict(await tx.run("memberships", person=person.id))
+            invited = dict(await tx.run("invitations", person=person.id))
+            entry = judge(Standing(person if before else None, held, invited))
+            if entry is None:
+                return Offered(person, "")
+            for team, role in roles.items():
+                if team:
+                    await _set_role(tx, person.id, team, role)
+                elif not person.operator:
+                    await tx.run("set_invitation", person=person.id, team="", role=role)
+            await audit.write(tx, entry)
+            if person.password and not await tx.run("invitations", person=person.id):
+                return Offered(person, "")
+            return Offered(person, await self._insert_link(tx, msgspec.structs.replace(link, person=person.id)))
+
+        return await self._database.write(story)
+
+    async def settle(self, email: str, name: str, roles: Mapping[str, str], entry: AuditEntry) -> Person:
+        """A person who has these roles without being asked: of the demo, whose link is printed for who runs it."""
+
+        async def story(tx: Tx) -> Person:
+            person = await self._add(tx, email, name)
+            held = dict(await tx.run("memberships", person=person.id)) | ({"": "operator"} if person.operator else {})
+            for team, role in roles.items() - held.items():
+                await _give(tx, person.id, team, role)
+            await audit.write(tx, entry if roles.items() - held.items() else None)
+            return person
+
+        return await self._database.write(story)
 
     async def _add(self, tx: Tx, email: str, name: str) -> Person:
         await tx.run("insert_person", id=self._clock.new_id("usr_"), email=email, name=name, now=self._clock.now())
         (row,) = await tx.run("find_person_by_email", email=email)
         return Person(*row)
 
-    async def add_first(self, token: str, email: str, name: str, password: str, note: AuditEntry) -> Person | None:
+    async def add_first(self, token: str, email: str, name: str, password: str, entry: AuditEntry) -> Person | None:
         """Follow the first operator's link; None when it is good no more, or somebody was first."""
         now = self._clock.now()
 
@@ -139,73 +194,74 @@ class People:
             await tx.run("set_operator", id=person.id, operator=1)
             await tx.run("set_proven", id=person.id, proven=1)
             await _set_password(tx, person.id, password)
-            await audit.write(tx, msgspec.structs.replace(note, actor=person.id))
+            await audit.write(tx, msgspec.structs.replace(entry, actor=person.id))
             return await _locked(tx, person.id)
 
         return await self._database.write(story)
 
-    async def set_password(self, id_: str, hashed: str, note: AuditEntry, kept_session: str = "") -> None:
+    async def set_password(self, id_: str, hashed: str, entry: AuditEntry, kept_session: str = "") -> None:
         """Sessions and links of before are good no more."""
 
         async def story(tx: Tx) -> None:
             await _locked(tx, id_)
             await _set_password(tx, id_, hashed, kept_session)
-            await audit.write(tx, note)
+            await audit.write(tx, entry)
 
         await self._database.write(story)
 
-    async def set_name(self, id_: str, name: str, note: AuditEntry) -> None:
+    async def set_name(self, id_: str, name: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             await tx.run("set_name", id=id_, name=name)
-            await audit.write(tx, note)
+            await audit.write(tx, entry)
 
         await self._database.write(story)
 
-    async def set_operator(self, id_: str, operator: bool, note: AuditEntry | None = None) -> bool:
-        """Invite to be one; or be one no longer. False: this is the last operator, who stays."""
+    async def end_operator(self, id_: str, entry: AuditEntry) -> None:
+        """They run the instance no longer, and are not invited to."""
 
-        async def story(tx: Tx) -> bool:
-            if not operator and await _is_last(tx, id_, "operators"):
-                return False
+        async def story(tx: Tx) -> None:
+            await _keep_operator(tx, id_)
             person = await _locked(tx, id_)
-            if operator and person and not person.operator:
-                await tx.run("set_invitation", person=id_, team="", role="operator")
-            elif not operator:
-                await tx.run("set_operator", id=id_, operator=0)
-                await tx.run("delete_invitation", person=id_, team="")
-                await _end_links(tx, id_)
-            await audit.write(tx, note)
-            return True
+            if not await tx.run("delete_invitation", person=id_, team="") and not (person and person.operator):
+                return
+            await tx.run("set_operator", id=id_, operator=0)
+            await _end_links(tx, id_)
+            await audit.write(tx, entry)
 
-        return await self._database.write(story)
+        await self._database.write(story)
 
-    async def remove(self, id_: str, note: AuditEntry) -> bool:
-        """Forget a person; the audit log keeps the id. False: this is the last operator, who stays."""
+    async def remove(self, id_: str, entry: AuditEntry) -> None:
+        """Forget a person; the audit log keeps the id."""
 
-        async def story(tx: Tx) -> bool:
-            if await _is_last(tx, id_, "operators"):
-                return False
+        async def story(tx: Tx) -> None:
+            await _keep_operator(tx, id_)
             await tx.run("delete_sessions", person=id_, kept="")
             await _end_links(tx, id_)
             await tx.run("delete_memberships", person=id_)
             for query in ("delete_invitations", "delete_recovery", "delete_familiar", "delete_person"):
                 await tx.run(query, person=id_)
-            await audit.write(tx, note)
-            return True
+            await audit.write(tx, entry)
 
-        return await self._database.write(story)
+        await self._database.write(story)
 
     # -- the second factor ----------------------------------------------------------------------------------
 
-    async def set_totp(self, id_: str, sealed: str | None, codes: Sequence[str], note: AuditEntry) -> None:
-        """Turn it on with its recovery codes, or off with None."""
+    async def set_totp(self, id_: str, sealed: str, codes: Sequence[str], step: int, entry: AuditEntry) -> None:
+        """Turn it on with its recovery codes; the code of the step is used."""
 
         async def story(tx: Tx) -> None:
-            await tx.run("set_totp", id=id_, totp=sealed)
-            await tx.run("delete_links", person=id_)
-            await tx.run("delete_recovery", person=id_)
-            await tx.run("insert_recovery", codes=[(id_, hashed(code)) for code in codes])
-            await audit.write(tx, note)
+            await _set_totp(tx, id_, sealed, codes)
+            await tx.run("use_totp_step", id=id_, step=step)
+            await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    async def end_totp(self, id_: str, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            person = await _locked(tx, id_)
+            if person and person.totp:
+                await _set_totp(tx, id_, None, ())
+                await audit.write(tx, entry)
 
         await self._database.write(story)
 
@@ -230,31 +286,14 @@ class People:
         """And those who are invited."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
 
-    async def set_role(self, person: str, team: str, role: str | None, note: AuditEntry | None = None) -> bool:
-        """Of a member; who is none is invited. None: neither any longer. False: the team's last owner stays one."""
+    async def set_role(self, person: str, team: str, role: str | None, entry: AuditEntry) -> None:
+        """Of a member, or of somebody who is invited to be one. None: neither any longer."""
 
-        async def story(tx: Tx) -> bool:
-            if role != "owner" and await _is_last(tx, person, "owners", team=team):
-                return False
-            await _locked(tx, person)
-            is_member = team in dict(await tx.run("memberships", person=person))
-            offered = team in dict(await tx.run("invitations", person=person))
-            if is_member and role:
-                await tx.run("set_member", person=person, team=team, role=role)
-            elif role:
-                await tx.run("set_invitation", person=person, team=team, role=role)
-            else:
-                await tx.run("delete_member", person=person, team=team)
-                await tx.run("delete_invitation", person=person, team=team)
-            if is_member:
-                await _end_links(tx, person)
-            elif offered:  # something else than its links were made for
-                for made_for in (team, ""):
-                    await tx.run("delete_links_for", person=person, team=made_for, purpose="invite")
-            await audit.write(tx, note)
-            return True
+        async def story(tx: Tx) -> None:
+            if await _set_role(tx, person, team, role):
+                await audit.write(tx, entry)
 
-        return await self._database.write(story)
+        await self._database.write(story)
 
     # -- invitations ----------------------------------------------------------------------------------------
 
@@ -262,27 +301,22 @@ class People:
         """Team → role; an empty team: to run the instance."""
         return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
 
-    async def accept(self, person: str, teams: Sequence[str], note: AuditEntry) -> bool:
+    async def accept(self, person: str, teams: Sequence[str], entry: AuditEntry) -> bool:
         """What a proven person says yes to, signed in; the others do it by the link of that team. False: nothing is
         left to accept, or not by this person.
         """
 
         async def story(tx: Tx) -> bool:
             found = await _locked(tx, person)
-            return bool(found and found.proven and await _accept(tx, person, teams, note))
+            return bool(found and found.proven and await _accept(tx, person, teams, entry))
 
         return await self._database.write(story)
 
-    async def settle(self, person: str, note: AuditEntry) -> None:
-        """Everything is accepted on behalf of the person: of the demo, whose link is printed for who runs it."""
-        offered = await self.invitations(person)
-        await self._database.write(lambda tx: _accept(tx, person, list(offered), note))
-
-    async def decline(self, person: str, team: str, note: AuditEntry) -> None:
+    async def decline(self, person: str, team: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             if await tx.run("delete_invitation", person=person, team=team):
                 await tx.run("delete_links_for", person=person, team=team, purpose="invite")
-                await audit.write(tx, note)
+                await audit.write(tx, entry)
 
         await self._database.write(story)
 
@@ -340,27 +374,51 @@ class People:
         rows = await self._database.read(lambda tx: tx.run("sessions_of", person=person, now=now))
         return [SessionLine(*row) for row in rows]
 
-    async def end_session(self, person: str, id_: str) -> None:
-        await self._database.write(lambda tx: tx.run("delete_session", person=person, id=id_))
+    async def sign_out(self, person: str, session: str) -> None:
+        await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
 
-    async def end_other_sessions(self, person: str, kept: str) -> None:
-        await self._database.write(lambda tx: tx.run("delete_sessions", person=person, kept=kept))
+    async def end_session(self, person: str, session: str, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_session", person=person, id=session):
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    async def end_sessions(self, person: str, kept: str, entry: AuditEntry) -> None:
+        """All but the one that is kept."""
+
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_sessions", person=person, kept=kept):
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
 
     # -- links ----------------------------------------------------------------------------------------------
 
-    async def make_link(self, link: Link, note: AuditEntry | None = None) -> str:
-        """A token that does once what the link says; an earlier link for the same end is good no more."""
+    async def make_link(self, link: Link, entry: AuditEntry, *, without_code: bool = False) -> str:
+        """A token that does once what the link says; an earlier link for the same end is good no more. Without the code
+        at sign-in, for somebody who lost the phone, when asked.
+        """
+
+        async def story(tx: Tx) -> str:
+            if without_code:
+                await _set_totp(tx, link.person, None, ())
+            await audit.write(tx, entry)
+            return await self._insert_link(tx, link)
+
+        return await self._database.write(story)
+
+    async def make_ticket(self, link: Link) -> str:
+        """Between the password and the code."""
+        return await self._database.write(lambda tx: self._insert_link(tx, link))
+
+    async def _insert_link(self, tx: Tx, link: Link) -> str:
         token = self._clock.entropy(24).hex()
         expires_at = link.expires_at or self._clock.now() + LINK_MS[link.purpose]
+        if link.person:
+            await tx.run("delete_links_for", person=link.person, team=link.team, purpose=link.purpose)
         given = msgspec.structs.asdict(msgspec.structs.replace(link, expires_at=expires_at))
-
-        async def story(tx: Tx) -> None:
-            if link.person:
-                await tx.run("delete_links_for", person=link.person, team=link.team, purpose=link.purpose)
-            await tx.run("insert_link", hash=hashed(token), **given)
-            await audit.write(tx, note)
-
-        await self._database.write(story)
+        await tx.run("insert_link", hash=hashed(token), **given)
         return token
 
     async def find_link(self, token: str) -> Link | None:
@@ -379,7 +437,7 @@ class People:
         return await self._database.write(lambda tx: _use(tx, token, purpose, now))
 
     async def follow(
-        self, token: str, purpose: str, password: str | None, note: AuditEntry, kept_session: str = ""
+        self, token: str, purpose: str, password: str | None, entry: AuditEntry, kept_session: str = ""
     ) -> Person | None:
         """Choose a password by a link to do so, and accept what an invitation's link is for; all of it or nothing.
 
@@ -401,10 +459,12 @@ class People:
                 await _set_password(tx, person.id, password, kept_session)
                 await tx.run("delete_familiar", person=person.id)
                 await tx.run("set_proven", id=person.id, proven=link.proven)
-                await audit.write(tx, note)
+            teams: list[str] = []
             if purpose == "invite":
-                pending = dict(await tx.run("invitations", person=person.id))
-                await _accept(tx, person.id, [link.team] if link.team else list(pending), note)
+                teams = [link.team] if link.team else list(dict(await tx.run("invitations", person=person.id)))
+            more = "" if password is None else ", with a new password"
+            if not await _accept(tx, person.id, teams, entry, more) and password is not None:
+                await audit.write(tx, entry)
             return await _locked(tx, person.id)
 
         try:
@@ -428,22 +488,62 @@ async def _end_links(tx: Tx, person: str) -> None:
     await tx.run("delete_links_by", person=person)
 
 
+async def _set_totp(tx: Tx, person: str, sealed: str | None, codes: Sequence[str]) -> None:
+    await tx.run("set_totp", id=person, totp=sealed)
+    await tx.run("delete_links", person=person)
+    await tx.run("delete_recovery", person=person)
+    await tx.run("insert_recovery", codes=[(person, hashed(code)) for code in codes])
+
+
+async def _set_role(tx: Tx, person: str, team: str, role: str | None) -> bool:
+    """Whether it is another one. Who is no member is invited."""
+    if role != "owner" and await _is_last(tx, person, "owners", team=team):
+        raise InvalidRequest(LAST_OWNER)
+    await _locked(tx, person)
+    held = dict(await tx.run("memberships", person=person)).get(team)
+    offered = dict(await tx.run("invitations", person=person)).get(team)
+    if role == (held or offered):
+        return False
+    if held and role:
+        await tx.run("set_member", person=person, team=team, role=role)
+    elif role:
+        await tx.run("set_invitation", person=person, team=team, role=role)
+    else:
+        await tx.run("delete_member", person=person, team=team)
+        await tx.run("delete_invitation", person=person, team=team)
+    if held:
+        await _end_links(tx, person)
+    elif offered:  # something else than its links were made for
+        for made_for in (team, ""):
+            await tx.run("delete_links_for", person=person, team=made_for, purpose="invite")
+    return True
+
+
+async def _give(tx: Tx, person: str, team: str, role: str) -> None:
+    if team:
+        await tx.run("set_member", person=person, team=team, role=role)
+    else:
+        await tx.run("set_operator", id=person, operator=1)
+
+
+async def _keep_operator(tx: Tx, person: str) -> None:
+    if await _is_last(tx, person, "operators"):
+        raise InvalidRequest(LAST_OPERATOR)
+
+
 async def _set_password(tx: Tx, person: str, password: str, kept_session: str = "") -> None:
     await tx.run("set_password", id=person, password=password)
     await tx.run("delete_sessions", person=person, kept=kept_session)
     await tx.run("delete_links", person=person)
 
 
-async def _accept(tx: Tx, person: str, teams: Sequence[str], note: AuditEntry) -> bool:
-    """Of the invitations of these teams, those that are still there."""
+async def _accept(tx: Tx, person: str, teams: Sequence[str], entry: AuditEntry, more: str = "") -> bool:
+    """Of the invitations of these teams, those that are still there, each with an entry that says so."""
     taken = {team: row[0] for team in teams for row in await tx.run("delete_invitation", person=person, team=team)}
     for team, role in taken.items():
-        if team:
-            await tx.run("set_member", person=person, team=team, role=role)
-        else:
-            await tx.run("set_operator", id=person, operator=1)
-        change = {"team": team or None, "action": "member.accept" if team else "operator.accept", "detail": role}
-        await audit.write(tx, msgspec.structs.replace(note, **change))
+        await _give(tx, person, team, role)
+        change = {"team": team or None, "action": "member.accept" if team else "operator.accept", "detail": role + more}
+        await audit.write(tx, msgspec.structs.replace(entry, **change))
     if taken:
         await tx.run("delete_links", person=person)
     return bool(taken)

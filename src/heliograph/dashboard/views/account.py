@@ -2,9 +2,10 @@
 
 from heliograph.dashboard import totp
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
-from heliograph.dashboard.views.members import read_person
 from heliograph.dashboard.views.sign_in import begin_try, wrong_code
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.manage import people
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
 
@@ -16,10 +17,11 @@ async def show(visit: Visit) -> Answer:
 
 
 async def set_name(visit: Visit) -> Answer:
-    _, name, errors = read_person({**visit.form, "email": visit.person.email})
-    if errors:
-        return await _page(visit, errors)
-    await visit.store.people.set_name(visit.person.person, name, visit.entry("account.name", visit.person.email, name))
+    person = visit.person
+    try:
+        await people.set_name(visit.store, visit.actor, person.person, person.email, visit.form.get("name", ""))
+    except InvalidRequest as refusal:
+        return await _page(visit, errors_of(refusal))
     return Redirect(HERE, "Your name is changed.")
 
 
@@ -35,18 +37,13 @@ async def set_password(visit: Visit) -> Answer:
     new = visit.form.get("new", "")
     if wrong := complaint(new):
         return await _page(visit, {"new": wrong})
-    note = visit.entry("account.password", person.email)
-    await visit.store.people.set_password(person.id, await hash_password(new), note, visit.person.session)
+    await people.set_password(visit.store, visit.actor, person, await hash_password(new), visit.person.session)
     return Redirect(HERE, "Your password is changed; other sessions are signed out.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
-    person = visit.person.person
-    if id_ := visit.form.get("id"):
-        await visit.store.people.end_session(person, id_)
-    else:
-        await visit.store.people.end_other_sessions(person, visit.person.session)
-    await visit.note("account.sessions", visit.person.email)
+    who, only = visit.person, visit.form.get("id", "")
+    await people.end_sessions(visit.store, visit.actor, who.person, who.email, kept=who.session, only=only)
     return Redirect(HERE, "Signed out there.")
 
 
@@ -90,8 +87,7 @@ async def confirm_totp(visit: Visit) -> Answer:
     if step is None:
         return _totp_page(visit, secret, "This is not the code of now. Check the clock of your phone.")
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
-    await visit.store.people.set_totp(person.person, sealed, codes, visit.entry("account.totp", person.email, "on"))
-    await visit.store.people.use_totp_step(person.person, step)
+    await people.start_totp(visit.store, visit.actor, person.person, person.email, sealed, codes, step)
     return Page("recovery.html", {"codes": codes})
 
 
@@ -99,7 +95,7 @@ async def drop_totp(visit: Visit) -> Answer:
     person = await _self(visit)
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
         return await _page(visit, {"code": wrong})
-    await visit.store.people.set_totp(person.id, None, [], visit.entry("account.totp", person.email, "off"))
+    await people.end_totp(visit.store, visit.actor, person)
     return Redirect(HERE, "You sign in without a code now.")
 
 

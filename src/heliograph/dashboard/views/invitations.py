@@ -4,23 +4,19 @@ Only a proven account answers here. Any other may be held by whoever made its fi
 that invites, and to accept also a new password.
 """
 
-from msgspec.structs import replace
-
 from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
+from heliograph.manage import people
 
 
 async def answer(visit: Visit) -> Answer:
-    person, team, said = visit.person, visit.form.get("team", ""), visit.form.get("answer")
-    role = (await offered(visit)).get(team)
+    who, team, said = visit.person, visit.form.get("team", ""), visit.form.get("answer")
+    role, accepts = (await offered(visit)).get(team), said == "accept"
     if role is None or said not in ("accept", "decline"):
         raise Gone
-    entry = visit.entry("member.decline" if team else "operator.decline", person.email, role)
-    entry = replace(entry, team=team or None)
-    if said == "decline":
-        await visit.store.people.decline(person.person, team, entry)
-        return Redirect("/dashboard", "The invitation is declined.")
-    if not await visit.store.people.accept(person.person, [team], entry):
+    if not await people.answer(visit.store, visit.actor, who.person, who.email, team, role, accepts=accepts):
         raise Gone
+    if not accepts:
+        return Redirect("/dashboard", "The invitation is declined.")
     return Redirect(f"/dashboard/teams/{team}" if team else "/dashboard", "Welcome.")
 
 

@@ -1,12 +1,12 @@
 """Links that let somebody in once: the first operator, an invitation, a forgotten password, the demo."""
 
-from msgspec.structs import replace
-
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
-from heliograph.dashboard.views.members import read_person
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.manage import people
+from heliograph.manage.people import NewPerson, read_person
+from heliograph.rules.audit import Actor
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.people import Link, Person
 
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."
@@ -31,8 +31,7 @@ async def follow(visit: Visit) -> Answer:
     if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
         raise Gone
     if "decline" in visit.form and link.team:
-        entry = replace(_entry(visit, person, "member.decline", "by a link"), team=link.team)
-        await visit.store.people.decline(person.id, link.team, entry)
+        await people.decline(visit.store, _actor(visit, person.id), person, link.team)
         return Redirect("/dashboard", "The invitation is declined.")
     return await _follow(visit, link, person)
 
@@ -51,8 +50,8 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
             return await _page(visit, link, person, errors)
         hashed = await hash_password(password)
     kept = visit.who.session if visit.who and _is_signed_in(visit, person) else ""
-    entry = _entry(visit, person, "account.password", f"by a link ({link.purpose})")
-    followed = await visit.store.people.follow(visit.params["token"], link.purpose, hashed, entry, kept)
+    actor, token = _actor(visit, person.id), visit.params["token"]
+    followed = await people.follow(visit.store, actor, person, token, link.purpose, hashed, kept)
     if followed is None:
         raise Gone
     if kept and _is_here(link, person):
@@ -62,15 +61,14 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
 
 async def _begin(visit: Visit, link: Link) -> Answer:
     """The first operator is nobody yet."""
-    email, name, errors = read_person(visit.form)
     password = visit.form.get("password", "")
-    if wrong := complaint(password):
-        errors["password"] = wrong
-    if errors:
-        return await _page(visit, link, None, errors)
-    entry = _actor(visit).did(visit.context.clock.now(), "account.password", email, "by a link (first)")
+    wrong, given = complaint(password), NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
+    try:
+        read_person(given, {"password": wrong} if wrong else {})
+    except InvalidRequest as refusal:
+        return await _page(visit, link, None, errors_of(refusal))
     hashed = await hash_password(password)
-    person = await visit.store.people.add_first(visit.params["token"], email, name, hashed, entry)
+    person = await people.follow_first(visit.store, _actor(visit), given, visit.params["token"], hashed)
     if person is None:
         raise Gone(OVER)
     return await let_in(visit, person, told="Welcome.")
@@ -100,10 +98,6 @@ def _is_here(link: Link, person: Person | None) -> bool:
 
 def _is_signed_in(visit: Visit, person: Person) -> bool:
     return visit.who is not None and visit.who.person == person.id
-
-
-def _entry(visit: Visit, person: Person, action: str, detail: str) -> AuditEntry:
-    return _actor(visit, person.id).did(visit.context.clock.now(), action, person.email, detail)
 
 
 def _actor(visit: Visit, person: str = "") -> Actor:

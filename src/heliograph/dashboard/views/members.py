@@ -1,13 +1,11 @@
 """The people of a team: who they are, what they may do, and how others join."""
 
-from heliograph.dashboard.link_mails import hand_over, told
-from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.address import parse_address
+from heliograph.dashboard.link_mails import mail_or_show, terms_of, told
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.manage import people
+from heliograph.manage.people import ROLES, LinkTerms, NewPerson
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.text import line
-from heliograph.storage.people import Link, Member, Person
-
-LAST_OWNER = "A team keeps an owner. Make somebody else one first."
+from heliograph.storage.people import Member, Person
 
 
 async def show(visit: Visit) -> Answer:
@@ -15,64 +13,49 @@ async def show(visit: Visit) -> Answer:
 
 
 async def invite(visit: Visit) -> Answer:
-    email, name, errors = read_person(visit.form)
-    role = visit.form.get("role", "")
-    if role not in ROLES:
-        errors["role"] = "Choose a role."
-    roles = {member.email: member for member in await visit.store.people.members(visit.team.record.id)}
-    if member := roles.get(email):
-        errors["email"] = f"They are {'invited' if member.invited else 'here'} already, as {member.role}."
-    if errors:
-        return await _page(visit, visit.form, errors)
-    person = await visit.store.people.add(email, name)
-    entry = visit.entry("member.invite", email, role)
-    await visit.store.people.set_role(person.id, visit.team.record.id, role, entry)
-    return await _hand_over(visit, person, "invite")
+    wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
+    team, role, terms = visit.team.record.id, visit.form.get("role", ""), terms_of(visit)
+    try:
+        made = await people.invite(visit.store, visit.actor, team, wanted, role, terms)
+    except Refusal as refusal:
+        return await _page(visit, visit.form, errors_of(refusal))
+    return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
 async def make_link(visit: Visit) -> Answer:
     """For who forgot the password, or lost the invitation."""
-    member = await _member(visit)
+    member, team, terms = await _member(visit), visit.team.record.id, terms_of(visit)
     person = await visit.store.people.get(member.id)
     if person is None:
         raise Gone
-    if not member.invited and not await _may_reset(visit, person):
-        return Redirect(f"{visit.base}/team", f"{person.email} is in other teams too: ask an operator for the link.")
-    return await _hand_over(visit, person, "invite" if member.invited else "reset")
+    purpose = "invite" if member.invited else "reset"
+    try:
+        token = await people.make_team_link(visit.store, visit.actor, person, team, purpose, terms)
+    except Refusal as refusal:
+        return Redirect(f"{visit.base}/team", refusal.message)
+    return await _show_link(visit, person, token, purpose, terms)
 
 
 async def set_role(visit: Visit) -> Answer:
     member, role = await _member(visit), visit.form.get("role", "")
     if role not in ROLES:
         raise Gone
-    entry = visit.entry("member.role", member.email, f"{member.role} → {role}")
-    done = await visit.store.people.set_role(member.id, visit.team.record.id, role, entry)
-    return Redirect(f"{visit.base}/team", f"{member.email} is now {role}.") if done else await _refused(visit)
+    team = visit.team.record.id
+    try:
+        await people.set_role(visit.store, visit.actor, member.id, member.email, team, member.role, role)
+    except Refusal as refusal:
+        return await _page(visit, errors={"members": refusal.message})
+    return Redirect(f"{visit.base}/team", f"{member.email} is now {role}.")
 
 
 async def remove(visit: Visit) -> Answer:
     member = await _member(visit)
-    entry = visit.entry("member.remove", member.email, member.role)
-    done = await visit.store.people.set_role(member.id, visit.team.record.id, None, entry)
-    return Redirect(f"{visit.base}/team", f"{member.email} is no longer here.") if done else await _refused(visit)
-
-
-def read_person(form: dict[str, str]) -> tuple[str, str, dict[str, str]]:
-    """Address, name (or else the address), and what is wrong with them by field."""
-    address, name = parse_address(form.get("email", "").strip()), form.get("name", "").strip()
-    errors = {} if address else {"email": "This is not an email address."}
-    if name:
-        try:
-            line(name)
-        except ValueError:
-            errors["name"] = "A name is one line of at most 200 characters."
-    return address.normal if address else "", name or (address.normal if address else ""), errors
-
-
-async def _may_reset(visit: Visit, person: Person) -> bool:
-    """A new password is the whole account: an owner gives one only to who is in no other team and no operator."""
-    elsewhere = set(await visit.store.people.roles(person.id)) - {visit.team.record.id}
-    return visit.may("operator") or not (person.operator or elsewhere)
+    team = visit.team.record.id
+    try:
+        await people.end_role(visit.store, visit.actor, member.id, member.email, team, member.role)
+    except Refusal as refusal:
+        return await _page(visit, errors={"members": refusal.message})
+    return Redirect(f"{visit.base}/team", f"{member.email} is no longer here.")
 
 
 async def _member(visit: Visit) -> Member:
@@ -83,20 +66,14 @@ async def _member(visit: Visit) -> Member:
     return found
 
 
-async def _hand_over(visit: Visit, person: Person, purpose: str) -> Answer:
-    whole = purpose == "reset" and visit.may("operator")  # whatever teams the person is in
-    made = Link(person.id, purpose, "" if whole else visit.team.record.id)
+async def _show_link(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> Answer:
     try:
-        link = await hand_over(visit, person, made, visit.entry(f"link.{purpose}", person.email))
+        link = await mail_or_show(visit, person, token, purpose, terms)
     except Refusal as refusal:
         return await _page(visit, errors={"members": refusal.message})
     if not link:
         return Redirect(f"{visit.base}/team", told(person))
     return await _page(visit, handed=(link, purpose, person))
-
-
-async def _refused(visit: Visit) -> Page:
-    return await _page(visit, errors={"members": LAST_OWNER})
 
 
 async def _page(

@@ -2,18 +2,15 @@
 
 from urllib.parse import quote
 
-import msgspec
-
-from heliograph.dashboard.link_mails import hand_over, told
-from heliograph.dashboard.views.members import LAST_OWNER, read_person
-from heliograph.dashboard.visit import ROLES, Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.audit import AuditEntry
+from heliograph.dashboard.link_mails import mail_or_show, terms_of, told
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.manage import people
+from heliograph.manage.people import ROLES, LinkTerms, NewPerson
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.people import Link, Person
+from heliograph.storage.people import Person
 
 HERE = "/dashboard/operator/people"
 PAGE = 50
-LAST_OPERATOR = "The instance keeps an operator. Make somebody else one first."
 
 
 async def show(visit: Visit) -> Answer:
@@ -21,15 +18,13 @@ async def show(visit: Visit) -> Answer:
 
 
 async def add(visit: Visit) -> Answer:
-    email, name, errors = read_person(visit.form)
-    if email and await visit.store.people.find(email):
-        errors["email"] = "This person is here already."
-    if errors:
-        return await _list(visit, errors)
-    person = await visit.store.people.add(email, name)
-    if operator := bool(visit.form.get("operator")):
-        await visit.store.people.set_operator(person.id, True)
-    return await _hand_over(visit, person, "invite", visit.entry("person.add", email, "operator" if operator else ""))
+    wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
+    operator, terms = bool(visit.form.get("operator")), terms_of(visit)
+    try:
+        made = await people.add(visit.store, visit.actor, wanted, operator=operator, terms=terms)
+    except Refusal as refusal:
+        return await _list(visit, errors_of(refusal))
+    return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -37,53 +32,62 @@ async def show_one(visit: Visit) -> Answer:
 
 
 async def make_link(visit: Visit) -> Answer:
-    person = await _person(visit)
+    person, terms = await _person(visit), terms_of(visit)
     purpose = "reset" if person.password and "invite" not in visit.form else "invite"
-    return await _hand_over(visit, person, purpose, visit.entry("person.link", person.email, purpose))
+    token = await people.make_link(visit.store, visit.actor, person, purpose, terms)
+    return await _show_link(visit, person, token, purpose, terms)
 
 
 async def set_operator(visit: Visit) -> Answer:
-    person, operator = await _person(visit), bool(visit.form.get("operator"))
-    entry = visit.entry("person.operator", person.email, "yes" if operator else "no")
-    if not await visit.store.people.set_operator(person.id, operator, entry):
-        return await _one(visit, person, error=LAST_OPERATOR)
-    if operator and not person.operator:
-        return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
-    return _back(person, f"{person.email} is {'an operator' if operator else 'no operator'} now.")
+    person, terms = await _person(visit), terms_of(visit)
+    try:
+        if not visit.form.get("operator"):
+            await people.end_operator(visit.store, visit.actor, person)
+            return _back(person, f"{person.email} is no operator now.")
+        made = await people.offer_operator(visit.store, visit.actor, person, terms)
+    except Refusal as refusal:
+        return await _one(visit, person, error=refusal.message)
+    if made.token:
+        return await _show_link(visit, person, made.token, "invite", terms)
+    return _back(person, f"{person.email} is an operator now.")
 
 
 async def set_role(visit: Visit) -> Answer:
     person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
     if team not in visit.setup.teams or role not in (*ROLES, ""):
         raise Gone
-    is_new = role and team not in await visit.store.people.roles(person.id)
-    action = "member.invite" if is_new else "member.role" if role else "member.remove"
-    entry = visit.entry(action, person.email, role)
-    entry = msgspec.structs.replace(entry, team=team)
-    if not await visit.store.people.set_role(person.id, team, role or None, entry):
-        return await _one(visit, person, error=LAST_OWNER)
-    if is_new:
-        return await _hand_over(visit, person, "invite", visit.entry("person.link", person.email, "invite"))
+    terms, token = terms_of(visit), ""
+    try:
+        if role:
+            token = (await people.give_role(visit.store, visit.actor, person, team, role, terms)).token
+        else:
+            before = (await visit.store.people.roles(person.id)).get(team, "")
+            await people.end_role(visit.store, visit.actor, person.id, person.email, team, before)
+    except Refusal as refusal:
+        return await _one(visit, person, error=refusal.message)
+    if token:
+        return await _show_link(visit, person, token, "invite", terms)
     return _back(person, f"{person.email} is now {role or 'not'} in {team}.")
 
 
 async def drop_totp(visit: Visit) -> Answer:
     person = await _person(visit)
-    await visit.store.people.set_totp(person.id, None, [], visit.entry("person.totp", person.email, "off"))
+    await people.end_totp(visit.store, visit.actor, person)
     return _back(person, f"{person.email} signs in without a code now.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
     person = await _person(visit)
-    await visit.store.people.end_other_sessions(person.id, "")
-    await visit.note("person.sessions", person.email)
+    await people.end_sessions(visit.store, visit.actor, person.id, person.email)
     return _back(person, f"{person.email} is signed out everywhere.")
 
 
 async def remove(visit: Visit) -> Answer:
     person = await _person(visit)
-    if not await visit.store.people.remove(person.id, visit.entry("person.remove", person.email, person.id)):
-        return await _one(visit, person, error=LAST_OPERATOR)
+    try:
+        await people.remove(visit.store, visit.actor, person)
+    except Refusal as refusal:
+        return await _one(visit, person, error=refusal.message)
     return Redirect(HERE, f"{person.email} is removed.")
 
 
@@ -98,9 +102,9 @@ def _back(person: Person, told: str) -> Redirect:
     return Redirect(f"{HERE}/{person.id}", told)
 
 
-async def _hand_over(visit: Visit, person: Person, purpose: str, entry: AuditEntry) -> Answer:
+async def _show_link(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> Answer:
     try:
-        link = await hand_over(visit, person, Link(person.id, purpose), entry)
+        link = await mail_or_show(visit, person, token, purpose, terms)
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
     return await _one(visit, person, handed=(link, purpose, person)) if link else _back(person, told(person))

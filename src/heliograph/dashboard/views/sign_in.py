@@ -50,7 +50,7 @@ async def enter(visit: Visit) -> Answer:
         return _page(email, attempt.told or WRONG, status=429 if attempt.told else 403)
     await visit.store.tries.forgive(attempt.names)
     if person.totp:
-        return _page(ticket=await visit.store.people.make_link(Link(person.id, "ticket")))
+        return _page(ticket=await visit.store.people.make_ticket(Link(person.id, "ticket")))
     return await let_in(visit, person, visit.query.get("next", ""))
 
 
@@ -64,7 +64,7 @@ async def _enter_code(visit: Visit) -> Answer:
         return _page(wrong=ENDED, status=403)
     wrong = await wrong_code(visit, person, visit.form.get("code", ""))
     if wrong:
-        return _page(wrong=wrong, ticket=await visit.store.people.make_link(ticket), status=403)
+        return _page(wrong=wrong, ticket=await visit.store.people.make_ticket(ticket), status=403)
     return await let_in(visit, person, visit.query.get("next", ""))
 
 
@@ -140,5 +140,5 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
 
 
 async def leave(visit: Visit) -> Answer:
-    await visit.store.people.end_session(visit.person.person, visit.person.session)
+    await visit.store.people.sign_out(visit.person.person, visit.person.session)
     return Redirect("/dashboard/sign-in", "You are signed out.", (session_cookie(""),))

@@ -133,10 +133,10 @@ SELECT id, address, agent, created_at, seen_at FROM session WHERE person = :pers
 ORDER BY seen_at DESC;
 
 -- name: delete_session
-DELETE FROM session WHERE person = :person AND id = :id;
+DELETE FROM session WHERE person = :person AND id = :id RETURNING id;
 
 -- name: delete_sessions
-DELETE FROM session WHERE person = :person AND id <> :kept;
+DELETE FROM session WHERE person = :person AND id <> :kept RETURNING id;
 
 -- name: purge_sessions
 DELETE FROM session WHERE expires_at <= :now;

@@ -1,0 +1,277 @@
+"""People of the dashboard: invited, given roles, let in by links, removed; and what they change about themselves.
+
+A role is an invitation until the person accepts it, and a password is proven or not (ADR 0020).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.manage.fields import check_fields
+from heliograph.manage.teams import find_team
+from heliograph.rules.address import parse_address
+from heliograph.rules.audit import SERVICE, Actor, AuditEntry
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.text import line
+from heliograph.storage.people import Link, Offered, Person, Standing
+from heliograph.storage.store import Store
+
+ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
+
+
+class NewPerson(msgspec.Struct, frozen=True, kw_only=True):
+    email: str
+    name: str = ""  # empty: the address
+
+
+class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a link comes about."""
+
+    by_operator: bool  # or by the command line
+    mailed: bool  # to the address; else shown to who made it
+
+    @property
+    def proven(self) -> int:
+        return int(self.by_operator or self.mailed)
+
+
+PRINTED = LinkTerms(by_operator=True, mailed=False)  # by the command line
+
+
+# -- who may do what --------------------------------------------------------------------------------------------------
+
+
+async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role: str, terms: LinkTerms) -> Offered:
+    """Somebody who is neither in the team nor invited to it."""
+    find_team(store.setup.current, team)
+    email, name = read_person(wanted, {} if role in ROLES else {"role": "Choose a role."})
+
+    def judge(now: Standing) -> AuditEntry:
+        if team in now.roles or team in now.invited:
+            state = (
+                f"here already, as {now.roles[team]}"
+                if team in now.roles
+                else f"invited already, as {now.invited[team]}"
+            )
+            raise InvalidRequest(f"They are {state}.", param="email")
+        return actor.did(store.clock.now(), "member.invite", email, role, team=team)
+
+    return await store.people.offer(email, name, {team: role}, _link(actor, "invite", team, terms), judge)
+
+
+async def add(store: Store, actor: Actor, wanted: NewPerson, *, operator: bool, terms: LinkTerms) -> Offered:
+    """Somebody new, without a team."""
+    email, name = read_person(wanted)
+
+    def judge(now: Standing) -> AuditEntry:
+        if now.person:
+            raise InvalidRequest("This person is here already.", param="email")
+        return actor.did(store.clock.now(), "person.add", email, "operator" if operator else "")
+
+    return await store.people.offer(email, name, _roles(operator), _link(actor, "invite", "", terms), judge)
+
+
+async def add_or_offer(
+    store: Store, actor: Actor, wanted: NewPerson, *, operator: bool = False, team: str | None = None, role: str = ""
+) -> Offered:
+    """Somebody new or not; no token: there is nothing to accept. One entry says the most that was offered."""
+    email, name = read_person(wanted)
+    if team is not None:
+        find_team(store.setup.current, team)
+    offered = _roles(operator) | ({team: role} if team else {})
+
+    def judge(now: Standing) -> AuditEntry | None:
+        if team and now.roles.get(team) != role:
+            action = "member.role" if team in now.roles else "member.invite"
+            return actor.did(store.clock.now(), action, email, f"{role}, operator" if operator else role, team=team)
+        if operator and not (now.person and now.person.operator):
+            return actor.did(store.clock.now(), "person.operator", email, "yes")
+        if now.person and now.person.password and not now.invited:
+            return None
+        return actor.did(store.clock.now(), "person.add", email)
+
+    return await store.people.offer(email, name, offered, _link(actor, "invite", "", PRINTED), judge)
+
+
+async def offer_operator(store: Store, actor: Actor, person: Person, terms: LinkTerms) -> Offered:
+    def judge(now: Standing) -> AuditEntry | None:
+        if _still(now).operator:
+            return None
+        return actor.did(store.clock.now(), "person.operator", person.email, "yes")
+
+    link = _link(actor, "invite", "", terms)
+    return await store.people.offer(person.email, person.name, _roles(True), link, judge)
+
+
+def _still(now: Standing) -> Person:
+    if now.person is None:
+        raise NotFound("There is no such person any more.")
+    return now.person
+
+
+async def end_operator(store: Store, actor: Actor, person: Person) -> None:
+    await store.people.end_operator(person.id, actor.did(store.clock.now(), "person.operator", person.email, "no"))
+
+
+async def give_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
+    """A member's new role, at once; who is none is invited, with a link for all that they are invited to."""
+    find_team(store.setup.current, team)
+
+    def judge(now: Standing) -> AuditEntry | None:
+        _still(now)
+        before = now.roles.get(team)
+        if before == role:
+            return None
+        action, detail = ("member.role", f"{before} → {role}") if before else ("member.invite", role)
+        return actor.did(store.clock.now(), action, person.email, detail, team=team)
+
+    link = _link(actor, "invite", "", terms)
+    return await store.people.offer(person.email, person.name, {team: role}, link, judge)
+
+
+async def set_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str, role: str) -> None:
+    """Of a member, or of somebody who is invited."""
+    entry = actor.did(store.clock.now(), "member.role", email, f"{before} → {role}", team=team)
+    await store.people.set_role(person, team, role, entry)
+
+
+async def end_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str) -> None:
+    """Also of an invitation."""
+    entry = actor.did(store.clock.now(), "member.remove", email, before, team=team)
+    await store.people.set_role(person, team, None, entry)
+
+
+async def remove(store: Store, actor: Actor, person: Person) -> None:
+    await store.people.remove(person.id, actor.did(store.clock.now(), "person.remove", person.email, person.id))
+
+
+async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:
+    """Whether an invitation could be answered by this person, who is signed in; an empty team: to run the instance."""
+    action = "member.decline" if team else "operator.decline"
+    entry = actor.did(store.clock.now(), action, email, role, team=team or None)
+    if accepts:
+        return await store.people.accept(person, [team], entry)
+    await store.people.decline(person, team, entry)
+    return True
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+async def first_link(store: Store) -> str | None:
+    """While the dashboard has no people, a link whose reader becomes the operator; each start makes another."""
+    if await store.people.count():
+        return None
+    return await store.people.make_link(Link("", "first"), SERVICE.did(store.clock.now(), "link.first", "operator"))
+
+
+async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequence[str]) -> str:
+    """For somebody who runs the demo and owns its teams without being asked: the link is printed for them."""
+    email, name = read_person(wanted)
+    roles = {"": "operator", **dict.fromkeys(teams, "owner")}
+    person = await store.people.settle(email, name, roles, actor.did(store.clock.now(), "person.add", email, "demo"))
+    entry = actor.did(store.clock.now(), "person.link", email, "demo")
+    return await store.people.make_link(Link(person.id, "demo"), entry)
+
+
+async def make_link(
+    store: Store, actor: Actor, person: Person, purpose: str, terms: LinkTerms, *, without_code: bool = False
+) -> str:
+    """To choose a new password by, or to accept all invitations; for those who may do so for everybody."""
+    detail = f"{purpose}, without the code" if without_code else purpose
+    entry = actor.did(store.clock.now(), "person.link", person.email, detail)
+    link = msgspec.structs.replace(_link(actor, purpose, "", terms), person=person.id)
+    return await store.people.make_link(link, entry, without_code=without_code)
+
+
+async def make_team_link(store: Store, actor: Actor, person: Person, team: str, purpose: str, terms: LinkTerms) -> str:
+    """The same for a member of the team, by an owner. A new password is the whole account: an owner gives one only to
+    who is in no other team and no operator.
+    """
+    whole = purpose == "reset" and terms.by_operator  # whatever teams the person is in
+    if purpose == "reset" and not whole and (person.operator or set(await store.people.roles(person.id)) - {team}):
+        raise InvalidRequest(f"{person.email} is in other teams too: ask an operator for the link.")
+    link = msgspec.structs.replace(_link(actor, purpose, "" if whole else team, terms), person=person.id)
+    entry = actor.did(store.clock.now(), f"link.{purpose}", person.email, team=team)
+    return await store.people.make_link(link, entry)
+
+
+async def follow(
+    store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
+) -> Person | None:
+    """By a link: choose a password, given hashed, or accept what it invites to, or both. None: it is good no more."""
+    entry = actor.did(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
+    return await store.people.follow(token, purpose, password, entry, kept_session)
+
+
+async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str, password: str) -> Person | None:
+    """The first operator, who is nobody yet."""
+    email, name = read_person(wanted)
+    entry = actor.did(store.clock.now(), "account.password", email, "by a link (first)")
+    return await store.people.add_first(token, email, name, password, entry)
+
+
+async def decline(store: Store, actor: Actor, person: Person, team: str) -> None:
+    """By the link of the team."""
+    entry = actor.did(store.clock.now(), "member.decline", person.email, "by a link", team=team)
+    await store.people.decline(person.id, team, entry)
+
+
+def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
+    """For whomever it turns out to be."""
+    maker = actor.id if actor.kind == "person" else ""
+    return Link("", purpose, team, maker=maker, proven=terms.proven)
+
+
+def _roles(operator: bool) -> dict[str, str]:
+    return {"": "operator"} if operator else {}
+
+
+# -- their own account ------------------------------------------------------------------------------------------------
+
+
+async def set_name(store: Store, actor: Actor, person: str, email: str, given: str) -> None:
+    _, name = read_person(NewPerson(email=email, name=given))
+    await store.people.set_name(person, name, actor.did(store.clock.now(), "account.name", email, name))
+
+
+async def set_password(store: Store, actor: Actor, person: Person, hashed: str, kept_session: str) -> None:
+    entry = actor.did(store.clock.now(), "account.password", person.email)
+    await store.people.set_password(person.id, hashed, entry, kept_session)
+
+
+async def start_totp(
+    store: Store, actor: Actor, person: str, email: str, sealed: str, codes: list[str], step: int
+) -> None:
+    """The code at sign-in, with recovery codes; the step is that of the code by which the person confirmed it."""
+    entry = actor.did(store.clock.now(), "account.totp", email, "on")
+    await store.people.set_totp(person, sealed, codes, step, entry)
+
+
+async def end_totp(store: Store, actor: Actor, person: Person) -> None:
+    action = "account.totp" if actor.id == person.id else "person.totp"
+    await store.people.end_totp(person.id, actor.did(store.clock.now(), action, person.email, "off"))
+
+
+async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, kept: str = "", only: str = "") -> None:
+    """All but the one that is kept, or only one."""
+    action = "account.sessions" if actor.id == person else "person.sessions"
+    entry = actor.did(store.clock.now(), action, email)
+    if only:
+        await store.people.end_session(person, only, entry)
+    else:
+        await store.people.end_sessions(person, kept, entry)
+
+
+def read_person(given: NewPerson, wrong: dict[str, str] | None = None) -> tuple[str, str]:
+    """Address and name; refuses all that is wrong with them at once, and with what else is."""
+    address, name, errors = parse_address(given.email.strip()), given.name.strip(), dict(wrong or {})
+    if address is None:
+        errors["email"] = "This is not an email address."
+    try:
+        line(name or "x")
+    except ValueError:
+        errors["name"] = "A name is one line of at most 200 characters."
+    check_fields(errors)
+    assert address
+    return address.normal, name or address.normal
