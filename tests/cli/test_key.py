@@ -37,6 +37,22 @@ def test_a_key_is_made_and_revoked(run: Run, example: str) -> None:
     assert run("key", "revoke", key.id).out == "key ci of team_acme was revoked already\n"
 
 
+def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
+    run("apply", example)
+    token = run("key", "create", "--team", "team_acme", "--name", "ci", "--domain", "acme.test").out.strip()
+    id_ = parse_token(token)
+    assert (
+        f"{id_}  team_acme  ci  send  acme.test  works  never used\n" in run("key", "list", "--team", "team_acme").out
+    )
+    assert run("key", "list", "--team", "team_none").out == ""
+    new = json.loads(run("key", "rotate", token, "--json").out)
+    assert (new["team"], new["name"]) == ("team_acme", "ci 2")
+    keys = {key["name"]: key for key in json.loads(run("key", "list", "--json").out)}
+    assert (keys["ci 2"]["id"], keys["ci 2"]["domain"]) == (parse_token(new["token"]), "acme.test")
+    assert (keys["ci"]["state"], keys["ci 2"]["state"]) == ("expires", "works")
+    assert "no such key" in run("key", "rotate", "none").err
+
+
 def test_a_key_without_a_name_gets_one_of_its_own(run: Run, example: str) -> None:
     run("apply", example)
     tokens = [run("key", "create", "--team", "team_acme").out.strip() for _ in range(2)]

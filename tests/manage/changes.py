@@ -401,6 +401,7 @@ CHANGES = [
     page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, a_key),
     page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, a_key, again=True),
     command("key create", "key.create", "--team", "{team}", "--name", "key {n}", again=True),
+    command("key rotate", "key.rotate", "{key}", make=a_key),
     command("key revoke", "key.revoke", "{key}", make=a_key, again=True),
     # webhooks
     page(f"{TEAM}/webhooks", "webhook.create", {"url": URL, "events": "*"}),
@@ -536,6 +537,7 @@ EXCEPTIONS = {
     "demo": "runs the service on a store of its own",
     "doctor": "reads",
     "domain dns": "reads",
+    "key list": "reads",
     "key mint": "prints a token and stores nothing",
     "listen": "reads, by the API",
     "migrate": "changes the schema, and no record",

@@ -16,9 +16,9 @@ ADA = Actor(kind="person", id="usr_ada", address="192.0.2.7")
 
 async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
     made = await keys.create(store, ADA, NewKey(team="team_1", name="server"))
-    rotated, old = await keys.rotate(store, ADA, "team_1", made.key.id)
-    await keys.revoke(store, COMMAND_LINE, old.id)
-    await keys.revoke(store, COMMAND_LINE, old.id)  # changes nothing
+    rotated = await keys.rotate(store, ADA, made.key.id, "team_1")
+    await keys.revoke(store, COMMAND_LINE, made.key.id)
+    await keys.revoke(store, COMMAND_LINE, made.key.id)  # changes nothing
     assert [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.lines("team_1")] == [
         ("command line", "key.revoke", "server", made.key.id),
         ("usr_ada", "key.rotate", "server 2", rotated.key.id),

@@ -1,4 +1,4 @@
-"""`heliograph key`: making, storing and revoking API keys."""
+"""`heliograph key`: making, listing, rotating and revoking API keys."""
 
 import click
 import msgspec
@@ -6,17 +6,19 @@ import msgspec
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage import keys
-from heliograph.manage.keys import NewKey
+from heliograph.manage.keys import MadeKey, NewKey, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
 from heliograph.rules.setup.records import Scope
 from heliograph.settings import Settings
 
+ID = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
+
 
 @click.group()
 def key() -> None:
-    """Make, store and revoke API keys.
+    """Make, list, rotate and revoke API keys.
 
     Only a hash of a key is stored: its token is shown once, when it is made.
     """
@@ -61,13 +63,49 @@ def create(
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
     wanted = NewKey(team=team, name=name or "", scopes=scopes or ("send",), domain=domain and normal_domain(domain))
     made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
-    shown = {"team": team, "name": made.key.name, "token": made.token}
-    click.echo(msgspec.json.encode(shown) if as_json else made.token)
+    _show(made, as_json)
+
+
+@key.command("list")
+@with_settings(*STORE_FLAGS)
+@click.option("--team", metavar="TEAM", help="Only this team's.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(settings: Settings, team: str | None, as_json: bool) -> None:
+    """List the keys of all teams, or of one: what each may do, whether it works, when it was last used.
+
+    Uses of the last minute may still be missing.
+
+    \b
+    heliograph key list --team team_acme
+    """
+    found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
+    shown = [{"team": line.record.team, **msgspec.structs.asdict(to_record(line))} for line in found]
+    if as_json:
+        click.echo(msgspec.json.encode(shown))
+        return
+    for one in shown:
+        name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"
+        used = f"last used {one['last_used_at']}" if one["last_used_at"] else "never used"
+        click.echo(f"{one['id']}  {one['team']}  {name}  {scopes}  {domain}  {one['state']}  {used}")
 
 
 @key.command()
 @with_settings(*STORE_FLAGS)
-@click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
+@ID
+@click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
+def rotate(settings: Settings, key_or_id: str, as_json: bool) -> None:
+    """Replace a key by one that may do the same, and print its token, this once. The old key works for 24 hours more.
+
+    \b
+    heliograph key rotate 4fTzQ8kW1b
+    """
+    public = parse_token(key_or_id) or key_or_id
+    _show(with_store(settings, "Rotating the key", lambda store: keys.rotate(store, COMMAND_LINE, public)), as_json)
+
+
+@key.command()
+@with_settings(*STORE_FLAGS)
+@ID
 def revoke(settings: Settings, key_or_id: str) -> None:
     """Revoke a key for good, by its token or by its public id (the 10 characters after hk_).
 
@@ -79,3 +117,8 @@ def revoke(settings: Settings, key_or_id: str) -> None:
     public = parse_token(key_or_id) or key_or_id
     found = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, public))
     click.echo(f"key {found.name} of {found.team} {'was revoked already' if found.revoked else 'is revoked'}")
+
+
+def _show(made: MadeKey, as_json: bool) -> None:
+    shown = {"team": made.key.team, "name": made.key.name, "token": made.token}
+    click.echo(msgspec.json.encode(shown) if as_json else made.token)

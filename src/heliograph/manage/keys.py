@@ -1,12 +1,14 @@
 """API keys: made, rotated with an overlap, revoked. Of a token only the hash is kept."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
@@ -30,6 +32,25 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     token: str  # shown once
+    old: Key | None = None  # that it replaces
+
+
+class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
+    record: Key
+    state: str  # works, expires, expired, revoked
+    used_at: int | None
+
+
+class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as its team reads it, without its token."""
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    domain: str | None
+    state: str
+    expires_at: str | None
+    last_used_at: str | None
 
 
 async def create(store: Store, actor: Actor, wanted: NewKey) -> MadeKey:
@@ -44,8 +65,8 @@ async def create(store: Store, actor: Actor, wanted: NewKey) -> MadeKey:
     return made
 
 
-async def rotate(store: Store, actor: Actor, team: str, id_: str) -> tuple[MadeKey, Key]:
-    """A new key that may do the same, and the old one, which goes on for a day."""
+async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) -> MadeKey:
+    """A new key that may do the same; the old one goes on for a day."""
     now = store.clock.now()
     made = _mint(store, replace(_find(store.setup.current, team, id_), expires_at=None))
     ended: list[Key] = []
@@ -55,12 +76,12 @@ async def rotate(store: Store, actor: Actor, team: str, id_: str) -> tuple[MadeK
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
         ended.append(replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS)))
-        new = replace(made.key, name=next_name(old.name, {key.name for key in keys_of(setup, team)}))
-        rows = [to_row("key", new.id, new, team), to_row("key", old.id, ended[-1], team)]
+        new = replace(made.key, name=next_name(old.name, {key.name for key in keys_of(setup, old.team)}))
+        rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended[-1], old.team)]
         return SetupChange(rows=rows, audit=[_entry(store, actor, "key.rotate", new)])
 
     await store.setup.change(decide)
-    return MadeKey(key=_find(store.setup.current, team, made.key.id), token=made.token), ended[-1]
+    return replace(made, key=_find(store.setup.current, team, made.key.id), old=ended[-1])
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
@@ -79,8 +100,29 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
     return found[-1]
 
 
-def keys_of(setup: Setup, team: str) -> list[Key]:
-    return [caller.key for caller in setup.callers.values() if caller.team.record.id == team]
+async def lines(store: Store, team: str | None, noted: Mapping[str, int]) -> list[KeyLine]:
+    """Those that work first; no team: of all. `noted`: uses that are not written down yet."""
+    found, now = keys_of(store.setup.current, team), store.clock.now()
+    used = await store.requests.key_uses(key.id for key in found) | dict(noted)
+    made = [KeyLine(record=key, state=state_of(key, now), used_at=used.get(key.id)) for key in found]
+    return sorted(made, key=lambda one: (one.record.team, one.state in ("revoked", "expired"), one.record.name))
+
+
+def to_record(line: KeyLine) -> KeyRecord:
+    key = line.record
+    return KeyRecord(
+        id=key.id,
+        name=key.name,
+        scopes=key.scopes,
+        domain=key.domain,
+        state=line.state,
+        expires_at=timestamp(key.expires_at) if key.expires_at is not None else None,
+        last_used_at=timestamp(line.used_at) if line.used_at is not None else None,
+    )
+
+
+def keys_of(setup: Setup, team: str | None) -> list[Key]:
+    return [caller.key for caller in setup.callers.values() if team in (None, caller.team.record.id)]
 
 
 def state_of(key: Key, now: int) -> str:

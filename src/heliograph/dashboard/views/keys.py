@@ -2,22 +2,14 @@
 
 from typing import Any
 
-import msgspec
-
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import keys
-from heliograph.manage.keys import NewKey, keys_of, state_of
+from heliograph.manage.keys import KeyLine, NewKey
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Key, Scope
+from heliograph.rules.setup.records import Scope
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
-
-
-class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
-    record: Key
-    state: str  # works, expires, expired, revoked
-    used_at: int | None
 
 
 async def show(visit: Visit) -> Answer:
@@ -34,7 +26,7 @@ async def create(visit: Visit) -> Answer:
         expires_at=_end_of(form.get("expires", "")),
     )
     try:
-        made = await keys.create(visit.context.store, visit.actor, wanted)
+        made = await keys.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
         return await _list(visit, status=400, errors=errors_of(refusal), form=form)
     return await _list(visit, token=made.token, made=made.key)
@@ -46,16 +38,16 @@ async def show_one(visit: Visit) -> Answer:
 
 async def rotate(visit: Visit) -> Answer:
     """A new key that may do the same; the old one goes on for a day."""
-    team, id_ = visit.team.record.id, visit.params["key"]
+    id_ = visit.params["key"]
     try:
-        made, old = await keys.rotate(visit.context.store, visit.actor, team, id_)
+        made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id)
     except InvalidRequest as refusal:
         return Redirect(f"{visit.base}/keys/{id_}", refusal.message)
-    return await _list(visit, token=made.token, made=made.key, old=old)
+    return await _list(visit, token=made.token, made=made.key, old=made.old)
 
 
 async def revoke(visit: Visit) -> Answer:
-    key = await keys.revoke(visit.context.store, visit.actor, visit.params["key"], visit.team.record.id)
+    key = await keys.revoke(visit.store, visit.actor, visit.params["key"], visit.team.record.id)
     return Redirect(f"{visit.base}/keys", f"The key {key.name} is revoked.")
 
 
@@ -67,17 +59,12 @@ def _end_of(day: str) -> int | None:
 # -- showing --------------------------------------------------------------------------------------------------
 
 
-async def _lines(visit: Visit, shown: list[Key]) -> list[KeyLine]:
-    stored = await visit.context.store.requests.key_uses([key.id for key in shown])
-    noted, now = visit.context.state.used, visit.context.clock.now()
-    return [
-        KeyLine(record=key, state=state_of(key, now), used_at=noted.get(key.id) or stored.get(key.id)) for key in shown
-    ]
+async def _lines(visit: Visit) -> list[KeyLine]:
+    return await keys.lines(visit.store, visit.team.record.id, visit.context.state.used)
 
 
 async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
-    lines = await _lines(visit, keys_of(visit.setup, visit.team.record.id))
-    lines.sort(key=lambda one: (one.state in ("revoked", "expired"), one.record.name))
+    lines = await _lines(visit)
     domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
     empty: dict[str, Any] = {
         "domains": domains,
@@ -91,8 +78,7 @@ async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
 
 
 async def _one(visit: Visit) -> Page:
-    own = [key for key in keys_of(visit.setup, visit.team.record.id) if key.id == visit.params["key"]]
-    if not own:
-        raise Gone
-    (key,) = await _lines(visit, own)
-    return Page("key.html", {"key": key})
+    for line in await _lines(visit):
+        if line.record.id == visit.params["key"]:
+            return Page("key.html", {"key": line})
+    raise Gone
