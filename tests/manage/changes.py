@@ -238,6 +238,12 @@ async def a_live_team(world: World) -> Values:
     return await a_team(world, "live")
 
 
+async def a_suspended_team(world: World) -> Values:
+    made = await a_team(world)
+    await world.done("team", "suspend", made["team"])
+    return made
+
+
 async def a_paused_team(world: World) -> Values:
     """By its reputation."""
     made, now = await a_team(world), world.house.clock.now()
@@ -497,6 +503,11 @@ CHANGES = [
     page(f"{OPERATOR}/teams/{{team}}/suspend", "team.suspend", {"suspended": "yes"}, a_team, again=True),
     page(f"{OPERATOR}/teams/{{team}}/credit", "credit.book", {"amount": "1.00"}, a_team),
     page(f"{OPERATOR}/teams/{{team}}/reputation", "reputation.resume", {}, a_paused_team, again=True),
+    command("team create", "team.create", "team_new{n}", team="team_new{n}", again=True),
+    command("team suspend", "team.suspend", "{team}", make=a_team, again=True),
+    command("team resume", "team.resume", "{team}", make=a_suspended_team, again=True),
+    command("team live", "team.live", "{team}", make=a_team, again=True),
+    command("team sandbox", "team.sandbox", "{team}", make=a_live_team, again=True),
     command("credit", "credit.book", "{team}", "1.00", make=a_team),
     command("reputation resume", "reputation.resume", "{team}", make=a_paused_team, again=True),
     # the instance
@@ -545,6 +556,7 @@ EXCEPTIONS = {
     "send": "accepts a message, by the API",
     "serve": "runs the service",
     "suppression list": "reads",
+    "team list": "reads",
     "user list": "reads",
     "webhook deliveries": "reads",
     "webhook list": "reads",

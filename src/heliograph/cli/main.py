@@ -34,6 +34,7 @@ COMMANDS = {
     "send": "Send one message through a running service.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
     "suppression": "The suppression list of a team: show it, add, remove, import.",
+    "team": "Teams: list, make, suspend, take live.",
     "user": "People of the dashboard: list, add, change, let one in.",
     "webhook": "Webhooks: who is told of events, and what became of it.",
 }

@@ -1,0 +1,44 @@
+import json
+
+import pytest
+
+from .conftest import Run
+
+
+def test_from_the_first_team_to_a_suspended_one(run: Run, example: str) -> None:
+    assert run("team", "list").out == "There are no teams yet: heliograph team create, or heliograph apply.\n"
+    made = run("team", "create", "team_new", "--name", "New", "--currency", "EUR", "--credit", "2.50")
+    assert (made.code, made.out) == (0, "team_new is made, in the sandbox\n")
+    assert run("team", "list").out.split() == ["team_new", "sandbox", "2.5000", "EUR", "New"]
+    run("apply", example)
+    for command, said in {
+        "suspend": "team_acme is suspended",
+        "resume": "team_acme may send again",
+        "sandbox": "team_acme is in the sandbox",
+        "live": "team_acme is live",
+    }.items():
+        assert run("team", command, "team_acme").out == f"{said}\n"
+    (acme,) = [team for team in json.loads(run("team", "list", "--json").out)["teams"] if team["id"] == "team_acme"]
+    assert (acme["mode"], acme["suspended"], acme["credit"]) == ("live", False, "25.0000")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("create", "acme"), "expected an id such as team_acme"),
+        (("create", "team_a", "--credit", "much"), "'much' is not an amount"),
+        (("create", "team_new"), "There is a team with this id already."),
+        (("live", "team_new"), "Not yet: Add a domain"),
+        (("suspend", "team_x"), "There is no team team_x."),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    run("team", "create", "team_new")
+    ended = run("team", *arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+
+
+@pytest.mark.parametrize("command", ["list", "create", "suspend", "resume", "live", "sandbox"])
+def test_every_help_has_an_example(run: Run, command: str) -> None:
+    assert f"heliograph team {command}" in run("team", command, "--help").out.split("\n", 1)[1]
