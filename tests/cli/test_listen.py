@@ -187,7 +187,11 @@ def listening(
     address = f"http://127.0.0.1:{shared_service.ports[-1]}"
     options = ("--url", address, "--key", f"@{tmp_path / 'key'}", "--forward", receiver.url, "--secret", SECRET)
     process = subprocess.Popen(
-        [*COMMAND, "listen", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "listen", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     )
     yield lambda: process
     process.kill()
