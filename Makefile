@@ -8,8 +8,9 @@ RUNS := .venv/.runs
 READY := .venv/.ready
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules
-FAST := $(RULES) tests/accept tests/deliver tests/manage tests/test_*.py
-JOBS ?= 2
+FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
+# One more than two cores: tests also wait for what they start.
+JOBS ?= 3
 
 .PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import itertools
+import math
 import os
 import shutil
 import subprocess
@@ -26,14 +27,22 @@ from tests.service import PATIENCE_S, Service
 
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
+LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 _numbers = itertools.count(1)
 _lent: list[tuple[str, int]] = []  # emptied: the URL, and how often it may still be lent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first, so that all workers end together."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/dashboard", "tests/journeys", "tests/proof")))
+    """Folders that take long come first, so that all workers end together, and their files in turns: some draw pages
+    as fast as they can, others wait for processes."""
+    turns: dict[str, dict[Path, int]] = {folder: {} for folder in LONG}
+
+    def turn(item: pytest.Item) -> float:
+        files = turns.get(item.path.parent.name)
+        return math.inf if files is None else files.setdefault(item.path, len(files))
+
+    items.sort(key=turn)
 
 
 @pytest.fixture
