@@ -1,10 +1,11 @@
 """From a refusal to an HTTP error: its body, type and headers."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.rules import refusals as r
+from heliograph.rules.fields import says
 from heliograph.rules.refusals import Refusal, all_refusals
 from heliograph.web.status import status_of
 
@@ -28,33 +29,67 @@ def type_of(status: int, code: str) -> str:
     return TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
 
 
+CODE = says("The code to branch on.", enum=[refusal.code for refusal in all_refusals()])
+KIND = says("The kind of error.", enum=sorted({type_of(status_of(one), one.code) for one in all_refusals()}))
+Message = Annotated[str, says("What is wrong and what to do about it.")]
+Param = Annotated[str | None, says("The field or header at fault.")]
+RequestId = Annotated[str, says("Equals X-Request-Id.")]
+DocUrl = Annotated[str, says("Where the code is explained.")]
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    type: Annotated[str, KIND]
+    code: Annotated[str, CODE]
+    message: Message
+    param: Param
+    details: Annotated[dict[str, Any] | None, says("More, where a code has it.")]
+    request_id: RequestId
+    doc_url: DocUrl
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True):
+    error: Annotated[ErrorBody, says("What went wrong.")]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457, for `Accept: application/problem+json`."""
+
+    type: DocUrl
+    title: Annotated[str, says("What the code means.")]
+    status: Annotated[int, says("The HTTP status.")]
+    detail: Message
+    instance: Annotated[str, says("This request, as a URN.")]
+    code: Annotated[str, CODE]
+    param: Param
+    request_id: RequestId
+
+
 def error_body(refusal: Refusal, request_id: str, base_url: str, *, problem: bool) -> bytes:
     status = status_of(type(refusal))
     doc_url = f"{base_url}/docs/errors#{refusal.code}"
-    body: dict[str, Any]
     if problem:
-        body = {
-            "type": doc_url,
-            "title": refusal.meaning(),
-            "status": status,
-            "detail": refusal.message,
-            "instance": f"urn:heliograph:request:{request_id}",
-            "code": refusal.code,
-            "param": refusal.param,
-            "request_id": request_id,
-        }
+        body: Error | Problem = Problem(
+            type=doc_url,
+            title=refusal.meaning(),
+            status=status,
+            detail=refusal.message,
+            instance=f"urn:heliograph:request:{request_id}",
+            code=refusal.code,
+            param=refusal.param,
+            request_id=request_id,
+        )
     else:
-        body = {
-            "error": {
-                "type": type_of(status, refusal.code),
-                "code": refusal.code,
-                "message": refusal.message,
-                "param": refusal.param,
-                "details": refusal.details,
-                "request_id": request_id,
-                "doc_url": doc_url,
-            }
-        }
+        body = Error(
+            error=ErrorBody(
+                type=type_of(status, refusal.code),
+                code=refusal.code,
+                message=refusal.message,
+                param=refusal.param,
+                details=refusal.details,
+                request_id=request_id,
+                doc_url=doc_url,
+            )
+        )
     return msgspec.json.encode(body)
 
 

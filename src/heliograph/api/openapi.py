@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from heliograph import __version__
-from heliograph.api.errors import type_of
+from heliograph.api.errors import Error, Problem
 from heliograph.api.route import Query, Route
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
@@ -57,7 +57,6 @@ def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
     }
 
 
-ALL_CODES = [refusal.code for refusal in r.all_refusals()]
 WRITTEN_OUT: dict[str, Schema] = {
     "Attachment": {
         "type": "object",
@@ -108,43 +107,6 @@ WRITTEN_OUT: dict[str, Schema] = {
                 failed_only={"description": "Only those that did not arrive.", "type": ["boolean", "null"]},
             ),
         ],
-    },
-    "Error": {
-        "type": "object",
-        "required": ["error"],
-        "properties": {
-            "error": {
-                "type": "object",
-                "required": ["type", "code", "message", "param", "details", "request_id", "doc_url"],
-                "properties": {
-                    "type": {
-                        "description": "The kind of error.",
-                        "enum": sorted({type_of(status_of(one), one.code) for one in r.all_refusals()}),
-                    },
-                    "code": {"description": "The code to branch on.", "enum": ALL_CODES},
-                    "message": {"description": "What is wrong and what to do about it.", "type": "string"},
-                    "param": {"description": "The field or header at fault.", "type": ["string", "null"]},
-                    "details": {"description": "More, where a code has it.", "type": ["object", "null"]},
-                    "request_id": {"description": "Equals X-Request-Id.", "type": "string"},
-                    "doc_url": {"description": "Where the code is explained.", "type": "string"},
-                },
-            }
-        },
-    },
-    "Problem": {
-        "description": "RFC 9457, for `Accept: application/problem+json`.",
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "instance", "code", "param", "request_id"],
-        "properties": {
-            "type": {"description": "Where the code is explained.", "type": "string"},
-            "title": {"description": "What the code means.", "type": "string"},
-            "status": {"description": "The HTTP status.", "type": "integer"},
-            "detail": {"description": "What is wrong and what to do about it.", "type": "string"},
-            "instance": {"description": "This request, as a URN.", "type": "string"},
-            "code": {"description": "The code to branch on.", "enum": ALL_CODES},
-            "param": {"description": "The field or header at fault.", "type": ["string", "null"]},
-            "request_id": {"description": "Equals X-Request-Id.", "type": "string"},
-        },
     },
 }
 HEADERS: dict[str, Schema] = {
@@ -245,7 +207,7 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
         "responses": _responses(route, routes),
     }
     if route.body is not None:
-        content: Schema = {"schema": {"$ref": REF + route.body.__name__}}
+        content: Schema = {"schema": _ref(route.body)}
         if route.example is not None:
             content["example"] = route.example
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
@@ -303,8 +265,8 @@ def _responses(route: Route, routes: list[Route]) -> Schema:
         words = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
         code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
         content = {
-            "application/json": {"allOf": [{"$ref": f"{REF}Error"}, {"properties": {"error": code}}]},
-            "application/problem+json": {"allOf": [{"$ref": f"{REF}Problem"}, code]},
+            "application/json": {"allOf": [_ref(Error), {"properties": {"error": code}}]},
+            "application/problem+json": {"allOf": [_ref(Problem), code]},
         }
         responses[str(status)] = _response(route, status, words, content)
     return responses
@@ -349,7 +311,7 @@ def _ref(kind: Any) -> Schema:
 
 def _schemas(routes: list[Route]) -> dict[str, Schema]:
     requests = {route.body for route in routes} - {None}
-    answers = {kind for route in routes for kind in (route.answer, route.preview)} - {None}
+    answers = {Error, Problem, *(kind for route in routes for kind in (route.answer, route.preview))} - {None}
     schemas = dict(WRITTEN_OUT)
     for kinds, answered in ((requests, False), (answers, True)):
         _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")
