@@ -25,10 +25,10 @@ class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     type: Annotated[str, says("TXT or MX.")]
-    name: Annotated[str, says("Where the record stands.")]
-    value: Annotated[str, says("What it must say.")]
+    name: Annotated[str, says("The name to set it for.")]
+    value: Annotated[str, says("The value to set.")]
     purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.")]
-    ok: Annotated[bool | None, says("Whether it is there; null when DNS was not asked, or did not answer.")] = None
+    ok: Annotated[bool | None, says("Whether DNS has it; null when DNS was not asked or did not answer.")] = None
     found: Annotated[tuple[str, ...], says("What DNS says.")] = ()
     mend: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
 
@@ -37,11 +37,11 @@ class DomainView(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
     name: Annotated[str, says("The domain, in A-labels.")]
     brand: Annotated[str, says("The display name of its mail.")]
-    verified: Annotated[bool, says("DNS, or an operator, says that the team may send for it.")]
-    approved: Annotated[bool, says("An operator agrees.")]
-    checked_at: Annotated[str | None, says("When DNS was asked last; null before the first time.")]
+    verified: Annotated[bool, says("DNS, or an operator, confirms that the team may send from it.")]
+    approved: Annotated[bool, says("An operator approved it.")]
+    checked_at: Annotated[str | None, says("When DNS was last checked; null before the first check.")]
     records: Annotated[list[RecordView], says("The DNS records to set.")]
-    alignment: Annotated[Alignment | None, says("What DMARC makes of its mail; null without a check.")] = None
+    alignment: Annotated[Alignment | None, says("Whether its mail passes DMARC; null before a check.")] = None
 
 
 class DomainList(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,13 +98,13 @@ WRITTEN_OUT: dict[str, Schema] = {
                 "A span of time",
                 {
                     "created_after": {
-                        "description": "Or all that it hears of a span of time: after this moment,",
+                        "description": "All its events of a span of time: after this moment",
                         "type": "string",
                         **TIME,
                     },
                     "created_before": {"description": "and before this one.", "type": "string", **TIME},
                 },
-                failed_only={"description": "Only those that did not arrive.", "type": ["boolean", "null"]},
+                failed_only={"description": "Only events that were not delivered.", "type": ["boolean", "null"]},
             ),
         ],
     },
@@ -113,7 +113,10 @@ HEADERS: dict[str, Schema] = {
     "X-Request-Id": {"description": "The request's id.", "required": True, "schema": {"type": "string"}},
     "RateLimit-Limit": {"description": "The key's burst.", "schema": {"type": "integer"}},
     "RateLimit-Remaining": {"description": "Requests left at this moment.", "schema": {"type": "integer"}},
-    "RateLimit-Reset": {"description": "Seconds until all are back.", "schema": {"type": "integer"}},
+    "RateLimit-Reset": {
+        "description": "Seconds until the whole burst is available again.",
+        "schema": {"type": "integer"},
+    },
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
     "Idempotency-Replayed": {
         "description": "`true` when this is the answer to an earlier request with the same key.",
@@ -125,7 +128,7 @@ HEADERS: dict[str, Schema] = {
 KEY_HEADER: Schema = {
     "name": HEADER,
     "in": "header",
-    "description": "Makes a retry safe: the same key and body get the first answer for 24 hours.",
+    "description": "Makes a retry safe: for 24 hours, the same key and body get the first answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[ -~]+$"},
 }
 

@@ -101,7 +101,7 @@ def _page(title: str, contents: str, main: str) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f'<body><header><a class="skip" href="#main">Skip to the text</a><h1>{escape(title)}</h1></header>'
+        f'<body><header><a class="skip" href="#main">Skip to the content</a><h1>{escape(title)}</h1></header>'
         f'<nav aria-label="Contents">{contents}</nav><main id="main">{main}</main>'
         '<footer><p><a href="/docs">API</a> · <a href="/docs/errors">Error codes</a> · '
         '<a href="/openapi.json">OpenAPI document</a></p></footer></body></html>\n'
@@ -112,14 +112,14 @@ def _introduction(base_url: str) -> str:
     url = escape(base_url)
     return (
         "<h2>What it is</h2><p>Heliograph sends transactional email, SMS and WhatsApp messages and one-time "
-        f"codes. Requests and answers are JSON in UTF-8; the API lives at <code>{url}</code>. A send is "
-        "answered with 202 once it is durable; its later states are read with GET. Add "
+        f"codes. Requests and answers are JSON in UTF-8; the API is at <code>{url}</code>. A send is "
+        "answered with 202 once it is stored durably; read its later states with GET. Add "
         "<code>?dry_run=true</code> to a send to see what would happen.</p>"
         "<h2>Authentication</h2><p>Send your API key with every request as "
         "<code>Authorization: Bearer hk_…</code>. A key has the scope <code>send</code>, <code>manage</code> "
         "or both; each endpoint says which it needs. The examples below expect the key in the shell's "
         "variable <code>HELIOGRAPH_KEY</code>.</p>"
-        "<h2>When something is wrong</h2><p>An error has a status and a code, and says what to do about it: "
+        "<h2>Errors</h2><p>An error has a status and a code, and says what to do about it: "
         '<a href="/docs/errors">all codes</a>. Every answer carries <code>X-Request-Id</code>. With '
         "<code>Accept: application/problem+json</code> errors are answered as RFC 9457.</p>"
     )
@@ -170,7 +170,7 @@ def _field_table(caption: str, kind: Any, schemas: dict[str, Schema], *, require
 
 
 def _fields(schema: Schema, schemas: dict[str, Schema], prefix: str) -> list[tuple[str, Schema, bool]]:
-    """The fields, each followed by those of the object or list of objects that it holds; of all forms that it has."""
+    """The fields of all its forms, each followed by those of the object, or list of objects, in it."""
     found = []
     forms = schema.get("oneOf", [schema])
     for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():

@@ -41,7 +41,7 @@ PAGE_MAX = 100
 PAST_ANY_ID = "~"  # sorts after every character of an id
 
 LIMIT = Query("limit", "How many, 1 to 100.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
-AFTER = Query("after", "The id that the page before ended with.")
+AFTER = Query("after", "The last id of the previous page.")
 VERIFY_FILTERS = (
     LIMIT,
     AFTER,

@@ -18,7 +18,7 @@ from heliograph.web.request import Response
 
 EVENT_IDS_MAX = 1000
 DELIVERIES_AFTER = Query(
-    "after", "The event_id that the page before ended with.", {"type": "string", "pattern": f"^{PREFIXES['event']}"}
+    "after", "The last `event_id` of the previous page.", {"type": "string", "pattern": f"^{PREFIXES['event']}"}
 )
 
 

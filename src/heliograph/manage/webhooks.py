@@ -38,13 +38,13 @@ RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go 
 EVENTS = says("Event types, groups such as `email.*`, or `*`.")
 NOTE = says("A note for people.", maxLength=DESCRIPTION_MAX, pattern=f"^[^{CONTROL}]*$")
 SECRET = says(
-    "A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it one is made.",
+    "A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it, one is generated.",
     pattern="^whsec_[A-Za-z0-9+/]{32,86}={0,2}$",
 )
 URL = says(
     "Where events are sent: http or https, without a user name or a fragment.",
     maxLength=URL_MAX,
-    # Narrower than what is taken: names beyond ASCII and IP addresses that the operator allows are taken, too.
+    # Narrower than what is accepted: names beyond ASCII, and IP addresses that the operator allows, are accepted too.
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 )
 
@@ -59,7 +59,7 @@ class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Annotated[str | None, URL] = None
     events: Annotated[EventNames | None, EVENTS] = None
-    enabled: Annotated[bool | None, says("`true` also forgets why it was disabled.")] = None
+    enabled: Annotated[bool | None, says("`true` also clears `disabled_reason`.")] = None
     description: Annotated[str | None, NOTE] = None
 
 
@@ -86,9 +86,9 @@ class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True):
     event_id: Annotated[str, says("The event.")]
     type: Annotated[str, says("The event's type.", enum=list(TYPES))]
     state: Annotated[str, STATE]
-    next_attempt_at: Annotated[str | None, says("When it is tried next; null when it is over.", **TIME)]
+    next_attempt_at: Annotated[str | None, says("When it is tried next; null after the last attempt.", **TIME)]
     created_at: CreatedAt
-    attempts: Annotated[list[AttemptRecord], says("Every try, kept for 30 days.")]
+    attempts: Annotated[list[AttemptRecord], says("Every attempt; kept for 30 days.")]
 
 
 class Webhooks:

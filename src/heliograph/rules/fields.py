@@ -49,12 +49,12 @@ T = TypeVar("T")
 # Fields that several requests or answers have.
 Id = Annotated[str, says("Public id.")]
 ObjectName = Annotated[str, says("The kind of this object.", fixed=True)]
-HasMore = Annotated[bool, says("`true` when there is a next page: ask for it with `after` = the last id of this one.")]
+HasMore = Annotated[bool, says("`true` when there is a next page: get it with `after` = the last id of this one.")]
 Records = Annotated[list[T], says("The records of this page.")]
 Deleted = Annotated[bool, says("Always `true`.", fixed=True)]
 CreatedAt = Annotated[str, says("When it was made, ISO 8601 in UTC with milliseconds.", **TIME)]
 Sandbox = Annotated[bool, says("`true` for a sandbox team.")]
-Simulated = Annotated[bool, says("`true`: a simulator took it, so that nobody got it, whatever its state says.")]
+Simulated = Annotated[bool, says("`true`: a simulator took it, so nobody received it, whatever its state says.")]
 Detail = Annotated[msgspec.Raw | None, says("What the carrier or the report said: any JSON, or null.")]
 Variables = Annotated[
     dict[str, Any] | None,
@@ -68,7 +68,9 @@ ReplyTo = Annotated[str | None, says("Reply-To address.")]
 Subject = Annotated[str, says("Subject as delivered.")]
 Html = Annotated[str | None, says("HTML body.")]
 Text = Annotated[str | None, says("Plain-text body.")]
-RecipientCount = Annotated[int, says("Recipients in To, Cc and Bcc after Bcc drops: what the quota counts.")]
+RecipientCount = Annotated[
+    int, says("Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts.")
+]
 AttachmentsCount = Annotated[int, says("Number of attachments.")]
 DryRun = Annotated[bool, says("Always `true`: nothing was sent or written.", fixed=True)]
 Country = Annotated[str | None, says("ISO code of the phone's country; null when no country has the prefix.")]
@@ -76,6 +78,6 @@ Price = Annotated[str, says("What it would cost now, in the team's currency.", *
 ChannelName = Annotated[str, says("The channel.", enum=list(STATES))]
 VerificationStatus = Annotated[str, says("The state of the verification.", enum=list(VERIFICATION_STATES))]
 BODY = says("The rendered text.")
-ENCODING = says("How the text is encoded on the air; null unless SMS.", enum=["gsm7", "ucs2"])
-SEGMENTS = says("Billed segments; null unless SMS.")
+ENCODING = says("How the SMS is encoded; null for other channels.", enum=["gsm7", "ucs2"])
+SEGMENTS = says("Billed segments of the SMS; null for other channels.")
 VERSION = says("The version that was rendered; null without a template.")

@@ -1,4 +1,4 @@
-"""What a setup file changes in the setup that is there: only what is written, and nothing the second time."""
+"""What a setup file changes in the current setup: only what it names, and nothing when it is applied again."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
@@ -23,7 +23,7 @@ from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, S
 from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.rules.template import check_template
 
-# A change of these is a new version of the template: they decide what is sent.
+# They decide what is sent: changing one makes a new version of the template.
 CONTENT = (
     *("channel", "subject", "html", "text", "body"),
     *("category", "language", "upstream_name", "variables", "optional"),
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=Setting)
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that is new in the store; its token is shown this once."""
+    """A new key; its token is shown only now."""
 
     team: str
     name: str
@@ -41,7 +41,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook that is new in the store; its secret is shown this once."""
+    """A new webhook; its secret is shown only now."""
 
     team: str
     id: str
@@ -157,9 +157,9 @@ class _Planner:
         if isinstance(old, CarrierRecord) and (old.channel, old.kind) == (given["channel"], given["kind"]):
             try:
                 before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
-            except ValueError:  # the service's secret was changed: what is given is sealed anew
+            except ValueError:  # the service's secret was replaced: seal what is given again
                 before = {}
-            # Sealing is different each time: what stays the same must keep its text.
+            # Sealing gives another text each time: a value that did not change keeps the one it has.
             same = {name for name, value in options.items() if before.get(name) == value}
             options = old.options | {name: value for name, value in options.items() if name not in same}
         fresh = {name: value for name, value in options.items() if name in FIELDS and not is_sealed(value)}
@@ -194,12 +194,12 @@ class _Planner:
         id_ = id_ or (named.id if named else self._new_id("dom_"))
         old = self._records.get(("domain", id_))
         if isinstance(old, Domain) and old.team == team.id and old.name != name:
-            # The operator's word about one name must not pass to another.
+            # What an operator said about one name must not hold for another.
             self._fail(f"{where}.name", f"{id_} is the domain {old.name}; give {name} an id of its own")
         own = {field: value for field, value in given.items() if field != "display_names"}
         unsaid = {} if old else {"brand": team.name, "by_dns": True}
         if "verified" in own:
-            own["by_dns"] = False  # an operator's word
+            own["by_dns"] = False  # an operator decided
         self.owned("domain", id_, unsaid | own | {"id": id_}, where, team)
         for step, display_name in _entries(given, "display_names", where):
             self._display_name(team, id_, display_name, step)
@@ -230,7 +230,7 @@ class _Planner:
     def key(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         name, token = given["name"], given.get("token")
         named = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
-        named.sort(key=lambda k: k.revoked)  # one that works is meant before one that was revoked
+        named.sort(key=lambda k: k.revoked)  # prefer a key that works to a revoked one
         label = f"{name} of {team.id}"
         if (first := self._written.setdefault(("key name", label), where)) != where:
             self._fail(where, f"is the same as {first}")
@@ -240,7 +240,7 @@ class _Planner:
             return
         made = token or self._mint()
         public = parse_token(made)
-        assert public is not None  # checked by the file's reader
+        assert public is not None  # checked when the file was read
         own |= {"id": public, "hash": token_hash(made)}
         old = self._records.get(("key", public))
         if isinstance(old, Key) and (old.team, old.hash) != (team.id, own["hash"]):
@@ -284,7 +284,7 @@ class _Planner:
         team: TeamRecord,
         shown: str | None = None,
     ) -> None:
-        """Write a record of the team's; `shown` is its name for people where its id is not."""
+        """Write a record that the team owns; `shown` names it in the output instead of its id."""
         owner = getattr(self._records.get((kind, id_)), "team", team.id)
         if owner != team.id:
             self._fail(f"{where}.id", f"{id_} belongs to another team; ids are unique in the instance")

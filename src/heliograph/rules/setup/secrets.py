@@ -1,4 +1,4 @@
-"""Secrets in the setup: who seals them, which options of a carrier are some, and how those stand in its record."""
+"""Secrets in the setup: who seals them, which options of a carrier are secret, and how a record keeps those."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -8,18 +8,18 @@ import msgspec
 FIELDS = frozenset(
     {
         *("password", "auth_token", "signing_key", "access_token", "app_secret", "verify_token", "callback_secret"),
-        *("url", "headers", "body"),  # of the generic HTTP carrier: a provider's key stands in any of them
+        *("url", "headers", "body"),  # of the generic HTTP carrier: any of them may hold a provider's key
     }
 )
 
 
 class Vault(Protocol):
-    """Seals secrets for one place and opens them there."""
+    """Seals a secret for one context, and opens it for the same."""
 
     def seal(self, plain: bytes, context: str) -> str: ...
 
     def open(self, sealed: str, context: str) -> bytes:
-        """ValueError when it was sealed with another key, or for another place."""
+        """ValueError when it was sealed with another key or for another context."""
 
 
 Seal = Callable[[bytes, str], str]  # plain, field → sealed

@@ -27,18 +27,18 @@ ROTATION_MS = DAY_MS  # for so long the secret before signs as well
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
     url: Annotated[str, says("Where events are sent.")]
-    events: Annotated[tuple[EventName, ...], says("What it is told.", minItems=1)]
-    enabled: Annotated[bool, says("Whether it is told anything.")]
+    events: Annotated[tuple[EventName, ...], says("The events that it receives.", minItems=1)]
+    enabled: Annotated[bool, says("Whether it receives events.")]
     description: Annotated[str | None, says("A note for people.")]
     created_at: CreatedAt
     disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
-    secret_rotates_until: Annotated[str | None, says("Until then the secret before signs as well.", **TIME)]
+    secret_rotates_until: Annotated[str | None, says("Until then the previous secret signs, too.", **TIME)]
 
 
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
     """With the secret that was made or taken just now: shown this once."""
 
-    secret: Annotated[str, says("Signs what it is told; `whsec_…`, shown this once.")]
+    secret: Annotated[str, says("Signs its events; `whsec_…`. Shown only now.")]
 
 
 def to_record(hook: Webhook, now: int) -> WebhookRecord:
