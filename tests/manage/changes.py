@@ -458,7 +458,7 @@ CHANGES = [
     page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, a_domain, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, a_domain, again=True),
     page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}, the_platforms_domain),
-    page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, again=True),
+    page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, the_platforms_domain, again=True),
     page(f"{TEAM}/senders/names", "display_name.submit", {"name": "Name {n}", "of": "dom_acme"}, again=True),
     page(f"{TEAM}/senders/sender-ids", "sender_id.submit", {"country": "FR", "value": "ACME{n}"}, again=True),
     page(f"{TEAM}/senders/remove", "display_name.remove", {"kind": "display_name", "id": "{id}"}, a_display_name,
@@ -561,9 +561,4 @@ EXCEPTIONS = {
     "webhook deliveries": "reads",
     "webhook list": "reads",
     "webhook show": "reads",
-}
-
-# Not audited yet in the transaction of the change.
-LATE = {
-    "page /teams/{team}/templates/{template}/archive",
 }

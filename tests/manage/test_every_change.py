@@ -5,7 +5,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -15,7 +14,7 @@ from heliograph.cli.main import COMMANDS, MODULES
 from heliograph.dashboard.pages import PAGES
 from heliograph.settings import Settings
 from tests.conftest import DATABASES, lent_database
-from tests.manage.changes import CHANGES, EXCEPTIONS, LATE, Change
+from tests.manage.changes import CHANGES, EXCEPTIONS, Change
 from tests.manage.edges import UNWATCHED, Dump, Values, World, opened
 from tests.storage.conftest import asking
 
@@ -44,12 +43,7 @@ async def world(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
         yield world
 
 
-def _marked(change: Change) -> Any:
-    late = pytest.mark.xfail(strict=True, reason="not audited yet in the transaction of the change")
-    return pytest.param(change, id=change.name, marks=[late] if change.name in LATE else [])
-
-
-@pytest.mark.parametrize("change", [_marked(change) for change in CHANGES])
+@pytest.mark.parametrize("change", CHANGES, ids=[change.name for change in CHANGES])
 async def test_one_entry_in_the_transaction_of_the_change(world: World, change: Change) -> None:
     """First killed before the entry, then before the commit, then let through; and once more, where that is nothing."""
     values: Values = {"team": "team_acme", "n": world.number()} | await change.make(world)

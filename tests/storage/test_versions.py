@@ -13,7 +13,7 @@ from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
-from heliograph.storage.versions import PAGE, find_version, versions_of
+from heliograph.storage.versions import PAGE
 from tests.storage.conftest import Sql
 
 ADA = Actor(kind="person", id="usr_a")
@@ -33,12 +33,12 @@ async def put(store: Store, *templates: Template, audit: Sequence[AuditEntry] = 
 
 async def test_each_version_stays_readable(store: Store) -> None:
     await put(store, template(1, "first"), template(2, "second"))
-    listed = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    listed = await store.versions.of("tpl_x")
     assert [(line.version, line.person) for line in listed] == [(2, "command line"), (1, "command line")]
     assert all(line.at for line in listed)
-    old = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
+    old = await store.versions.find("tpl_x", 1)
     assert old == template(1, "first")
-    assert await store.database.read(lambda tx: find_version(tx, "tpl_x", 3)) is None
+    assert await store.versions.find("tpl_x", 3) is None
 
 
 async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> None:
@@ -48,15 +48,15 @@ async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> 
         template(1, "first", name="Other"),
         audit=[ADA.did(1, "a", "b")],
     )
-    (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    (line,) = await store.versions.of("tpl_x")
     assert line.person == "command line"
-    found = await store.database.read(lambda tx: find_version(tx, "tpl_x", 1))
+    found = await store.versions.find("tpl_x", 1)
     assert found and found.name == "Other"
 
 
 async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:
     await put(store, template(1, "first"), audit=[ADA.did(1, "a", "b")])
-    (line,) = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    (line,) = await store.versions.of("tpl_x")
     assert line.person == "usr_a"
 
 
@@ -66,7 +66,7 @@ async def test_a_change_that_raises_keeps_no_version(store: Store) -> None:
 
     with pytest.raises(ValueError):  # noqa: PT011
         await store.setup.change(decide)
-    assert await store.database.read(lambda tx: versions_of(tx, "tpl_x")) == []
+    assert await store.versions.of("tpl_x") == []
 
 
 async def test_templates_of_before_get_their_version(store: Store, settings: Settings, sql: Sql) -> None:
@@ -74,9 +74,9 @@ async def test_templates_of_before_get_their_version(store: Store, settings: Set
     await sql("DELETE FROM template_version")
     schema = dict(schema_files())[10]
     await sql(for_dialect(schema[schema.index("INSERT") :], "sqlite" if sqlite_path(settings) else "postgres"))
-    listed = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    listed = await store.versions.of("tpl_x")
     assert [(line.version, line.at) for line in listed] == [(2, None)]
-    assert await store.database.read(lambda tx: find_version(tx, "tpl_x", 2)) == template(2, "second")
+    assert await store.versions.find("tpl_x", 2) == template(2, "second")
 
 
 async def test_pages_of_versions(store: Store) -> None:
@@ -85,7 +85,7 @@ async def test_pages_of_versions(store: Store) -> None:
         lambda _, __: SetupChange(rows=[to_row("template", one.id, one, one.team) for one in many[-1:]])
     )
     await put(store, *many[:-1])
-    first = await store.database.read(lambda tx: versions_of(tx, "tpl_x"))
+    first = await store.versions.of("tpl_x")
     assert [line.version for line in first] == list(range(PAGE + 2, 1, -1))
-    rest = await store.database.read(lambda tx: versions_of(tx, "tpl_x", first[-2].version))
+    rest = await store.versions.of("tpl_x", first[-2].version)
     assert [line.version for line in rest] == [2, 1]

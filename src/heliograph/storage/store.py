@@ -30,6 +30,7 @@ from heliograph.storage.suppressions import Suppressions
 from heliograph.storage.tries import Tries
 from heliograph.storage.upkeep import Upkeep
 from heliograph.storage.verifications import Verifications
+from heliograph.storage.versions import Versions
 
 __all__ = ["Store", "StoreUnavailable", "make_store"]
 
@@ -40,6 +41,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     database: Database
     blobs: Blobs
     setup: SetupStore
+    versions: Versions
     messages: Messages
     verifications: Verifications
     outbox: Outbox
@@ -81,6 +83,7 @@ def make_store(
         database=database,
         blobs=blobs,
         setup=setup,
+        versions=Versions(database),
         messages=Messages(database, publisher, name_of, leases),
         verifications=Verifications(database, clock, publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),

@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
 
@@ -28,12 +28,15 @@ async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int) -> N
         await tx.run("keep_versions", versions=kept)
 
 
-async def versions_of(tx: Tx, template: str, before: int | None = None) -> list[VersionLine]:
-    """Newest first; one more than a page, when there are more."""
-    rows = await tx.run("list_versions", template=template, before=before or 1 << 62, limit=PAGE + 1)
-    return [VersionLine(*row) for row in rows]
+class Versions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
+    async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
+        """Newest first; one more than a page, when there are more."""
+        given = {"template": template, "before": before or 1 << 62, "limit": PAGE + 1}
+        return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
 
-async def find_version(tx: Tx, template: str, version: int) -> Template | None:
-    rows = await tx.run("find_version", template=template, version=version)
-    return msgspec.json.decode(rows[0][0], type=Template) if rows else None
+    async def find(self, template: str, version: int) -> Template | None:
+        rows = await self._database.read(lambda tx: tx.run("find_version", template=template, version=version))
+        return msgspec.json.decode(rows[0][0], type=Template) if rows else None

@@ -2,15 +2,16 @@
 
 import msgspec
 
-from heliograph.dashboard.views.template_change import changed, saved_rows
-from heliograph.dashboard.views.template_find import current, proposed
-from heliograph.dashboard.views.template_form import Line, lines_for, lines_of, to_form, to_given
+from heliograph.dashboard.views.template_change import saved
+from heliograph.dashboard.views.template_find import current
+from heliograph.dashboard.views.template_form import Line, is_free, lines_for, lines_of, to_form, to_given
 from heliograph.dashboard.views.template_preview import frame
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
+from heliograph.manage.templates import proposed
+from heliograph.manage.templates import save as save_template
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Channel, Template
-from heliograph.rules.setup.snapshot import Row, Setup
 from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.rules.setup.template_edit import offered, read_template
 from heliograph.rules.template import placeholder_names
@@ -46,16 +47,11 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     if visit.form.get("do") == "declare":
         missing = [name for name in placeholder_names(template) if name not in template.variables]
         return _editor(visit, base, {}, [*lines_of(visit.form), *map(Line, missing)])
-
-    def rows(now: Setup) -> list[Row]:
-        old = now.teams[base.team].templates.get(base.id)
-        if mark is not None and (old is None or mark_of(proposed(now, old)) != mark):
-            raise InvalidRequest("Somebody changed this template while you wrote. Open it again to see how.")
-        return saved_rows(visit, now, template)
-
     if not errors:
+        operator, free = visit.may("operator"), is_free(visit.form)
         try:
-            return await changed(visit, "template.save", template.id, rows)
+            done = await save_template(visit.store, visit.actor, template, mark=mark, by_operator=operator, free=free)
+            return saved(visit, template.id, done)
         except Refusal as refusal:
             errors = {refusal.param or "form": refusal.message}
     return _editor(visit, base, errors, lines_of(visit.form))

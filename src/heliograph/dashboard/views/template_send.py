@@ -10,6 +10,7 @@ from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.dashboard.views.template_find import current
 from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Redirect, Visit
+from heliograph.manage.templates import note_test
 from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.setup.template_approvals import find_draft
@@ -37,7 +38,7 @@ async def send(visit: Visit) -> Answer:
     except Refusal as refusal:
         param = (refusal.param or "").partition(".")[0]
         return await show_template(visit, {param if param in FIELDS else "send": refusal.message})
-    await visit.note("template.test", template.id, f"{message}{', draft' if draft else ''}")
+    await note_test(visit.store, visit.actor, template, message, draft=draft is not None)
     return Redirect(f"{visit.base}/messages/{message}", "Sent. Watch it here.")
 
 

@@ -3,15 +3,16 @@
 import asyncio
 
 from heliograph.dashboard.views import template_preview
-from heliograph.dashboard.views.template_find import current, number, proposed, version_of
+from heliograph.dashboard.views.template_find import current, number
 from heliograph.dashboard.views.template_form import lines_for, to_form
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
+from heliograph.manage.templates import proposed
 from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_edit import differences, offered
 from heliograph.rules.template import BRAND_NAME
-from heliograph.storage.versions import PAGE, VersionLine, versions_of
+from heliograph.storage.versions import PAGE, VersionLine
 
 SHOWN = 100  # templates on a page of the list
 STATUSES = ("approved", "draft", "archived")
@@ -71,7 +72,7 @@ async def show_version(visit: Visit) -> Answer:
     """A version beside the one before it."""
     template = current(visit)
     version = number(visit.params["version"])
-    found, before = [await version_of(visit, template.id, one) for one in (version, version - 1)]
+    found, before = [await visit.store.versions.find(template.id, one) for one in (version, version - 1)]
     if found is None:
         raise Gone
     values = {"template": template, "version": found, "before": before}
@@ -82,7 +83,7 @@ async def preview(visit: Visit) -> Answer:
     """The document of the preview's frame: a template as it is kept, or its draft or an old version."""
     template = current(visit)
     if wanted := visit.query.get("version"):
-        template = await version_of(visit, template.id, number(wanted)) or template
+        template = await visit.store.versions.find(template.id, number(wanted)) or template
     elif visit.query.get("draft"):
         template = proposed(visit.setup, template)
     return template_preview.frame(visit, offered(visit.setup, template), {})
@@ -91,7 +92,7 @@ async def preview(visit: Visit) -> Answer:
 async def _versions(visit: Visit, id_: str) -> list[VersionLine]:
     text = visit.query.get("before")
     before = number(text) if text else None
-    return await visit.context.store.database.read(lambda tx: versions_of(tx, id_, before))
+    return await visit.store.versions.of(id_, before)
 
 
 async def _compared(old: Template | None, new: Template) -> list[object]:

@@ -72,6 +72,8 @@ def check_price(template: Template, *, free: bool) -> None:
 def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
     """The draft stays with the team, with the reason."""
     draft = _seen(setup, id_, mark)
+    if draft.template.refused_reason == reason:
+        return []
     return draft_rows(setup, replace(draft.template, refused_reason=reason), draft.by or "", draft.at or 0)
 
 

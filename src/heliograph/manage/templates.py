@@ -1,0 +1,167 @@
+"""Templates: saved, restored, archived and brought back; drafts discarded, approved or refused."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from heliograph.manage.fields import check_fields
+from heliograph.rules.audit import Actor
+from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
+from heliograph.rules.setup import template_approvals as approvals
+from heliograph.rules.setup.plan import CONTENT
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.setup.template_edit import read_template, save_rows
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+
+REASON_MAX = 500
+
+
+def find(setup: Setup, team: str | None, id_: str) -> Template:
+    """No team: whoever's it is."""
+    found = setup.records.get(("template", id_))
+    if not isinstance(found, Template) or team not in (None, found.team):
+        raise TemplateNotFound(f"There is no template {id_}.")
+    return found
+
+
+def proposed(setup: Setup, template: Template) -> Template:
+    """Its draft, when it has one."""
+    draft = approvals.find_draft(setup, template.id)
+    return draft.template if draft else template
+
+
+async def save(
+    store: Store, actor: Actor, new: Template, *, mark: str | None, by_operator: bool, free: bool = False
+) -> bool:
+    """`mark` names what the editor began with, so that nobody's change is lost; None: the template is new."""
+
+    def rows(setup: Setup) -> list[Row]:
+        old = setup.teams[new.team].templates.get(new.id)
+        if mark is not None and (old is None or approvals.mark_of(proposed(setup, old)) != mark):
+            raise InvalidRequest("Somebody changed this template while you wrote. Open it again to see how.")
+        return _saved(store, actor, setup, new, by_operator, free)
+
+    return await _change(store, actor, "template.save", new.team, new.id, rows)
+
+
+async def restore(
+    store: Store, actor: Actor, team: str | None, id_: str, version: int, *, by_operator: bool, free: bool = False
+) -> bool:
+    """An old version's content becomes the newest version."""
+    template, old = find(store.setup.current, team, id_), await store.versions.find(id_, version)
+    if old is None:
+        raise TemplateNotFound(f"There is no version {version} of {id_}.")
+    content = {part: getattr(old, part) for part in (*CONTENT, "examples")}
+
+    def rows(setup: Setup) -> list[Row]:
+        return _saved(store, actor, setup, replace(find(setup, team, id_), **content), by_operator, free)
+
+    return await _change(store, actor, "template.restore", template.team, id_, rows)
+
+
+async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
+    """Out of use; what waits for approval goes with it."""
+    own = find(store.setup.current, team, id_).team
+
+    def rows(setup: Setup) -> list[Row]:
+        template, discarded = find(setup, team, id_), approvals.discard(setup, id_)
+        if template.status != "approved":
+            return discarded
+        return [*discarded, to_row("template", id_, replace(template, status="archived"), own)]
+
+    return await _change(store, actor, "template.archive", own, id_, rows)
+
+
+async def unarchive(
+    store: Store, actor: Actor, team: str | None, id_: str, *, by_operator: bool, free: bool = False
+) -> bool:
+    own = find(store.setup.current, team, id_).team
+
+    def rows(setup: Setup) -> list[Row]:
+        back = replace(find(setup, team, id_), status="approved")
+        return _saved(store, actor, setup, back, by_operator, free)
+
+    return await _change(store, actor, "template.unarchive", own, id_, rows)
+
+
+async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
+    """The draft; a template that was never approved is gone with it."""
+    own = find(store.setup.current, team, id_).team
+    return await _change(store, actor, "template.discard", own, id_, lambda setup: approvals.discard(setup, id_))
+
+
+async def approve(
+    store: Store,
+    actor: Actor,
+    team: str | None,
+    id_: str,
+    mark: str | None,
+    prices: Mapping[str, Any] | None = None,
+    *,
+    free: bool = False,
+) -> bool:
+    """`mark` names the draft that the operator saw; None: as it is. A phone template gets these prices, as a setup
+    file writes them; an email's are not asked for.
+    """
+    template, terms = find(store.setup.current, team, id_), dict[str, Any]()
+    if template.channel != "email" and prices is not None:
+        priced, errors = read_template(template, prices)
+        check_fields(errors)
+        terms = {"price": priced.price, "prices": priced.prices}
+
+    def rows(setup: Setup) -> list[Row]:
+        return approvals.approve(setup, id_, _mark(setup, id_, mark), free=free, **terms)
+
+    return await _change(store, actor, "template.approve", template.team, id_, rows)
+
+
+async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: str | None, reason: str) -> bool:
+    own, reason = find(store.setup.current, team, id_).team, reason.strip()
+    if not reason:
+        raise InvalidRequest("Say why, so that the team can mend it.")
+
+    def rows(setup: Setup) -> list[Row]:
+        return approvals.refuse(setup, id_, _mark(setup, id_, mark), reason[:REASON_MAX])
+
+    return await _change(store, actor, "template.refuse", own, id_, rows, reason)
+
+
+async def note_test(store: Store, actor: Actor, template: Template, message: str, *, draft: bool) -> None:
+    """It was sent as a test."""
+    detail = f"{message}{', draft' if draft else ''}"
+    await store.audit.add(actor.did(store.clock.now(), "template.test", template.id, detail, team=template.team))
+
+
+def _mark(setup: Setup, id_: str, seen: str | None) -> str:
+    if seen is not None:
+        return seen
+    draft = approvals.find_draft(setup, id_)
+    if draft is None:
+        raise InvalidRequest(f"{id_} has no draft that waits.")
+    return draft.mark
+
+
+def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
+    return save_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now(), free=free)
+
+
+async def _change(
+    store: Store,
+    actor: Actor,
+    action: str,
+    team: str,
+    id_: str,
+    rows_of: Callable[[Setup], list[Row]],
+    detail: str = "",
+) -> bool:
+    """Whether anything was changed; without rows there is no entry."""
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        rows = rows_of(setup)
+        entry = actor.did(store.clock.now(), action, id_, detail, team=team)
+        return SetupChange(rows=rows, audit=[entry] if rows else ())
+
+    return bool((await store.setup.change(decide)).rows)

@@ -1,0 +1,97 @@
+"""Templates: one audit entry with each change, none without one, and what is refused."""
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.manage import templates
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.template_approvals import mark_of
+from heliograph.storage.store import Store
+from tests.manage.conftest import ADA, entries
+
+pytestmark = pytest.mark.anyio
+
+MAIL = Template(id="tpl_mail", team="team_1", channel="email", name="Mail", subject="s", text="first")
+SMS = Template(id="tpl_sms", team="team_1", channel="sms", name="Code", body="Hello", status="draft")
+
+
+async def save(store: Store, new: Template, mark: str | None = None, *, by_operator: bool = False) -> bool:
+    return await templates.save(store, ADA, new, mark=mark, by_operator=by_operator)
+
+
+def current(store: Store, id_: str) -> Template:
+    return templates.find(store.setup.current, None, id_)
+
+
+async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
+    for _ in range(2):
+        await save(store, MAIL)
+    first = mark_of(current(store, MAIL.id))
+    await save(store, replace(MAIL, text="second"), first)
+    with pytest.raises(InvalidRequest, match="Somebody changed this template"):
+        await save(store, replace(MAIL, text="third"), first)
+    for _ in range(2):
+        await templates.restore(store, ADA, "team_1", MAIL.id, 1, by_operator=False)
+    assert (current(store, MAIL.id).text, current(store, MAIL.id).version) == ("first", 3)
+    for _ in range(2):
+        await templates.archive(store, COMMAND_LINE, None, MAIL.id)
+    for _ in range(2):
+        await templates.unarchive(store, COMMAND_LINE, None, MAIL.id, by_operator=True)
+    await templates.note_test(store, ADA, MAIL, "eml_1", draft=False)
+    assert await entries(store, "team_1") == [
+        ("usr_ada", "template.test", MAIL.id, "eml_1"),
+        ("command line", "template.unarchive", MAIL.id, ""),
+        ("command line", "template.archive", MAIL.id, ""),
+        ("usr_ada", "template.restore", MAIL.id, ""),
+        ("usr_ada", "template.save", MAIL.id, ""),
+        ("usr_ada", "template.save", MAIL.id, ""),
+    ]
+
+
+async def test_a_draft_is_refused_approved_or_discarded(store: Store, teams: None) -> None:
+    await save(store, SMS)
+    for _ in range(2):
+        await templates.refuse(store, COMMAND_LINE, None, SMS.id, None, " Say more. ")
+    assert current(store, SMS.id).refused_reason == "Say more."
+    with pytest.raises(InvalidRequest, match="Set a price"):
+        await templates.approve(store, COMMAND_LINE, None, SMS.id, None)
+    with pytest.raises(InvalidRequest, match="was changed meanwhile"):
+        await templates.approve(store, COMMAND_LINE, None, SMS.id, "another", {"price": "0.05"})
+    await templates.approve(store, COMMAND_LINE, None, SMS.id, None, {"price": "0.05"})
+    assert (current(store, SMS.id).status, current(store, SMS.id).price) == ("approved", 50_000)
+    with pytest.raises(InvalidRequest, match="has no draft that waits"):
+        await templates.approve(store, COMMAND_LINE, None, SMS.id, None)
+    await save(store, replace(SMS, id="tpl_other", category=None))  # at the price of its kind, so in use at once
+    assert not await templates.discard(store, ADA, "team_1", "tpl_other")
+    assert [(actor, action) for actor, action, _, _ in await entries(store, "team_1")] == [
+        ("usr_ada", "template.save"),
+        ("command line", "template.approve"),
+        ("command line", "template.refuse"),
+        ("usr_ada", "template.save"),
+    ]
+
+
+async def test_a_draft_that_is_discarded_is_gone(store: Store, teams: None) -> None:
+    await save(store, SMS)
+    assert await templates.discard(store, ADA, "team_1", SMS.id)
+    with pytest.raises(TemplateNotFound):
+        await templates.discard(store, ADA, "team_1", SMS.id)
+
+
+async def test_another_teams_template_is_not_there(store: Store, teams: None) -> None:
+    await save(store, MAIL)
+    for change in (templates.archive, templates.discard):
+        with pytest.raises(TemplateNotFound):
+            await change(store, ADA, "team_2", MAIL.id)
+    with pytest.raises(TemplateNotFound, match="version 7"):
+        await templates.restore(store, ADA, "team_1", MAIL.id, 7, by_operator=False)
+
+
+@pytest.mark.parametrize(("prices", "param"), [({"price": "cheap"}, "price"), ({"prices": {"XX": "1"}}, "prices")])
+async def test_prices_that_cannot_be(store: Store, teams: None, prices: dict[str, str], param: str) -> None:
+    await save(store, SMS)
+    with pytest.raises(InvalidRequest) as refused:
+        await templates.approve(store, ADA, "team_1", SMS.id, None, prices)
+    assert refused.value.param == param
