@@ -18,9 +18,9 @@ from heliograph.app import open_store
 from heliograph.channels.email import dkim, dns_check
 from heliograph.dashboard import passwords, totp
 from heliograph.dashboard.visit import COOKIE
+from heliograph.manage import erase
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.settings import Settings
-from heliograph.storage import erase
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase, SqliteTx

@@ -4,11 +4,12 @@ import click
 
 from heliograph.app import sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, with_settings, with_store
-from heliograph.clock import Clock
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.manage import erase as erasing
+from heliograph.manage.teams import find_team
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
-from heliograph.storage import erase as erasing
 from heliograph.storage.engine.sqlite import vacuum as vacuum_file
+from heliograph.storage.erase import StillMoving
 from heliograph.storage.store import Store
 
 TOLD_EVERY = 100_000  # rows
@@ -46,18 +47,9 @@ def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) 
 
 
 async def _erase(store: Store, team: str, address: str) -> int:
-    found = store.setup.current.teams.get(team)
-    if found is None:
-        raise click.ClickException(f"there is no team {team!r}")
-
-    def entry(action: str, subject: str, detail: str) -> AuditEntry:
-        return COMMAND_LINE.did(at=Clock().now(), team=team, action=action, subject=subject, detail=detail)
-
     try:
-        return await erasing.erase(store, found, address, entry, _tell)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    except erasing.StillMoving as error:
+        return await erasing.erase(store, COMMAND_LINE, find_team(store.setup.current, team), address, _tell)
+    except StillMoving as error:
         raise click.ClickException(f"{error} Run it again later.") from None
 
 

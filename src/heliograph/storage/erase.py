@@ -5,7 +5,6 @@ table is looked through in portions by a reader; only rows that name the address
 run again.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
@@ -13,19 +12,13 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name, stand_in
+from heliograph.rules.erasure import Forms, stand_in
 from heliograph.rules.lanes import SLOTS
-from heliograph.rules.magic import is_magic
 from heliograph.rules.message import is_final
-from heliograph.rules.setup.file import read_recipient
-from heliograph.rules.setup.records import Key, Team
-from heliograph.rules.setup.snapshot import Row
+from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
-from heliograph.storage.setup import SetupChange
-from heliograph.storage.store import Store
 
 PORTION = 1000  # rows looked at in one transaction
-SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
 SUBJECT = "[erased]"
 LANES = [(lane,) for lane in SLOTS]
 
@@ -49,46 +42,39 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.forms.address
 
 
-def read_person(given: str) -> str:
-    """The normal form of an address or phone number that can be erased; else ValueError."""
-    address = read_recipient(given)
-    if is_magic(address) or is_erased(address):
-        raise ValueError("this is no address of a person")
-    return address
+class Erasures:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, wanted: Wanted, entry: AuditEntry) -> None:
+        """Refuse, or suppress the hash in place of the address. The account's row is the lock that accepts wait on."""
+        await self._database.write(lambda tx: _begin(tx, wanted, entry))
+
+    async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
+        """After `begin`. Answers how many messages named the address.
+
+        Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
+        """
+        messages, waiting = await _messages(self._database, wanted, now, tell)
+        await _walk(self._database, wanted, "look_events", {"team": wanted.ref}, _events, tell)
+        await _texts(self._database, wanted, ("look_suppressions", "erase_suppressions"), {"team": wanted.ref}, tell)
+        for key_id in wanted.keys:
+            await _texts(self._database, wanted, ("look_idempotency", "erase_idempotency"), {"key_id": key_id}, tell)
+        await _verifications(self._database, wanted, now)
+        await _texts(self._database, wanted, ("look_audit", "erase_audit"), {"team_id": wanted.team}, tell, start=0)
+        await _texts(self._database, wanted, ("look_refused", "erase_refused"), {"team": wanted.ref}, tell)
+        await _imports(self._database, wanted, tell)
+        await _texts(self._database, wanted, ("look_early", "erase_early"), {}, tell, start=0)
+        await _texts(self._database, wanted, ("look_returns", "erase_returns"), {}, tell, start=0)
+        await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
+        if waiting:
+            raise StillMoving(
+                f"All else was erased, but messages to others that name it have not ended yet ({waiting})."
+            )
+        return messages
 
 
-async def erase(
-    store: Store,
-    team: Team,
-    given: str,
-    entry: Callable[[str, str, str], AuditEntry],  # of an action, a subject and a detail
-    tell: Tell = lambda what, count: None,
-) -> int:
-    """Answers how many messages named the address. Raises ValueError when it is none, StillMoving when it must wait."""
-    address, record = read_person(given), team.record
-    keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
-    wanted = Wanted(
-        ref=record.ref,
-        team=record.id,
-        forms=forms_of(address, given),
-        name=store.suppressions.name_of(record.ref, address),
-        webhooks=tuple(hook.id for hook in team.webhooks),
-        keys=tuple(keys),
-    )
-    started = entry("address.erase", short_name(wanted.name), "begun")
-    await store.database.write(lambda tx: begin(tx, wanted, started))
-    if address in team.recipients:
-        gone = Row("recipient", f"{record.id}/{address}", record.id, None)
-        await store.setup.change(lambda _, __: SetupChange(rows=[gone]))
-    await asyncio.sleep(SETTLE_S)
-    count = await sweep(store.database, wanted, started.at, tell)
-    ended = entry("address.erase", short_name(wanted.name), f"done, messages: {count}")
-    await store.database.write(lambda tx: tx.run("insert_audit", entries=[ended]))
-    return count
-
-
-async def begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
-    """Refuse, or suppress the hash in the place of the address. The account's row is the lock that accepts wait on."""
+async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
     place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
     await tx.run("mark_erased", team=wanted.ref)
     ((messages,),) = await tx.run("moving_messages", lanes=LANES, **place)
@@ -100,7 +86,7 @@ async def begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
         raise StillMoving("An import of suppressions is running in this team.")
     await _suppress(tx, wanted, entry.at)
     await tx.run("erase_marketing", **place)
-    await tx.run("insert_audit", entries=[entry])
+    await audit.write(tx, entry)
 
 
 async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
@@ -112,28 +98,6 @@ async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
     await tx.run("delete_suppression", team=wanted.ref, address=wanted.address)
     row = (wanted.ref, wanted.name, wanted.name, reason, source, None, created_at)
     await tx.run("insert_suppressions", suppressions=[row])
-
-
-async def sweep(database: Database, wanted: Wanted, now: int, tell: Tell) -> int:
-    """After `begin`. Answers how many messages named the address.
-
-    Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
-    """
-    messages, waiting = await _messages(database, wanted, now, tell)
-    await _walk(database, wanted, "look_events", {"team": wanted.ref}, _events, tell)
-    await _texts(database, wanted, ("look_suppressions", "erase_suppressions"), {"team": wanted.ref}, tell)
-    for key_id in wanted.keys:
-        await _texts(database, wanted, ("look_idempotency", "erase_idempotency"), {"key_id": key_id}, tell)
-    await _verifications(database, wanted, now)
-    await _texts(database, wanted, ("look_audit", "erase_audit"), {"team_id": wanted.team}, tell, start=0)
-    await _texts(database, wanted, ("look_refused", "erase_refused"), {"team": wanted.ref}, tell)
-    await _imports(database, wanted, tell)
-    await _texts(database, wanted, ("look_early", "erase_early"), {}, tell, start=0)
-    await _texts(database, wanted, ("look_returns", "erase_returns"), {}, tell, start=0)
-    await database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
-    if waiting:
-        raise StillMoving(f"All else was erased, but messages to others that name it have not ended yet ({waiting}).")
-    return messages
 
 
 # -- messages ------------------------------------------------------------------------------------------------------

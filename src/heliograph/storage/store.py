@@ -12,6 +12,7 @@ from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable
+from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
 from heliograph.storage.figures import Figures
 from heliograph.storage.imports import Imports
@@ -53,6 +54,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: Deliveries
     suppressions: Suppressions
     imports: Imports
+    erasures: Erasures
     ledger: Ledger
     requests: Requests
     inbox: Inbox
@@ -95,6 +97,7 @@ def make_store(
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, publisher, name_of),
         imports=Imports(database, clock, publisher),
+        erasures=Erasures(database),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
         inbox=Inbox(database, clock),

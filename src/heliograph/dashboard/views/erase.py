@@ -5,7 +5,9 @@ import asyncio
 import structlog
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.storage import erase as erasing
+from heliograph.manage import erase as erasing
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.storage.erase import StillMoving
 
 WAIT_S = 10.0  # that the page waits; a large team's erasure goes on without it
 
@@ -22,11 +24,11 @@ async def erase(visit: Visit) -> Answer:
     address = visit.form.get("address", "").strip()
     try:
         erasing.read_person(address)
-    except ValueError as error:
-        return _page(address, str(error))
+    except InvalidRequest as refusal:
+        return _page(address, refusal.message)
     if visit.form.get("sure") != "yes":
         return Page("erase.html", {"address": address, "error": "", "ask": True})
-    task = asyncio.create_task(erasing.erase(visit.context.store, visit.team, address, visit.entry))
+    task = asyncio.create_task(erasing.erase(visit.store, visit.actor, visit.team, address))
     _running.add(task)
     task.add_done_callback(_ended)
     done, _ = await asyncio.wait({task}, timeout=WAIT_S)
@@ -35,7 +37,7 @@ async def erase(visit: Visit) -> Answer:
         return Redirect(here, "The address is being erased. The audit log says when it is done.")
     try:
         count = task.result()
-    except erasing.StillMoving as error:
+    except StillMoving as error:
         return _page(address, f"{error} Try again later.")
     return Redirect(here, f"It is erased. Messages that named it: {count}.")
 
@@ -47,5 +49,5 @@ def _page(address: str, error: str = "") -> Page:
 def _ended(task: "asyncio.Task[int]") -> None:
     _running.discard(task)
     error = None if task.cancelled() else task.exception()
-    if error and not isinstance(error, erasing.StillMoving):
+    if error and not isinstance(error, StillMoving):
         log.error("an address was not erased wholly", error=type(error).__name__)  # no text: it may name the address
