@@ -130,7 +130,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
         outcome: Any = await handover.ask(carrier, PARCEL)
         assert isinstance(outcome, Deferred) and not outcome.unreachable
         assert "Rotate them" in outcome.detail["text"]
-    assert store.setup.current.circuits == {}
+    assert store.circuits.current == {}
     with pytest.raises(NotReady):
         keys_of("a.test")
 

@@ -42,6 +42,7 @@ from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.domain_checks import check_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
+from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
 from heliograph.deliver.duties.rates import share_rates
@@ -165,7 +166,7 @@ async def open_store(
     blobs = Blobs(settings.data / "blobs")
     store = make_store(make_database(settings), blobs, clock or Clock(), owner, lambda: known.erasure)
     try:
-        await store.setup.refresh()
+        await store.refresh()
         yield store
     finally:
         await store.close()
@@ -229,7 +230,7 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
     api, pages = Api(context, management, limits, budget), Dashboard(page_tools, budget)
     every: dict[str, Loop] = {
         "loop watch": watch.run,
-        "setup": store.setup.follow,
+        "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, clock),
         "key uses": partial(write_key_uses, store, context.state.used),
         "refused requests": partial(write_refused, store, context.state.refused),

@@ -11,8 +11,6 @@ from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.outcome import Asked, Deferred, Outcome
 from heliograph.rules.setup.records import CarrierRecord
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
@@ -43,7 +41,7 @@ class Handover:
         now = self._clock.now()
         return {
             id_: max(circuit.until, now)
-            for id_, circuit in self._store.setup.current.circuits.items()
+            for id_, circuit in self._store.circuits.current.items()
             if circuit.is_open(now) or id_ in self._probing
         }
 
@@ -80,7 +78,7 @@ class Handover:
 
     async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""
-        circuit = self._store.setup.current.circuits.get(record.id)
+        circuit = self._store.circuits.current.get(record.id)
         if circuit:
             self._probing.add(record.id)
         try:
@@ -120,16 +118,11 @@ class Handover:
         if id_ in self._changing:
             return
 
-        def decide(current: Setup, _: int) -> SetupChange:
-            if current.circuits.get(id_) != seen:
-                return SetupChange()
-            circuit = opened(seen, id_, reason, self._clock.now()) if reason is not None else None
-            return SetupChange(rows=[to_row("circuit", id_, circuit, None)])
-
+        wanted = None if reason is None else opened(seen, id_, reason, self._clock.now())
         self._changing.add(id_)
         try:
-            await self._store.setup.change(decide)
-            log.warning("carrier out of reach" if reason is not None else "carrier is back", carrier=id_)
+            if await self._store.circuits.change(id_, seen, wanted):
+                log.warning("carrier out of reach" if wanted else "carrier is back", carrier=id_)
         except StoreUnavailable:
             pass  # the next miss or answer tries again
         finally:

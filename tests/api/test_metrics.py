@@ -28,7 +28,8 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
         clock=SimpleNamespace(now=lambda: 0),
         store=SimpleNamespace(
             outbox=SimpleNamespace(queue=SimpleNamespace(answer=nothing)),
-            setup=SimpleNamespace(current=SimpleNamespace(circuits={}, carriers=[])),
+            setup=SimpleNamespace(current=SimpleNamespace(carriers=[])),
+            circuits=SimpleNamespace(current={}),
         ),
     )
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}

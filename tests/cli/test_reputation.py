@@ -5,7 +5,7 @@ import pytest
 
 from heliograph.app import open_store
 from heliograph.clock import Clock
-from heliograph.rules.setup.records import Reputation
+from heliograph.rules.reputation import Reputation
 from heliograph.settings import Settings
 
 from .conftest import Run
@@ -23,7 +23,7 @@ async def _judge(*counts: int) -> None:
 
 async def _reputation() -> Reputation | None:
     async with open_store(Settings()) as store:
-        return store.setup.current.teams["team_acme"].reputation
+        return store.reputation.current.get("team_acme")
 
 
 def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from heliograph.dashboard.attention import Concern, of_instance, of_team
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.pricing import Account
-from heliograph.rules.setup.records import Domain, Platform, Reputation, Team, TeamRecord, Webhook
+from heliograph.rules.reputation import Reputation
+from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import Setup
 
 NOW = 1_800_000_000_000  # January 2027
@@ -21,15 +22,16 @@ def concerns(operator: bool = False, account: dict[str, Any] | None = None, **ch
     record = {name: changed.pop(name) for name in list(changed) if name in TeamRecord.__struct_fields__}
     own: dict[str, Any] = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
     well: dict[str, Any] = {"record": TeamRecord(**own), "domains": {"a.test": DOMAIN}}
+    reputation = changed.pop("reputation", None)
     team = Team(**well | changed)
     money: dict[str, Any] = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999}
-    return list(of_team(team, Account(**money | (account or {})), {"wh_2": 5}, NOW, operator))
+    return list(of_team(team, reputation, Account(**money | (account or {})), {"wh_2": 5}, NOW, operator))
 
 
 def test_all_is_well() -> None:
     assert concerns(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # switched off by somebody
     assert concerns(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
-    assert list(of_instance(Setup(), operator=True)) == []
+    assert list(of_instance(Setup(), [], operator=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,12 +58,12 @@ def test_one_concern_and_its_mend(given: dict[str, Any], word: str, to: str) -> 
 
 def test_what_operators_see() -> None:
     circuit = Circuit(id="sim-sms", since=0, until=5, reason="no answer in time")
-    setup = Setup(platform=Platform(paused=True, paused_reason="restored"), circuits={"sim-sms": circuit})
-    paused, open_ = of_instance(setup, operator=True)
+    setup = Setup(platform=Platform(paused=True, paused_reason="restored"))
+    paused, open_ = of_instance(setup, [circuit], operator=True)
     assert paused.to == "/dashboard/operator/queues"
     assert open_.to == "/dashboard/operator/carriers"
     assert "no answer in time" in open_.text
     assert "restored" in paused.text
-    (told,) = of_instance(setup, operator=False)
+    (told,) = of_instance(setup, [circuit], operator=False)
     assert (told.word, told.to) == ("paused", "/messages?status=queued")
     assert "restored" not in told.text

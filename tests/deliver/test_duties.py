@@ -18,6 +18,7 @@ from heliograph.deliver.duties import (
     clock,
     domain_checks,
     early_reports,
+    follow,
     key_uses,
     rates,
     reclaim,
@@ -26,10 +27,12 @@ from heliograph.deliver.duties import (
     retention,
 )
 from heliograph.deliver.duties.repeat import repeat
+from heliograph.rules.circuit import opened
 from heliograph.rules.limits import LEASE_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Outcome, Report
-from heliograph.rules.setup.records import CarrierRecord, Reputation
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.rules.reputation import Reputation
+from heliograph.rules.setup.records import CarrierRecord, Platform
+from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.requests import RequestLog, Requests, Spent
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
@@ -41,8 +44,8 @@ from tests.storage.test_requests import refused
 pytestmark = pytest.mark.anyio
 
 DUTIES = (
-    *(attest, blobs, carriers, clock, domain_checks, early_reports, key_uses, rates, reclaim, refused_requests),
-    *(reputation, retention),
+    *(attest, blobs, carriers, clock, domain_checks, early_reports, follow, key_uses, rates, reclaim),
+    *(refused_requests, reputation, retention),
 )
 
 
@@ -152,6 +155,15 @@ async def test_a_report_waits_for_the_record_of_its_hand_over(
             return (await story(id_))[-1:] == ["delivered"]
 
         await until(is_delivered)
+
+
+async def test_a_process_follows_the_others(store: Store, other: Store) -> None:
+    async with doing(follow.follow_others(other)):
+        platform = Platform(brand="New")
+        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("platform", PLATFORM_ID, platform, None)]))
+        await until(lambda: other.setup.current.platform.brand == "New")
+        await store.circuits.change("a", None, opened(None, "a", "no answer", 1))
+        await until(lambda: "a" in other.circuits.current)
 
 
 async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.handover import Handover
-from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS
+from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
@@ -77,7 +77,7 @@ async def lines(store: Store, clock: Any) -> Callable[..., Awaitable[Lines]]:
 
 def wait(store: Store, clock: TestClock) -> int:
     """Until the next probe, in whole seconds as ms: the clock runs on a little."""
-    return round((store.setup.current.circuits["a"].until - clock.now()) / 1000) * 1000
+    return round((store.circuits.current["a"].until - clock.now()) / 1000) * 1000
 
 
 async def status(store: Store, id_: str) -> str:
@@ -132,13 +132,15 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
     store: Store, other: Store, clock: Any, send: Send, lines: Any
 ) -> None:
     both = await lines(a=Line(AWAY), b=Line(TAKEN))
+    version = store.setup.current.version
     for _ in range(MISSES_TO_OPEN + 3):
         await send("sms", PHONE)
     await both.deliver()
     assert both.asked() == {"a": MISSES_TO_OPEN, "b": MISSES_TO_OPEN + 3}
     assert list(both.handover.closed_to()) == ["a"]
-    await other.setup.refresh()  # every process learns of it
-    assert list(other.setup.current.circuits) == ["a"]
+    await other.refresh()  # every process learns of it, and has no new setup to load
+    assert (await other.setup.refresh()).version == version
+    assert list(other.circuits.current) == ["a"]
 
     clock.forward(FIRST_MS)  # half open: one probe, which fails
     for _ in range(3):
@@ -153,7 +155,7 @@ async def test_misses_open_the_circuit_and_a_probe_closes_it(
         await send("sms", PHONE)
     await both.deliver()
     assert both.asked()["a"] == MISSES_TO_OPEN + 4
-    assert not store.setup.current.circuits
+    assert not store.circuits.current
     assert not both.handover.closed_to()
 
 
@@ -164,7 +166,7 @@ async def test_the_wait_between_probes_is_bounded(store: Store, clock: Any, send
     await one.deliver()
     waits = []
     for _ in range(6):
-        clock.forward(store.setup.current.circuits["a"].until - clock.now())
+        clock.forward(store.circuits.current["a"].until - clock.now())
         await send("sms", PHONE)
         await one.deliver()
         waits.append(wait(store, clock))
@@ -214,6 +216,19 @@ async def test_a_hand_over_that_nobody_can_wait_for_is_a_miss_too(store: Store, 
             async with asyncio.timeout(0.01):
                 await one.handover.ask(store.setup.current.carriers[0], parcel)
     async with asyncio.timeout(60):
-        while not store.setup.current.circuits:
+        while not store.circuits.current:
             await asyncio.sleep(0.01)
     assert list(one.handover.closed_to()) == ["a"]
+
+
+async def test_a_circuit_is_changed_only_as_it_was_seen(store: Store, other: Store) -> None:
+    first, second = (opened(None, "a", reason, 1) for reason in ("one", "two"))
+    assert await store.circuits.change("a", None, first)
+    assert not await other.circuits.change("a", None, second)
+    later = opened(first, "a", "still", 2)
+    assert await other.circuits.change("a", first, later)
+    assert not await store.circuits.change("a", first, None)
+    assert store.circuits.current == {"a": later}
+    assert await store.circuits.change("a", later, None)
+    assert not await other.circuits.change("a", later, second)
+    assert store.circuits.current == other.circuits.current == {}

@@ -8,7 +8,7 @@ import pytest
 from heliograph.manage import teams as manage
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.records import Domain, Reputation
+from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
@@ -110,10 +110,10 @@ async def test_days_that_do_not_fit(store: Store, teams: None, days: dict[str, A
 
 
 async def test_direct_sends_go_on(store: Store, teams: None) -> None:
-    paused = Reputation(team="team_1", state="paused", since=1)
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("reputation", "team_1", paused, "team_1")]))
+    await store.database.write(lambda tx: tx.run("count_reputation", counts=[(1, store.clock.now(), 1000, 500, 0)]))
+    await store.reputation.judge()
     assert [await manage.resume_direct(store, ADA, "team_1") for _ in range(2)] == [True, False]
-    assert await entries(store, "team_1") == [("usr_ada", "reputation.resume", "team_1", "")]
+    assert (await entries(store, "team_1"))[0] == ("usr_ada", "reputation.resume", "team_1", "")
 
 
 async def test_a_team_that_is_not_there(store: Store) -> None:

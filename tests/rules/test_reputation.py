@@ -4,19 +4,15 @@ import pytest
 
 from heliograph.rules.message import move
 from heliograph.rules.refusals import DirectSendsPaused
-from heliograph.rules.reputation import Counts, changed, check_direct, judge, tally
-from heliograph.rules.setup.records import Reputation, Team, TeamRecord
+from heliograph.rules.reputation import Counts, Reputation, ReputationState, changed, check_direct, judge, tally
+from heliograph.rules.setup.records import Team, TeamRecord
 
 NOW = 5_000
+TEAM = Team(record=TeamRecord(ref=7, id="team_a", name="A"))
 
 
-def team(reputation: Reputation | None = None) -> Team:
-    return Team(record=TeamRecord(ref=7, id="team_a", name="A"), reputation=reputation)
-
-
-def in_state(state: str, resumed_at: int | None = None) -> Team:
-    counts = {"sends": 1000, "bounces": 123, "complaints": 4}
-    return team(Reputation(team="team_a", state=state, since=1, resumed_at=resumed_at, **counts))  # type: ignore[arg-type]
+def in_state(state: ReputationState, resumed_at: int | None = None) -> Reputation:
+    return Reputation(team="team_a", state=state, since=1, resumed_at=resumed_at, sends=1000, bounces=123, complaints=4)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +80,9 @@ GOOD, MIDDLING, BAD = Counts(1000, 0, 0), Counts(1000, 50, 0), Counts(1000, 100,
 @pytest.mark.parametrize(
     ("found", "counts", "state"),
     [
-        (team(), GOOD, None),
-        (team(), MIDDLING, "warn"),
-        (team(), BAD, "paused"),
+        (None, GOOD, None),
+        (None, MIDDLING, "warn"),
+        (None, BAD, "paused"),
         (in_state("warn"), MIDDLING, None),
         (in_state("warn"), GOOD, "ok"),
         (in_state("warn"), Counts(), "ok"),  # it sent nothing for a week
@@ -98,20 +94,20 @@ GOOD, MIDDLING, BAD = Counts(1000, 0, 0), Counts(1000, 50, 0), Counts(1000, 100,
         (in_state("paused"), BAD, None),
     ],
 )
-def test_who_changes(found: Team, counts: Counts, state: str | None) -> None:
-    records = changed([found], {7: counts, 8: BAD}, NOW)
+def test_who_changes(found: Reputation | None, counts: Counts, state: str | None) -> None:
+    records = changed([TEAM], {TEAM.record.id: found} if found else {}, {7: counts, 8: BAD}, NOW)
     assert [record.state for record in records] == ([state] if state else [])
 
 
 def test_a_change_keeps_what_was_seen_and_when_it_was_resumed() -> None:
-    (record,) = changed([in_state("ok", resumed_at=3)], {7: Counts(1000, 100, 2)}, NOW)
+    (record,) = changed([TEAM], {TEAM.record.id: in_state("ok", resumed_at=3)}, {7: Counts(1000, 100, 2)}, NOW)
     assert record == Reputation(
         team="team_a", state="paused", since=NOW, sends=1000, bounces=100, complaints=2, resumed_at=3
     )
 
 
 def test_only_a_pause_refuses() -> None:
-    for fine in (team(), in_state("ok"), in_state("warn")):
+    for fine in (None, in_state("ok"), in_state("warn")):
         check_direct(fine)
     with pytest.raises(DirectSendsPaused) as refused:
         check_direct(in_state("paused"))

@@ -3,9 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from heliograph.app import migrate
+from heliograph.app import migrate, open_store
+from heliograph.rules.circuit import opened
+from heliograph.rules.reputation import Reputation
+from heliograph.rules.setup.records import Platform
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
 from heliograph.storage.engine.migrate import NewerSchema, schema_files
@@ -54,6 +58,25 @@ async def test_a_broken_file_changes_nothing(
     assert await sql("SELECT max(version) FROM schema_version") == [(NUMBERS[-1],)]
     with pytest.raises(Exception, match="half"):
         await sql("SELECT * FROM half")
+
+
+async def test_circuits_and_reputations_move_out_of_the_setup(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [(number, text) for number, text in schema_files() if number < 28]
+    with monkeypatch.context() as older:
+        older.setattr(migrations, "schema_files", lambda: before)
+        await migrate(settings)
+    circuit, paused = opened(None, "a", "no answer", 1), Reputation(team="team_1", state="paused", since=1)
+    rows = [("circuit", "a", circuit), ("reputation", "team_1", paused), ("platform", "platform", Platform())]
+    async with asking(settings) as sql:
+        for kind, id_, record in rows:
+            body = msgspec.json.encode(record).decode()
+            await sql(f"INSERT INTO setting VALUES ('{kind}', '{id_}', NULL, '{body}', 5)")
+    async with open_store(settings) as store:
+        assert store.circuits.current == {"a": circuit}
+        assert store.reputation.current == {"team_1": paused}
+        assert await store.circuits.change("a", circuit, None)
 
 
 def test_no_number_is_given_twice() -> None:

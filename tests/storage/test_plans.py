@@ -17,7 +17,19 @@ from heliograph.storage.engine.query import Statement, load_queries
 pytestmark = pytest.mark.anyio
 
 # As many as teams, webhooks, people, or fewer.
-SMALL = {"account", "counter", "fact", "setting", "endpoint", "person", "member", "machine_clock", "schema_version"}
+SMALL = {
+    "account",
+    "counter",
+    "fact",
+    "setting",
+    "circuit",
+    "judgement",
+    "endpoint",
+    "person",
+    "member",
+    "machine_clock",
+    "schema_version",
+}
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
 SHORT = {
     *("outbox_claimed", "outbox_suspect", "recipient_dead", "verification_dispatching", "verification_pending"),

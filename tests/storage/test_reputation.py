@@ -61,7 +61,7 @@ async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, i
 
 
 def state(store: Store) -> str:
-    found = store.setup.current.teams["team_1"].reputation
+    found = store.reputation.current.get("team_1")
     return found.state if found else "none"
 
 
@@ -144,15 +144,16 @@ async def test_teams_are_apart(store: Store, clock: TestClock) -> None:
 
 async def test_a_warning_comes_and_goes_by_itself(teams: Store, other: Store, clock: TestClock) -> None:
     assert await teams.reputation.judge() == []
+    seen = teams.setup.current.version
     await counted(teams, clock, (0, 1000, 50, 0))
     (judged,) = await teams.reputation.judge()
     assert (judged.team, judged.state, judged.sends, judged.bounces) == ("team_1", "warn", 1000, 50)
-    version = teams.setup.current.version
+    version = teams.reputation.version
     assert await teams.reputation.judge() == []
-    assert teams.setup.current.version == version  # nothing new is nothing to follow
-    await other.setup.refresh()
+    assert (teams.reputation.version, teams.setup.current.version) == (version, seen)  # nothing new to follow
+    await other.refresh()
     assert state(other) == "warn"
-    assert other.setup.current.teams["team_2"].reputation is None
+    assert "team_2" not in other.reputation.current
     clock.forward(7 * DAY_MS)
     assert [judged.state for judged in await other.reputation.judge()] == ["ok"]
 
@@ -163,14 +164,14 @@ async def test_a_pause_stays_until_an_operator_ends_it(teams: Store, other: Stor
     assert state(teams) == "paused"
     clock.forward(7 * DAY_MS)
     assert await teams.reputation.judge() == []
-    await other.setup.refresh()
+    await other.refresh()
     at = clock.now()
     assert await other.reputation.resume("team_1", ENTRY)
     assert not await other.reputation.resume("team_1", ENTRY)
     assert not await other.reputation.resume("team_2", ENTRY)
-    await teams.setup.refresh()
+    await teams.refresh()
     assert state(teams) == "ok"
-    assert at <= (teams.setup.current.teams["team_1"].reputation.resumed_at or 0) <= clock.now()  # type: ignore[union-attr]
+    assert at <= (teams.reputation.current["team_1"].resumed_at or 0) <= clock.now()
 
 
 async def test_nothing_before_the_resume_counts_after_it(teams: Store, clock: TestClock) -> None:
@@ -187,10 +188,22 @@ async def test_nothing_before_the_resume_counts_after_it(teams: Store, clock: Te
 async def test_a_resume_during_the_judging_holds(teams: Store, other: Store, clock: TestClock) -> None:
     """This process has not heard of the pause and its end, and brings counts from before."""
     await counted(teams, clock, (0, 1000, 500, 0))
-    await other.setup.refresh()
+    await other.refresh()
     await teams.reputation.judge()
     await teams.reputation.resume("team_1", ENTRY)
     await counted(teams, clock, (0, 1000, 500, 0))  # as it read them
     assert await other.reputation.judge() == []
     assert state(other) == "ok"
     assert [judged.state for judged in await other.reputation.judge()] == ["paused"]  # by what it knows now
+
+
+async def test_a_judgement_leaves_an_entry_of_the_service(teams: Store, clock: TestClock) -> None:
+    await counted(teams, clock, (0, 1000, 50, 0))
+    await teams.reputation.judge()
+    await counted(teams, clock, (0, 0, 100, 0))
+    await teams.reputation.judge()
+    await teams.reputation.judge()  # finds nothing new
+    assert [(one.actor, one.action, one.subject, one.detail) for one in await teams.audit.lines("team_1")] == [
+        ("service", "reputation.pause", "team_1", "of 1000 emails 15.0 % bounced and 0.00 % were complained about"),
+        ("service", "reputation.warn", "team_1", "of 1000 emails 5.0 % bounced and 0.00 % were complained about"),
+    ]

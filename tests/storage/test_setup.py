@@ -21,18 +21,6 @@ def team_row(id_: str, ref: int) -> Row:
     return to_row("team", id_, TeamRecord(ref=ref, id=id_, name=id_), id_)
 
 
-async def test_another_process_follows_within_a_second(store: Store, other: Store) -> None:
-    following = asyncio.create_task(other.setup.follow())
-    try:
-        await store.setup.change(lambda _, __: brand("New"))
-        async with asyncio.timeout(60):
-            while other.setup.current.platform.brand != "New":
-                await asyncio.sleep(0.01)
-    finally:
-        following.cancel()
-    assert store.setup.current.platform.brand == "New"
-
-
 async def test_nothing_new_is_the_same_object(store: Store) -> None:
     seen = store.setup.current
     assert await store.setup.refresh() is seen

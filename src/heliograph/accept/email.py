@@ -135,13 +135,13 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_email(context: Context, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
-    draft = draft_email(caller, context.store.setup.current, request)
+    draft = draft_email(context, caller, request)
     files = await _keep_files(context, draft.attachments)
     return await context.store.messages.accept(email_acceptance(context, caller, draft, files, once))
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
-    draft = draft_email(caller, context.store.setup.current, request)
+    draft = draft_email(context, caller, request)
     accepted = await context.store.messages.rehearse(email_acceptance(context, caller, draft, [], None))
     record = msgspec.json.decode(accepted.response, type=EmailRecord)
     return EmailPreview(
@@ -161,8 +161,9 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
     )
 
 
-def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> EmailDraft:
+def draft_email(context: Context, caller: Caller, request: EmailRequest) -> EmailDraft:
     """Every check that memory can make, in the order of contract 2."""
+    setup = context.store.setup.current
     check_shape(request.attachments or [])
     variables = read_variables(request.variables)
     _check_mode(request)
@@ -170,7 +171,7 @@ def draft_email(caller: Caller, setup: Setup, request: EmailRequest) -> EmailDra
     _check_subject(request.subject)
     attachments = read_attachments(request.attachments or [])
     if request.template_id is None:
-        check_direct(caller.team)
+        check_direct(context.store.reputation.current.get(caller.team.record.id))
     sender = resolve_sender(
         team=caller.team,
         key=caller.key,

@@ -59,7 +59,7 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
     if address is None:
         raise InvalidRequest("The sender of the message is not an email address.")
     if template is None:
-        check_direct(caller.team)
+        check_direct(context.store.reputation.current.get(caller.team.record.id))
     sender = resolve_sender(
         team=caller.team,
         key=caller.key,

@@ -48,7 +48,7 @@ async def metrics(call: Call) -> Response:
     for lane, _, due_at in waiting:
         lines.append(f'heliograph_outbox_oldest_seconds{{lane="{lane}"}} {max(0, now - due_at) / 1000}')
     lines.append("# TYPE heliograph_carrier_reachable gauge")
-    circuits = call.context.store.setup.current.circuits
+    circuits = call.context.store.circuits.current
     for carrier in call.context.store.setup.current.carriers:
         reachable = int(carrier.id not in circuits)
         lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')

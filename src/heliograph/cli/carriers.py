@@ -81,9 +81,7 @@ def show(settings: Settings, as_json: bool) -> None:
             store.setup.current.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id)
         )
         uses = await store.carrier_use.recent(store.clock.now())
-        return [
-            _line(one, store.setup.current.circuits.get(one.id), uses.get(one.id, RecentUse()).hour) for one in ordered
-        ]
+        return [_line(one, store.circuits.current.get(one.id), uses.get(one.id, RecentUse()).hour) for one in ordered]
 
     lines = with_store(settings, "Reading", story)
     if as_json:

@@ -6,7 +6,7 @@ from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_s
 from heliograph.manage.teams import find_team, resume_direct
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.reputation import Counts, rates
+from heliograph.rules.reputation import Counts, Reputation, rates
 from heliograph.rules.setup.records import Team
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -36,10 +36,11 @@ def show(settings: Settings, team: str | None) -> None:
     async def story(store: Store) -> list[str]:
         counts = await store.reputation.counts()
         teams = [find_team(store.setup.current, team)] if team else store.setup.current.teams.values()
+        known = store.reputation.current
         return [
-            _line(found, counts.get(found.record.ref, Counts()))
+            _line(found, known.get(found.record.id), counts.get(found.record.ref, Counts()))
             for found in teams
-            if team or found.reputation or found.record.ref in counts
+            if team or found.record.id in known or found.record.ref in counts
         ]
 
     for line in with_store(settings, "Reading", story) or ["no email was sent in the last 7 days"]:
@@ -62,7 +63,6 @@ def resume(settings: Settings, team: str) -> None:
     click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
 
 
-def _line(team: Team, counts: Counts) -> str:
-    record = team.reputation
+def _line(team: Team, record: Reputation | None, counts: Counts) -> str:
     state = f"{record.state} since {timestamp(record.since)}" if record else "ok"
     return f"{team.record.id}  {state}: {rates(counts)}"

@@ -1,11 +1,12 @@
 """What needs somebody's attention in a team, worst first, and where it is mended. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from heliograph.rules.circuit import Circuit
 from heliograph.rules.pricing import Account, format_money, month_of
-from heliograph.rules.reputation import rates
+from heliograph.rules.reputation import Reputation, rates
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
 
@@ -20,7 +21,7 @@ class Concern(msgspec.Struct, frozen=True):
 OPERATOR = "/dashboard/operator"
 
 
-def of_instance(setup: Setup, operator: bool) -> Iterator[Concern]:
+def of_instance(setup: Setup, circuits: Iterable[Circuit], operator: bool) -> Iterator[Concern]:
     """`operator`: the reader is one, and can mend it."""
     if setup.platform.paused:
         text, reason = "Delivery is paused: messages wait in the queue.", setup.platform.paused_reason
@@ -28,17 +29,24 @@ def of_instance(setup: Setup, operator: bool) -> Iterator[Concern]:
             text = f"Delivery is paused: {reason}. Messages wait in the queue."
         mend = ("Resume it", f"{OPERATOR}/queues") if operator else ("See what waits", "/messages?status=queued")
         yield Concern("paused", text, *mend)
-    for circuit in setup.circuits.values() if operator else ():
+    for circuit in circuits if operator else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
         yield Concern("failed", text, "Look at the carriers", f"{OPERATOR}/carriers")
 
 
-def of_team(team: Team, account: Account, failing: dict[str, int], now: int, operator: bool) -> Iterator[Concern]:
+def of_team(
+    team: Team,
+    reputation: Reputation | None,
+    account: Account,
+    failing: dict[str, int],
+    now: int,
+    operator: bool,
+) -> Iterator[Concern]:
     """`failing`: webhooks whose last tries failed; `operator`: the reader is one."""
     if team.record.suspended:
         mend = ("Lift it", f"{OPERATOR}/teams/{team.record.id}") if operator else ("Ask an operator", "/team")
         yield Concern("suspended", "The team is suspended: nothing can be sent.", *mend)
-    yield from _email(team)
+    yield from _email(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
             text = f"The webhook {hook.url} was disabled: {hook.disabled_reason}."
@@ -53,14 +61,14 @@ def of_team(team: Team, account: Account, failing: dict[str, int], now: int, ope
         yield from _money(team, account, now)
 
 
-def _email(team: Team) -> Iterator[Concern]:
-    if team.reputation and team.reputation.state != "ok":
+def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
+    if reputation and reputation.state != "ok":
         what = {
             "paused": "Direct emails are paused",
             "warn": "Direct emails will be paused if this goes on",
-        }[team.reputation.state]
-        text = f"{what}: {rates(team.reputation)}."
-        yield Concern(team.reputation.state, text, "See what bounced", "/messages?status=bounced")
+        }[reputation.state]
+        text = f"{what}: {rates(reputation)}."
+        yield Concern(reputation.state, text, "See what bounced", "/messages?status=bounced")
     if not team.sandbox and not team.domains:
         yield Concern("pending", "There is no domain to send from.", "Add one", "/senders")
     for domain in team.domains.values():

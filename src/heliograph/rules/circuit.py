@@ -1,17 +1,18 @@
 """When a carrier counts as out of reach, and for how long nobody asks it."""
 
+import msgspec
+
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.setup.records import Setting
 
 MISSES_TO_OPEN = 5  # hand-overs in a row without an answer
 FIRST_MS = 5 * SECOND_MS
 MOST_MS = 60 * SECOND_MS
 
 
-class Circuit(Setting, frozen=True):
+class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An open circuit: its carrier is asked no more until `until`, then one probe at a time decides.
 
-    It is a record of the setup, so that every process learns of it within a second. A closed circuit has none.
+    Every process learns of it within a second. A closed circuit has no record.
     """
 
     id: str  # the carrier's

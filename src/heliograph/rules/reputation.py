@@ -1,11 +1,15 @@
 """The reputation guard: what counts for and against a team's email, when it is warned, when its direct sends pause."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import DirectSendsPaused
-from heliograph.rules.setup.records import Reputation, ReputationState, Team
+from heliograph.rules.setup.records import Team
+
+ReputationState = Literal["ok", "warn", "paused"]
 
 MIN_SENDS = 200  # fewer say nothing
 WINDOW_SENDS = 1_000  # the rates are those of the newest hours that hold so many …
@@ -13,6 +17,29 @@ WINDOW_MS = 7 * DAY_MS  # … and of none before
 
 # Bounces and complaints of 1,000 sends; the first row that is reached.
 LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
+
+
+# What the audit log calls each decision.
+ACTIONS: dict[ReputationState, str] = {
+    "ok": "reputation.clear",
+    "warn": "reputation.warn",
+    "paused": "reputation.pause",
+}
+
+
+class Reputation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the guard last decided about a team's email, and the counts that it saw then.
+
+    Every process learns of it within a second. A team never judged has none.
+    """
+
+    team: str
+    state: ReputationState
+    since: int  # ms
+    sends: int = 0
+    bounces: int = 0
+    complaints: int = 0
+    resumed_at: int | None = None  # when an operator last ended a pause
 
 
 class Counts(NamedTuple):
@@ -39,13 +66,15 @@ def judge(sends: int, bounces: int, complaints: int) -> ReputationState:
     return "ok"
 
 
-def changed(teams: Iterable[Team], counts: Mapping[int, Counts], now: int) -> list[Reputation]:
+def changed(
+    teams: Iterable[Team], known: Mapping[str, Reputation], counts: Mapping[int, Counts], now: int
+) -> list[Reputation]:
     """The teams, by their newest counts, that are to be warned, to be paused, or well again; a pause stays."""
     records = []
     for team in teams:
         seen = counts.get(team.record.ref, Counts())
-        before, state = team.reputation, judge(*seen)
-        if state != (before.state if before else "ok") and not is_paused(team):
+        before, state = known.get(team.record.id), judge(*seen)
+        if state != (before.state if before else "ok") and not is_paused(before):
             resumed_at = before.resumed_at if before else None
             records.append(
                 Reputation(team=team.record.id, state=state, since=now, resumed_at=resumed_at, **seen._asdict())
@@ -53,14 +82,13 @@ def changed(teams: Iterable[Team], counts: Mapping[int, Counts], now: int) -> li
     return records
 
 
-def is_paused(team: Team) -> bool:
-    return team.reputation is not None and team.reputation.state == "paused"
+def is_paused(known: Reputation | None) -> bool:
+    return known is not None and known.state == "paused"
 
 
-def check_direct(team: Team) -> None:
-    if team.reputation and is_paused(team):
-        why = rates(team.reputation)
-        raise DirectSendsPaused(f"Direct sends of this team are paused: {why}. {DirectSendsPaused.fix}")
+def check_direct(known: Reputation | None) -> None:
+    if known and is_paused(known):
+        raise DirectSendsPaused(f"Direct sends of this team are paused: {rates(known)}. {DirectSendsPaused.fix}")
 
 
 def rates(seen: Counts | Reputation) -> str:

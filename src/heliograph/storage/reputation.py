@@ -1,12 +1,15 @@
-"""Reputation: the bounces and complaints of each team, and what they lead to."""
+"""Reputation: the bounces and complaints of each team, and what the guard decided by them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.reputation import WINDOW_MS, WINDOW_SENDS, Counts, changed, is_paused
-from heliograph.rules.setup.records import Reputation
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.engine.database import Database
-from heliograph.storage.setup import SetupChange, SetupStore
+from heliograph.rules.audit import SERVICE, AuditEntry
+from heliograph.rules.reputation import ACTIONS, WINDOW_MS, WINDOW_SENDS, Counts, Reputation, changed, is_paused, rates
+from heliograph.storage import audit
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.setup import SetupStore
 
 
 class Reputations:
@@ -14,6 +17,15 @@ class Reputations:
         self._database = database
         self._clock = clock
         self._setup = setup
+        self.version = 0
+        self.current: Mapping[str, Reputation] = {}  # by team, as this process has last seen them
+
+    async def refresh(self) -> None:
+        rows = await self._database.read(lambda tx: tx.run("judgements_since", since=self.version))
+        if rows:
+            found = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
+            self.current = {**self.current, **{record.team: record for record in found}}
+            self.version = rows[-1][0]
 
     async def counts(self) -> dict[int, Counts]:
         """What the guard judges by, for each team that has sent in the last days."""
@@ -21,35 +33,50 @@ class Reputations:
         rows = await self._database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
         return {row[0]: Counts(*row[1:]) for row in rows}
 
-    async def judge(self) -> list[Reputation]:
+    async def judge(self) -> Sequence[Reputation]:
         """Warn teams, pause their direct sends, or find them well again; answers what changed."""
-        seen = self._setup.current
-        records = changed(seen.teams.values(), await self.counts(), self._clock.now())
+        seen, now = self.current, self._clock.now()
+        records = changed(self._setup.current.teams.values(), seen, await self.counts(), now)
         if not records:
             return []
 
-        def decide(current: Setup, _: int) -> SetupChange:
-            rows = []
-            for record in records:
-                place = ("reputation", record.team)
-                # Whoever was judged or resumed meanwhile waits for the next round: these counts are older.
-                if current.records.get(place) == seen.records.get(place):
-                    rows.append(to_row(*place, record, record.team))
-            return SetupChange(rows=rows)
+        async def story(tx: Tx) -> list[Reputation]:
+            ((version,),) = await tx.run("next_judgement_version")  # also the lock
+            found = dict(await tx.run("judgements_of", teams=[(record.team,) for record in records]))
+            # Whoever was judged or resumed meanwhile waits for the next round: these counts are older.
+            fresh = [record for record in records if found.get(record.team) == _body(seen.get(record.team))]
+            await _save(tx, version, fresh)
+            entries = [SERVICE.did(now, ACTIONS[one.state], one.team, rates(one), team=one.team) for one in fresh]
+            await audit.write(tx, *entries)
+            return fresh
 
-        written = {row.id for row in (await self._setup.change(decide)).rows}
-        return [record for record in records if record.team in written]
+        written = await self._database.write(story)
+        await self.refresh()
+        return written
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
         """End the pause of a team's direct sends: counting begins anew. False when they are not paused."""
-        now = self._clock.now()
-        resumed = Reputation(team=team, state="ok", since=now, resumed_at=now)
+        ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
-        def decide(current: Setup, _: int) -> SetupChange:
-            found = current.teams[team]
-            if not is_paused(found):
-                return SetupChange()
-            row = to_row("reputation", team, resumed, team)
-            return SetupChange(rows=[row], recounted=[found.record.ref], audit=[entry])
+        async def story(tx: Tx) -> bool:
+            ((version,),) = await tx.run("next_judgement_version")
+            found = dict(await tx.run("judgements_of", teams=[(team,)]))
+            if not is_paused(msgspec.json.decode(found[team], type=Reputation) if found else None):
+                return False
+            await tx.run("forget_reputation", team=ref)
+            await _save(tx, version, [Reputation(team=team, state="ok", since=now, resumed_at=now)])
+            await audit.write(tx, entry)
+            return True
 
-        return bool((await self._setup.change(decide)).rows)
+        done = await self._database.write(story)
+        await self.refresh()
+        return done
+
+
+async def _save(tx: Tx, version: int, records: Sequence[Reputation]) -> None:
+    if records:
+        await tx.run("save_judgements", judgements=[(record.team, version, _body(record)) for record in records])
+
+
+def _body(record: Reputation | None) -> str | None:
+    return msgspec.json.encode(record).decode() if record else None

@@ -1,6 +1,5 @@
 """Reading and changing the setup; a change is one transaction, seen by every process within a second."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -10,7 +9,7 @@ from heliograph.clock import Clock
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
-from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
+from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions
@@ -44,7 +43,6 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[DomainEvent] = ()
-    recounted: Sequence[int] = ()  # teams whose bounces and complaints are forgotten
     audit: Sequence[AuditEntry] = ()
 
 
@@ -82,8 +80,6 @@ async def change(
     if entries:
         await tx.run("insert_ledger", entries=entries)
     await suppress(tx, plan.suppressions, now, publisher)
-    for ref in plan.recounted:
-        await tx.run("forget_reputation", team=ref)
     if plan.audit:
         await tx.run("insert_audit", entries=plan.audit)
     await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
@@ -127,15 +123,6 @@ class SetupStore:
         seen = self.current
         self.current = await self._database.read(lambda tx: load(tx, seen))
         return self.current
-
-    async def follow(self, every_s: float = 0.25) -> None:
-        """Keep `current` fresh until cancelled; while the database is away, what was seen last holds."""
-        while True:
-            await asyncio.sleep(every_s)
-            try:
-                await self.refresh()
-            except StoreUnavailable:
-                continue
 
     async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
         """`decide` gets the newest setup and the next free team number; what it answers is written at once."""

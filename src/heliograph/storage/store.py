@@ -8,6 +8,7 @@ from heliograph.clock import Clock
 from heliograph.rules.erasure import erased_name
 from heliograph.storage.audit import Audit
 from heliograph.storage.carrier_use import CarrierUse
+from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
@@ -49,6 +50,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: DeadLetters
     carrier_use: CarrierUse
     reports: Reports
+    circuits: Circuits
     reputation: Reputations
     events: Events
     deliveries: Deliveries
@@ -64,6 +66,11 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     tries: Tries
     audit: Audit
     upkeep: Upkeep
+
+    async def refresh(self) -> None:
+        """See what other processes changed."""
+        for part in (self.setup, self.circuits, self.reputation):
+            await part.refresh()
 
     async def close(self) -> None:
         await self.database.close()
@@ -92,6 +99,7 @@ def make_store(
         dead_letters=DeadLetters(database, setup),
         carrier_use=CarrierUse(database),
         reports=Reports(database, clock, publisher),
+        circuits=Circuits(database),
         reputation=Reputations(database, clock, setup),
         events=Events(database, clock),
         deliveries=Deliveries(database, clock, owner, leases, setup),

@@ -87,7 +87,7 @@ async def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Test
     values = {
         "carriers": ordered,
         "options": shown,
-        "circuits": visit.setup.circuits,
+        "circuits": visit.context.store.circuits.current,
         "recent": recent,
         "quiet": RecentUse(),
         "others": sorted(recent.keys() - known),

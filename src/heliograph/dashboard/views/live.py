@@ -36,10 +36,12 @@ def _of_team(visit: Visit, page: str) -> Watch:
 
 
 def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...]) -> Watch:
-    """These words and, as `setup`, changes of the setup."""
+    """These words and, as `setup`, changes of the setup, of circuits and of reputations."""
 
     async def read() -> Pulse:
-        return Pulse(await words() | {"setup": str(visit.setup.version)})
+        store = visit.store
+        shared = [visit.setup.version, store.reputation.version, *sorted(store.circuits.current)]
+        return Pulse(await words() | {"setup": " ".join(map(str, shared))})
 
     return Watch(key=(kind, id_), read=read, parts=parts)
 

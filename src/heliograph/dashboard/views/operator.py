@@ -80,6 +80,7 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
     shown = found[:PAGE]
     values = {
         "teams": shown,
+        "reputations": visit.context.store.reputation.current,
         "accounts": await visit.context.store.ledger.accounts([team.record.ref for team in shown]),
         "after": shown[-1].record.id if len(found) > PAGE else "",
         "q": wanted,
@@ -99,7 +100,7 @@ async def _team(visit: Visit, given: dict[str, str] | None = None, errors: dict[
         "record": record,
         "account": account,
         "used": account.used if this_month else 0,
-        "reputation": visit.team.reputation,
+        "reputation": visit.context.store.reputation.current.get(record.id),
         "rates": rates(counts),
         "given": plan | {"amount": "", "note": ""} | (given or {}),
         "errors": errors or {},

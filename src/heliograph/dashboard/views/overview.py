@@ -90,8 +90,10 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "many": QUEUE_MOST,
         "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
         "concerns": [
-            *attention.of_instance(visit.setup, operator),
-            *attention.of_team(team, account, seen.failing, now, operator),
+            *attention.of_instance(visit.setup, visit.store.circuits.current.values(), operator),
+            *attention.of_team(
+                team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, operator
+            ),
         ],
         "magic": MAGIC,
         "to": to,

@@ -12,7 +12,6 @@ Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]
 Segmenting = Literal["spec", "udh"]
-ReputationState = Literal["ok", "warn", "paused"]
 
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
@@ -212,21 +211,6 @@ class Webhook(Setting, frozen=True):
         return not {"*", type_, type_.partition(".")[0] + ".*"}.isdisjoint(self.events)
 
 
-class Reputation(Setting, frozen=True):
-    """What the reputation guard last decided about a team's email, and the counts that it saw then.
-
-    It is a record of the setup, so that every process learns of it within a second. A team never judged has none.
-    """
-
-    team: str
-    state: ReputationState
-    since: int  # ms
-    sends: int = 0
-    bounces: int = 0
-    complaints: int = 0
-    resumed_at: int | None = None  # when an operator last ended a pause
-
-
 class Team(msgspec.Struct, frozen=True, kw_only=True):
     """A team with all that belongs to it, as requests see it."""
 
@@ -237,7 +221,6 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     templates: dict[str, Template] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()
-    reputation: Reputation | None = None
     webhooks: tuple[Webhook, ...] = ()
 
     @property

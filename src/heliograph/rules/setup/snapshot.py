@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from heliograph.rules.circuit import Circuit
 from heliograph.rules.setup.records import (
     Caller,
     CarrierRecord,
@@ -14,7 +13,6 @@ from heliograph.rules.setup.records import (
     Key,
     Platform,
     Recipient,
-    Reputation,
     SenderId,
     Setting,
     Team,
@@ -28,9 +26,7 @@ from heliograph.rules.setup.records import (
 KINDS: dict[str, type[Setting]] = {
     "platform": Platform,
     "carrier": CarrierRecord,
-    "circuit": Circuit,
     "team": TeamRecord,
-    "reputation": Reputation,
     "domain": Domain,
     "dkim_key": DkimKey,
     "display_name": DisplayName,
@@ -61,7 +57,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     records: Mapping[RecordId, Setting] = {}
     platform: Platform = Platform()
     carriers: tuple[CarrierRecord, ...] = ()
-    circuits: Mapping[str, Circuit] = {}  # those that are not closed, by carrier
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
@@ -121,7 +116,6 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         records=records,
         platform=platform if isinstance(platform, Platform) else Platform(),
         carriers=tuple(r for r in records.values() if isinstance(r, CarrierRecord)),
-        circuits={r.id: r for r in records.values() if isinstance(r, Circuit)},
         teams=teams,
         callers=callers,
         teams_by_ref={team.record.ref: team for team in teams.values()},
@@ -144,6 +138,5 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         templates={r.id: r for r in belongings if isinstance(r, Template)},
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
         recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
-        reputation=next((r for r in belongings if isinstance(r, Reputation)), None),
         webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
     )

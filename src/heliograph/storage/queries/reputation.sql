@@ -25,3 +25,18 @@ DELETE FROM reputation WHERE team = :team;
 -- name: purge_reputation
 DELETE FROM reputation WHERE (team, hour) IN (
     SELECT team, hour FROM reputation WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;
+
+-- name: next_judgement_version
+UPDATE counter SET next = next + 1 WHERE name = 'judgement' RETURNING next;
+
+-- name: judgements_since
+SELECT version, body FROM judgement WHERE version > :since ORDER BY version;
+
+-- name: judgements_of
+SELECT team, body FROM judgement WHERE team IN (SELECT team FROM rows(:teams, team text) AS r);
+
+-- name: save_judgements
+INSERT INTO judgement (team, version, body)
+SELECT team, version, body FROM rows(:judgements, team text, version bigint, body text) AS r
+WHERE true
+ON CONFLICT (team) DO UPDATE SET version = excluded.version, body = excluded.body;
