@@ -14,12 +14,12 @@ from heliograph.app import (
     make_domains,
     make_secrets,
     make_tools,
-    replace_secret,
     signing_keys,
     webhook_secrets,
 )
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.handover import Handover
+from heliograph.manage.secret import replace as replace_secret
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome
@@ -138,7 +138,6 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
 # -- the database knows its secret ---------------------------------------------------------------------------------
 
 ANOTHER = bytes([7] * 32)
-NOTE = COMMAND_LINE.did(at=NOW, action="secret.replace", subject="master secret")
 
 
 async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, settings: Settings) -> None:
@@ -155,7 +154,7 @@ async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, set
 async def test_another_secret_is_taken_when_told_so(store: Store, settings: Settings) -> None:
     await check_secret(store, make_secrets(settings))
     another = replace(settings, secret=ANOTHER)
-    assert [await replace_secret(store, make_secrets(another), NOTE) for _ in range(2)] == [True, False]
+    assert [await replace_secret(store, COMMAND_LINE, make_secrets(another).digest) for _ in range(2)] == [True, False]
     await check_secret(store, make_secrets(another))
     with pytest.raises(WrongSecret):
         await check_secret(store, make_secrets(settings))

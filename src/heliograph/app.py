@@ -58,18 +58,23 @@ from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.rules.address import normal_domain
-from heliograph.rules.audit import AuditEntry
 from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
-from heliograph.storage import known_secret
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
-from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
+from heliograph.storage.engine.migrate import (
+    SchemaVersion,
+    migrate_postgres,
+    migrate_sqlite,
+    postgres_version,
+    sqlite_version,
+)
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
+from heliograph.storage.examination import Examination, read_and_close
 from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 from heliograph.watch import LoopWatch
@@ -145,6 +150,16 @@ async def migrate(settings: Settings) -> list[int]:
     """Bring the database to this code's schema; answers the numbers of the files applied."""
     path = sqlite_path(settings)
     return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
+
+
+async def schema_version(settings: Settings) -> SchemaVersion:
+    path = sqlite_path(settings)
+    return await postgres_version(settings.database) if path is None else sqlite_version(path)
+
+
+async def examine(settings: Settings) -> Examination:
+    """Read what a store cannot do without, and change nothing: the data folder is not made either."""
+    return await read_and_close(make_database(settings))
 
 
 def make_database(settings: Settings) -> Database:
@@ -274,11 +289,10 @@ class WrongSecret(Exception):
 
 async def check_secret(store: Store, secrets: Secrets) -> None:
     """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
-    known = await store.database.read(known_secret.known)
+    known = await store.secret.known()
     fault = secret_fault(secrets, known)
     if fault is None and known.digest is None:
-        digest = secrets.digest
-        met = await store.database.write(lambda tx: known_secret.meet(tx, digest))
+        met = await store.secret.meet(secrets.digest)
         fault = secret_fault(secrets, KnownSecret(met, known.sealed))
     if fault:
         raise WrongSecret(fault)
@@ -293,12 +307,6 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
         return None
     where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
     return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
-
-
-async def replace_secret(store: Store, secrets: Secrets, note: AuditEntry) -> bool:
-    """Let the database go by the secret that is here, or by a new one; False when it does already."""
-    digest = secrets.digest
-    return await store.database.write(lambda tx: known_secret.change(tx, digest, note))
 
 
 async def attest(store: Store, data: Path) -> bool:

@@ -12,14 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-import apsw
-import asyncpg
 import click
 import dns.exception
 import dns.resolver
 import msgspec
 
-from heliograph.app import CARRIERS, make_database, make_secrets, secret_fault, sqlite_path
+from heliograph.app import CARRIERS, make_secrets, schema_version, secret_fault, sqlite_path
+from heliograph.app import examine as look_into
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
@@ -28,12 +27,9 @@ from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
-from heliograph.storage import known_secret
 from heliograph.storage.engine.database import reason_of
-from heliograph.storage.engine.migrate import NewerSchema, pending
-from heliograph.storage.setup import load
+from heliograph.storage.engine.migrate import NewerSchema
 
-CONNECT_S = 5
 PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes
 DISK_EMPTY = 100 << 20
@@ -104,54 +100,26 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         fix = "heliograph migrate makes it, and so does the first start"
         return None, [Finding("database", "warn", f"{name} does not exist yet", fix)]
     try:
-        version = await _schema_version(settings, path)
-        missing = pending(version, "postgres" if path is None else "sqlite")
-        if missing:
+        schema = await schema_version(settings)
+        if schema.found < schema.needed:
             found = Finding(
                 "database",
                 "warn",
-                f"{name} has schema {version}, this version needs {missing[-1][0]}",
+                f"{name} has schema {schema.found}, this version needs {schema.needed}",
                 "heliograph migrate, or start the service",
             )
             return None, [found]
-        database = make_database(settings)
-        try:
-            setup = await database.read(lambda tx: load(tx, Setup()))
-            await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
-            known = await database.read(known_secret.known)
-        finally:
-            await database.close()
+        examination = await look_into(settings)
     except NewerSchema as error:
         return None, [Finding("database", "FAIL", str(error), "install that version, or restore a backup")]
     except (*DATABASE_ERRORS, OSError) as error:
         fix = "start the database, mend the URL, or give this user the right to write"
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
-    findings = [Finding("database", "ok", f"{name} can be read and written, schema {version}")]
+    findings = [Finding("database", "ok", f"{name} can be read and written, schema {schema.found}")]
     with suppress(OSError, ValueError):  # a file that cannot be read is a finding of its own
-        if fault := secret_fault(make_secrets(settings), known):
+        if fault := secret_fault(make_secrets(settings), examination.secret):
             findings.append(Finding("secret", "FAIL", fault))
-    return setup, findings
-
-
-async def _schema_version(settings: Settings, path: Path | None) -> int:
-    """0 for a database that was never migrated."""
-    query = "SELECT coalesce(max(version), 0) FROM schema_version"
-    if path is not None:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            (version,) = connection.execute(query).fetchall()[0]
-            return int(str(version))
-        except apsw.SQLError:
-            return 0
-        finally:
-            connection.close()
-    server = await asyncpg.connect(settings.database, timeout=CONNECT_S)
-    try:
-        return int(await server.fetchval(query))
-    except asyncpg.UndefinedTableError:
-        return 0
-    finally:
-        await server.close()
+    return examination.setup, findings
 
 
 def _folder(data: Path) -> Finding:

@@ -2,11 +2,12 @@
 
 import click
 
-from heliograph.app import make_secrets, replace_secret
+from heliograph.app import make_secrets
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
+from heliograph.manage.secret import replace as replace_secret
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
+from heliograph.storage.store import Store
 
 
 @click.group()
@@ -25,8 +26,11 @@ def replace(settings: Settings) -> None:
     \b
     heliograph secret replace
     """
-    note = COMMAND_LINE.did(at=Clock().now(), action="secret.replace", subject="master secret")
-    if with_store(settings, "Replacing the secret", lambda store: replace_secret(store, make_secrets(settings), note)):
+
+    async def story(store: Store) -> bool:
+        return await replace_secret(store, COMMAND_LINE, make_secrets(settings).digest)
+
+    if with_store(settings, "Replacing the secret", story):
         click.echo("The database goes by this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
     else:
         click.echo("The database goes by this secret already: nothing changed.")

@@ -18,6 +18,7 @@ from heliograph.storage.events import Events
 from heliograph.storage.figures import Figures
 from heliograph.storage.imports import Imports
 from heliograph.storage.inbox import Inbox
+from heliograph.storage.known_secret import SecretStore
 from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
@@ -65,6 +66,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     people: People
     tries: Tries
     audit: Audit
+    secret: SecretStore
     upkeep: Upkeep
 
     async def refresh(self) -> None:
@@ -114,5 +116,6 @@ def make_store(
         people=People(database, clock),
         tries=Tries(database),
         audit=Audit(database),
+        secret=SecretStore(database),
         upkeep=Upkeep(database, clock, blobs, leases, setup),
     )

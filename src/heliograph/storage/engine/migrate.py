@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import asyncpg
+import msgspec
 
 from heliograph.storage.engine.database import StoreUnavailable, reason_of
 from heliograph.storage.engine.postgres import connect, outages
@@ -12,6 +14,7 @@ from heliograph.storage.engine.query import Dialect, for_dialect
 from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
+VERSION = "SELECT coalesce(max(version), 0) FROM schema_version"
 LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
 
 
@@ -36,6 +39,39 @@ def pending(done: int, dialect: Dialect) -> list[tuple[int, str]]:
     return [(number, for_dialect(text, dialect)) for number, text in files if number > done]
 
 
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    found: int  # 0: the database was never migrated
+    needed: int
+
+
+def sqlite_version(path: Path) -> SchemaVersion:
+    """Of a file that is there: none is made. Raises NewerSchema."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        found: Any = connection.execute(VERSION).get
+    except apsw.SQLError:
+        found = 0
+    finally:
+        connection.close()
+    return _compared(found)
+
+
+async def postgres_version(url: str) -> SchemaVersion:
+    connection = await connect(url)
+    try:
+        found = await connection.fetchval(VERSION)
+    except asyncpg.UndefinedTableError:
+        found = 0
+    finally:
+        connection.terminate()
+    return _compared(found)
+
+
+def _compared(found: int) -> SchemaVersion:
+    pending(found, "sqlite")  # raises it, whichever database this is
+    return SchemaVersion(found=found, needed=schema_files()[-1][0])
+
+
 def migrate_sqlite(path: Path) -> list[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -50,7 +86,7 @@ def _migrate_file(path: Path) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.execute(VERSION_TABLE)
-            done: Any = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").get
+            done: Any = connection.execute(VERSION).get
             applied = []
             for number, sql in pending(done, "sqlite"):
                 connection.execute(sql)
@@ -72,7 +108,7 @@ async def migrate_postgres(url: str) -> list[int]:
             await connection.execute("BEGIN")  # undone when the connection ends
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute(VERSION_TABLE)
-            done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_version")
+            done = await connection.fetchval(VERSION)
         missing = pending(done, "postgres")
         with outages():
             for number, sql in missing:

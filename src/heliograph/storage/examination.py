@@ -1,0 +1,22 @@
+"""A database looked at from outside: whether it can be read and written, and what it holds."""
+
+import msgspec
+
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.engine.database import Database
+from heliograph.storage.known_secret import KnownSecret, known
+from heliograph.storage.setup import load
+
+
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
+    setup: Setup
+    secret: KnownSecret
+
+
+async def read_and_close(database: Database) -> Examination:
+    try:
+        setup = await database.read(lambda tx: load(tx, Setup()))
+        await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
+        return Examination(setup=setup, secret=await database.read(known))
+    finally:
+        await database.close()
