@@ -32,6 +32,7 @@ RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "verify": (PREFIXES["verification"], VERIFICATION_STATES),
     "templates": (PREFIXES["template"], ()),
     "domains": (PREFIXES["domain"], ()),
+    "keys": ("", ()),
     "webhooks": (PREFIXES["webhook"], ()),
     "events": (PREFIXES["event"], ()),
 }
@@ -233,6 +234,10 @@ def _parameters(route: Route) -> list[Schema]:
 
 
 def _path_value(route: Route) -> Schema:
+    if _resource(route) == "keys":
+        words = "The key's public id: the 10 characters after `hk_`."
+        schema = {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"}
+        return {"schema": schema, "description": words, "example": "4fTzQ8kW1b"}
     prefix, _ = RESOURCES.get(_resource(route), ("", ()))
     if not prefix:
         return {
@@ -251,7 +256,7 @@ def _path_value(route: Route) -> Schema:
 def _query_limits(route: Route, query: Query) -> Schema:
     prefix, states = RESOURCES.get(_resource(route), ("", ()))
     if query.name == "after":
-        return {"pattern": f"^{prefix}"} if prefix else EMAIL
+        return {"pattern": f"^{prefix}"} if _resource(route) in RESOURCES else EMAIL
     return {"enum": list(states)} if query.name == "status" else {}
 
 

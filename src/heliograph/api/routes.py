@@ -12,11 +12,12 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import callbacks, domains, events, health, reading, rendering, suppressions, webhooks
+from heliograph.api import callbacks, domains, events, health, keys, reading, rendering, suppressions, webhooks
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
 from heliograph.api.route import Route
 from heliograph.api.sending import DRY_RUN, check_verification, sending
+from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
@@ -155,6 +156,17 @@ V1 = [
     Route(method="POST", path="/v1/domains/{id}/check", call=domains.check, scopes=MANAGE,
           summary="Check the DNS records of a sending domain", answer=domains.DomainView,
           refusals=(r.BrandDomainNotFound,)),
+
+    Route(method="GET", path="/v1/keys", call=keys.list_all, scopes=MANAGE,
+          summary="List the team's API keys", query=(LIMIT, AFTER), answer=keys.KeyList),
+    Route(method="POST", path="/v1/keys", call=keys.create, scopes=MANAGE,
+          summary="Make an API key: answers its token, this once", body=keys.KeyRequest, status=201,
+          answer=keys.NewKeyRecord, example={"name": "server", "scopes": ["send"]}),
+    Route(method="POST", path="/v1/keys/{id}/rotate", call=keys.rotate, scopes=MANAGE,
+          summary="Replace an API key; the old one works for 24 hours more", answer=keys.NewKeyRecord,
+          refusals=(r.NotFound,)),
+    Route(method="DELETE", path="/v1/keys/{id}", call=keys.revoke, scopes=MANAGE,
+          summary="Revoke an API key for good", answer=KeyRecord, refusals=(r.NotFound,)),
 
     Route(method="GET", path="/v1/webhooks", call=webhooks.list_all, scopes=MANAGE,
           summary="List webhooks, newest first", query=(LIMIT, AFTER), answer=webhooks.WebhookList),

@@ -2,22 +2,25 @@
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.fields import TIME, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token, token_hash
+from heliograph.rules.setup.keys import ENTROPY_BYTES, check_giver, make_token, parse_token, token_hash
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
+STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
@@ -37,27 +40,29 @@ class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
     record: Key
-    state: str  # works, expires, expired, revoked
+    state: str  # one of STATES
     used_at: int | None
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A key as its team reads it, without its token."""
 
-    id: str
-    name: str
-    scopes: tuple[Scope, ...]
-    domain: str | None
-    state: str
-    expires_at: str | None
-    last_used_at: str | None
+    id: Annotated[str, says("Public id: the 10 characters after `hk_` in its token.")]
+    name: Annotated[str, says("What it is for.")]
+    scopes: Annotated[tuple[Scope, ...], says("What it may do.")]
+    domain: Annotated[str | None, says("The domain that it is pinned to; null: none.")]
+    state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
+    expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
+    last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
 
-async def create(store: Store, actor: Actor, wanted: NewKey) -> MadeKey:
+async def create(store: Store, actor: Actor, wanted: NewKey, giver: Key | None = None) -> MadeKey:
+    """`giver`: the key that asks for it, which gives no more than it has."""
     made, now = _mint(store, Key(id="", hash="", **msgspec.structs.asdict(wanted))), store.clock.now()
 
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
+        check_giver(giver, made.key)
         row = to_row("key", made.key.id, made.key, made.key.team)
         return SetupChange(rows=[row], audit=[_entry(store, actor, "key.create", made.key)])
 
@@ -65,10 +70,11 @@ async def create(store: Store, actor: Actor, wanted: NewKey) -> MadeKey:
     return made
 
 
-async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) -> MadeKey:
+async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, giver: Key | None = None) -> MadeKey:
     """A new key that may do the same; the old one goes on for a day."""
     now = store.clock.now()
     made = _mint(store, replace(_find(store.setup.current, team, id_), expires_at=None))
+    check_giver(giver, made.key)
     ended: list[Key] = []
 
     def decide(setup: Setup, _: int) -> SetupChange:

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping
 
-from heliograph.rules.refusals import InvalidApiKey
+from heliograph.rules.refusals import InsufficientScope, InvalidApiKey
 from heliograph.rules.setup.records import Caller, Key
 
 ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
@@ -49,6 +49,18 @@ def token_hash(token: str) -> str:
 
 def matches(token: str, hash: str) -> bool:
     return hmac.compare_digest(token_hash(token), hash)
+
+
+def check_giver(giver: Key | None, key: Key) -> None:
+    """A key gives another no more than it has itself, and for no longer: else `manage` alone would be everything."""
+    if giver is None:
+        return
+    if missing := [scope for scope in key.scopes if scope not in giver.scopes]:
+        raise InsufficientScope(f"This key cannot give the scope {missing[0]}: it does not have it.")
+    if giver.domain not in (None, key.domain):
+        raise InsufficientScope(f"This key is pinned to {giver.domain}: the keys that it gives are, too.")
+    if giver.expires_at is not None and (key.expires_at is None or key.expires_at > giver.expires_at):
+        raise InsufficientScope("This key expires: the keys that it gives expire no later.")
 
 
 def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:

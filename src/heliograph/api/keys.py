@@ -1,0 +1,72 @@
+"""API keys over HTTP, for keys with `manage`."""
+
+from typing import Annotated
+
+import msgspec
+
+from heliograph.api.bodies import to_request
+from heliograph.api.reading import Listed, page, read_limit, read_time
+from heliograph.api.route import Call, answer
+from heliograph.manage import keys
+from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, NewKey, state_of, to_record
+from heliograph.rules.address import normal_domain
+from heliograph.rules.fields import TIME, Records, says
+from heliograph.rules.setup.records import Key, Scope
+from heliograph.web.request import Response
+
+
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Annotated[str, says("What the key is for: one line of at most 200 characters, once in the team.")]
+    scopes: Annotated[list[Scope] | None, says("What it may do. Default: `send`.", minItems=1)] = None
+    domain: Annotated[str | None, says("Pins it to one of the team's domains.")] = None
+    expires_at: Annotated[str | None, says("Until when it works. Default: until it is revoked.", **TIME)] = None
+
+
+class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
+    token: Annotated[str, says("The key itself, `hk_…`, shown this once.")]
+
+
+class KeyList(Listed, frozen=True, kw_only=True):
+    data: Records[KeyRecord]
+
+
+async def list_all(call: Call) -> Response:
+    query = call.query()
+    limit, after = read_limit(query), query.get("after", "")
+    found = await keys.lines(call.context.store, call.caller.team.record.id, call.context.state.used)
+    found.sort(key=lambda line: line.record.id)
+    return page([to_record(line) for line in found if line.record.id > after], limit)
+
+
+async def create(call: Call) -> Response:
+    call.query()
+    request = to_request(call.json, KeyRequest)
+    wanted = NewKey(
+        team=call.caller.team.record.id,
+        name=request.name,
+        scopes=("send",) if request.scopes is None else tuple(dict.fromkeys(request.scopes)),
+        domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
+        expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
+    )
+    return answer(_new(call, await keys.create(call.context.store, call.actor, wanted, call.caller.key)), 201)
+
+
+async def rotate(call: Call) -> Response:
+    call.query()
+    team, giver = call.caller.team.record.id, call.caller.key
+    return answer(_new(call, await keys.rotate(call.context.store, call.actor, call.params["id"], team, giver)))
+
+
+async def revoke(call: Call) -> Response:
+    call.query()
+    key = await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
+    return answer(_record(call, msgspec.structs.replace(key, revoked=True)))
+
+
+def _record(call: Call, key: Key) -> KeyRecord:
+    used = call.context.state.used.get(key.id)
+    return to_record(KeyLine(record=key, state=state_of(key, call.context.clock.now()), used_at=used))
+
+
+def _new(call: Call, made: MadeKey) -> NewKeyRecord:
+    return NewKeyRecord(**msgspec.structs.asdict(_record(call, made.key)), token=made.token)

@@ -1,0 +1,104 @@
+"""/v1/keys: made, listed, rotated and revoked by a key that may manage; it gives no more than it has."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from heliograph.rules.setup.keys import parse_token
+from tests.api.sends import assert_refused
+from tests.service import TOKENS, Service
+
+SENDER = parse_token(TOKENS["ACME_SEND"])
+_NUMBERS = count()
+
+
+def make(service: Service, key: str = "ACME", **more: Any) -> Any:
+    answer = service.post("/v1/keys", {"name": f"made {next(_NUMBERS)}", **more}, key=key)
+    assert answer.status == 201, answer.raw
+    return answer.json
+
+
+def listed(service: Service, query: str = "?limit=100") -> dict[str, Any]:
+    return {one["id"]: one for one in service.get(f"/v1/keys{query}").json["data"]}
+
+
+def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
+    made = make(shared_service, scopes=["send"], domain="ACME.test", expires_at="2100-01-01T00:00:00.000Z")
+    token = made.pop("token")
+    assert parse_token(token) == made["id"]
+    assert made == {
+        "id": made["id"],
+        "name": made["name"],
+        "scopes": ["send"],
+        "domain": "acme.test",
+        "state": "expires",
+        "expires_at": "2100-01-01T00:00:00.000Z",
+        "last_used_at": None,
+    }
+    assert listed(shared_service)[made["id"]] == made
+    assert shared_service.get("/v1/me", key=token).json["scopes"] == ["send"]
+    assert listed(shared_service)[made["id"]]["last_used_at"] is not None
+    assert all("token" not in one for one in listed(shared_service).values())
+
+
+def test_pages(shared_service: Service) -> None:
+    make(shared_service)
+    ids = [*listed(shared_service)]
+    first = shared_service.get("/v1/keys?limit=1").json
+    assert (first["has_more"], first["data"][0]["id"]) == (True, ids[0])
+    assert [*listed(shared_service, f"?limit=100&after={ids[0]}")] == ids[1:]
+
+
+def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:
+    old = make(shared_service, name="server a", scopes=["send", "manage"])
+    new = shared_service.post(f"/v1/keys/{old['id']}/rotate", None).json
+    assert (new["name"], new["scopes"], new["state"]) == ("server a 2", ["send", "manage"], "works")
+    assert listed(shared_service)[old["id"]]["state"] == "expires"
+    for token in (old["token"], new["token"]):
+        assert shared_service.get("/v1/me", key=token).status == 200
+    revoked = shared_service.ask("DELETE", f"/v1/keys/{old['id']}")
+    assert (revoked.status, revoked.json["id"], revoked.json["state"]) == (200, old["id"], "revoked")
+    assert shared_service.ask("DELETE", f"/v1/keys/{old['id']}").status == 200
+    assert shared_service.get("/v1/me", key=old["token"]).status == 401
+    assert_refused(shared_service.post(f"/v1/keys/{old['id']}/rotate", None), 400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"name": "server"}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["send", "all"]}, "scopes"),
+        ({"domain": "other.test"}, "domain"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "soon"}, "expires_at"),
+        ({"owner": "me"}, "owner"),
+    ],
+)
+def test_what_is_refused(shared_service: Service, more: Any, param: str) -> None:
+    assert_refused(shared_service.post("/v1/keys", {"name": "refused", **more}), 400, "invalid_request", param)
+
+
+def test_a_key_gives_no_more_than_it_has(shared_service: Service) -> None:
+    for body in ({"scopes": ["send"]}, {"scopes": ["manage", "send"]}):
+        given = {"name": "more", **body}
+        assert_refused(shared_service.post("/v1/keys", given, key="ACME_MANAGE"), 403, "insufficient_scope")
+    rotated = shared_service.post(f"/v1/keys/{SENDER}/rotate", None, key="ACME_MANAGE")
+    assert_refused(rotated, 403, "insufficient_scope")
+    pinned = make(shared_service, scopes=["manage"], domain="acme.test", expires_at="2100-01-01T00:00:00Z")["token"]
+    fits = {"scopes": ["manage"], "domain": "acme.test", "expires_at": "2099-01-01T00:00:00Z"}
+    make(shared_service, key=pinned, **fits)
+    for wider in ({"domain": None}, {"expires_at": None}, {"expires_at": "2101-01-01T00:00:00Z"}):
+        refused = shared_service.post("/v1/keys", {"name": "wider", **fits, **wider}, key=pinned)
+        assert_refused(refused, 403, "insufficient_scope")
+
+
+def test_keys_of_others_and_without_manage(shared_service: Service) -> None:
+    other = parse_token(TOKENS["SANDBOX"])
+    assert other not in listed(shared_service)
+    for method, path in (("DELETE", f"/v1/keys/{other}"), ("POST", f"/v1/keys/{other}/rotate")):
+        assert_refused(shared_service.ask(method, path), 404, "not_found")
+        assert_refused(shared_service.ask(method, path, key="ACME_SEND"), 403, "insufficient_scope")
+    assert_refused(shared_service.get("/v1/keys", key="ACME_SEND"), 403, "insufficient_scope")
