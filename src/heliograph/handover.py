@@ -10,7 +10,8 @@ from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.outcome import Asked, Deferred, Outcome
-from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.routing import candidates
+from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
@@ -44,6 +45,11 @@ class Handover:
             for id_, circuit in self._store.circuits.current.items()
             if circuit.is_open(now) or id_ in self._probing
         }
+
+    def reachable(self, channel: Channel, country: str | None) -> list[CarrierRecord]:
+        """Who can take a message now, in order."""
+        closed = self.closed_to()
+        return [c for c in candidates(channel, country, self._store.setup.current.carriers) if c.id not in closed]
 
     async def in_turn(
         self,

@@ -110,10 +110,10 @@ async def test_the_mail_to_a_recipient_has_fixed_words(
 ) -> None:
     sent: list[tuple[str, ...]] = []
 
-    async def send(visit: Any, *words: str) -> None:
+    async def send(store: Store, handover: Any, whose: str, *words: str) -> None:
         sent.append(words)
 
-    monkeypatch.setattr("heliograph.dashboard.platform_mail.send", send)
+    monkeypatch.setattr("heliograph.manage.platform_mail.send", send)
     await set_up(
         store,
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name=name), TEAM),

@@ -92,8 +92,7 @@ def carriers_for(context: Context, channel: Channel, phone: str, country: str | 
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
-    closed = context.handover.closed_to()
-    return [c for c in routing.candidates(channel, country, context.store.setup.current.carriers) if c.id not in closed]
+    return context.handover.reachable(channel, country)
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:

@@ -1,7 +1,7 @@
 """Links on their way to the person: mailed where mail can be sent, else shown to who made them."""
 
-from heliograph.dashboard import platform_mail
 from heliograph.dashboard.visit import Visit
+from heliograph.manage import platform_mail
 from heliograph.manage.people import LinkTerms
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Person
@@ -22,7 +22,7 @@ MAILS = {
 
 def terms_of(visit: Visit) -> LinkTerms:
     """Of a link that this person makes now."""
-    return LinkTerms(by_operator=visit.may("operator"), mailed=not platform_mail.is_simulated(visit, "email"))
+    return LinkTerms(by_operator=visit.may("operator"), mailed=not platform_mail.is_simulated(visit.setup, "email"))
 
 
 async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
@@ -32,8 +32,10 @@ async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, t
         return url
     subject, text = MAILS[purpose]
     words = {"brand": visit.setup.platform.brand, "link": url}
+    whose = visit.team_found.record.id if visit.team_found else visit.person.person
+    mail = subject.format(**words), text.format(**words)
     try:
-        await platform_mail.send(visit, person.email, subject.format(**words), text.format(**words))
+        await platform_mail.send(visit.store, visit.context.handover, whose, person.email, *mail)
     except Refusal as refusal:
         await visit.store.people.use_link(token, purpose)
         if purpose != "invite":

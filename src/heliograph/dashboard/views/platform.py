@@ -3,14 +3,11 @@
 import re
 from typing import Any
 
-from msgspec.structs import replace
-
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.manage import platform
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.file import read_platform_fields
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Platform
-from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, to_row
-from heliograph.storage.setup import SetupChange
 
 HERE = "/dashboard/operator/platform"
 FORM = "Write one price a line: channel, currency, country or *, amount; such as sms USD GB 0.0350."
@@ -26,26 +23,21 @@ async def save(visit: Visit) -> Answer:
     if prices is None:
         return _page(given, {"prices": FORM})
     typed = int(count) if re.fullmatch("[0-9]{1,9}", count) else count
-    fields, errors = read_platform_fields({"sandbox_per_day": typed, "prices": prices})
-    if errors:
-        return _page(given, errors)
-
-    def decide(current: Setup) -> SetupChange:
-        after = replace(current.platform, **fields)
-        return SetupChange(rows=[to_row("platform", PLATFORM_ID, after, None)] if after != current.platform else ())
-
-    await visit.change_setup("platform.change", PLATFORM_ID, decide, f"sandbox_per_day={count}, prices")
+    try:
+        await platform.change(visit.store, visit.actor, {"sandbox_per_day": typed, "prices": prices})
+    except InvalidRequest as refusal:
+        return _page(given, errors_of(refusal))
     return Redirect(HERE, "Saved.")
 
 
-def _to_form(platform: Platform) -> dict[str, str]:
+def _to_form(record: Platform) -> dict[str, str]:
     lines = [
         f"{channel} {currency} {country} {format_money(price)}"
-        for channel, currencies in platform.prices.items()
+        for channel, currencies in record.prices.items()
         for currency, countries in currencies.items()
         for country, price in countries.items()
     ]
-    return {"sandbox_per_day": str(platform.sandbox_per_day), "prices": "\n".join(lines)}
+    return {"sandbox_per_day": str(record.sandbox_per_day), "prices": "\n".join(lines)}
 
 
 def _read_prices(text: str) -> dict[str, Any] | None:

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
-from heliograph.dashboard import platform_mail
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.manage import recipients
+from heliograph.manage import platform_mail, recipients
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
@@ -72,7 +71,7 @@ def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
 
 def is_simulated(visit: Visit, address: str) -> bool:
     """No carrier of the channel is real, not even one that is disabled or out of reach now."""
-    return platform_mail.is_simulated(visit, "email" if "@" in address else "sms")
+    return platform_mail.is_simulated(visit.setup, "email" if "@" in address else "sms")
 
 
 def _address(visit: Visit, given: dict[str, str]) -> str:
@@ -124,7 +123,9 @@ async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
     name = without_addresses(team.name).replace('"', "'")[:NAME_MAX]
     called = f' They call themselves "{name}".' if name else ""
     await platform_mail.send(
-        visit,
+        visit.store,
+        visit.context.handover,
+        team.id,
         address,
         f"{brand}: confirm that you want test messages",
         f"A team that uses {brand} would like to send test messages to {address}.{called}\n\n"
