@@ -312,9 +312,9 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
 async def attest(store: Store, data: Path) -> bool:
     """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
     seen = await asyncio.to_thread(seen_numbers, data)
-    database, number, turned_back = await store.upkeep.attest(seen)
-    await asyncio.to_thread(keep_number, data, database, number)
-    return turned_back
+    attested = await store.upkeep.attest(seen)
+    await asyncio.to_thread(keep_number, data, attested.identity, attested.number)
+    return attested.turned_back
 
 
 def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:

@@ -52,11 +52,11 @@ async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
     """Hand-overs with the time of each. Last in a transaction: whatever else waits for these rows waits shortly."""
     sums: dict[tuple[str, int], Use] = {}
     for at, one in asked:
-        place = (one.carrier.id, at - at % MINUTE_MS)
-        sums[place] = sums.get(place, Use()).plus(Use(**{one.result: 1}, took_ms=one.took_ms))
+        row = (one.carrier.id, at - at % MINUTE_MS)
+        sums[row] = sums.get(row, Use()).plus(Use(**{one.result: 1}, took_ms=one.took_ms))
     if sums:
         # In order: transactions that count the same minute then wait in a line, never in a ring.
-        await tx.run("count_carrier_use", uses=[(*place, seat, *use) for place, use in sorted(sums.items())])
+        await tx.run("count_carrier_use", uses=[(*row, seat, *use) for row, use in sorted(sums.items())])
 
 
 class CarrierUse:
@@ -72,9 +72,9 @@ async def _recent(tx: Tx, now: int) -> dict[str, RecentUse]:
     first = now - now % MINUTE_MS - (SHOWN - 1) * MINUTE_MS
     minutes: dict[str, list[Use]] = {}
     for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first):
-        place = (minute - first) // MINUTE_MS
-        if place < SHOWN:  # a process whose clock is ahead of ours
-            minutes.setdefault(carrier, [Use()] * SHOWN)[place] = Use(*counts)
+        index = (minute - first) // MINUTE_MS
+        if index < SHOWN:  # a process whose clock is ahead of ours
+            minutes.setdefault(carrier, [Use()] * SHOWN)[index] = Use(*counts)
     quiet = [Use()] * SHOWN
     days = await tx.run("carrier_use_since", since=first + SHOWN * MINUTE_MS - DAY_MS)
     return {

@@ -6,6 +6,8 @@ history the folder is never ahead, whoever crashes and however many processes sh
 
 from collections.abc import Mapping
 
+import msgspec
+
 from heliograph.rules.audit import SERVICE
 from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, pause_rows
 from heliograph.storage.engine.database import Tx
@@ -15,17 +17,18 @@ from heliograph.storage.setup import SetupChange, change
 TURNED_BACK = "the database is older than its data folder: what was sent since is due again"
 
 
-async def attest(
-    tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher, setup: Setup
-) -> tuple[int, int, bool]:
-    """The database's name, its new number, and whether it was turned back.
+class Attested(msgspec.Struct, frozen=True, kw_only=True):
+    identity: int  # the database's name
+    number: int  # its new one
+    turned_back: bool
 
-    `seen`: numbers that the data folder holds, by name, read before this transaction began.
-    """
+
+async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher, setup: Setup) -> Attested:
+    """`seen`: numbers that the data folder holds, by name, read before this transaction began."""
     ((identity,),) = await tx.run("identify", identity=fresh)
     ((number,),) = await tx.run("bump_attested")
     if number > seen.get(identity, 0):
-        return identity, number, False
+        return Attested(identity=identity, number=number, turned_back=False)
 
     entry = SERVICE.did(now, "delivery.pause", PLATFORM_ID, TURNED_BACK)
 
@@ -36,4 +39,4 @@ async def attest(
     # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)
     await change(tx, pause, now, publisher, setup)
-    return fresh, number, True
+    return Attested(identity=fresh, number=number, turned_back=True)

@@ -10,6 +10,7 @@ from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
+from heliograph.storage.restored import Attested
 from heliograph.storage.setup import SetupStore
 
 
@@ -22,14 +23,14 @@ class Upkeep:
         self._setup = setup
         self.can_commit = Probe(self._commit_something)
 
-    async def attest(self, seen: Mapping[int, int]) -> tuple[int, int, bool]:
-        """The database's name, its new number, and whether it is older than what was seen: then it is paused now."""
+    async def attest(self, seen: Mapping[int, int]) -> Attested:
+        """A database that is older than what was seen of it is paused now."""
         now, publisher = self._clock.now(), self._setup.publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
         attested = await self._database.write(
             lambda tx: restored.attest(tx, seen, fresh, now, publisher, self._setup.current)
         )
-        if attested[2]:
+        if attested.turned_back:
             await self._setup.refresh()
         return attested
 

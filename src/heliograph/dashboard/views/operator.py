@@ -48,13 +48,13 @@ async def set_plan(visit: Visit) -> Answer:
         await teams.set_plan(visit.context.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
     except InvalidRequest as refusal:
         return await _team(visit, given, errors_of(refusal))
-    return Redirect(_place(visit), "The plan is changed.")
+    return Redirect(_page_of(visit), "The plan is changed.")
 
 
 async def suspend(visit: Visit) -> Answer:
     suspended = visit.form.get("suspended") == "yes"
     await teams.set_suspended(visit.context.store, visit.actor, visit.team.record.id, suspended)
-    return Redirect(_place(visit), "The team is suspended." if suspended else "The team may send again.")
+    return Redirect(_page_of(visit), "The team is suspended." if suspended else "The team may send again.")
 
 
 async def book(visit: Visit) -> Answer:
@@ -64,12 +64,12 @@ async def book(visit: Visit) -> Answer:
         account = await credit.book(visit.context.store, visit.actor, Booking(team=team.id, **given))
     except InvalidRequest as refusal:
         return await _team(visit, given, errors_of(refusal))
-    return Redirect(_place(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
+    return Redirect(_page_of(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
 
 
 async def resume_direct(visit: Visit) -> Answer:
     await teams.resume_direct(visit.context.store, visit.actor, visit.team.record.id)
-    return Redirect(_place(visit), "Direct sends go on; counting begins anew.")
+    return Redirect(_page_of(visit), "Direct sends go on; counting begins anew.")
 
 
 async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
@@ -125,5 +125,5 @@ def _order(team: Team) -> tuple[str, str]:
     return team.record.name.lower(), team.record.id
 
 
-def _place(visit: Visit) -> str:
+def _page_of(visit: Visit) -> str:
     return f"{HERE}/teams/{visit.team.record.id}"
