@@ -20,6 +20,7 @@ COMMANDS = {
     "backup": "Copy the database and the attachments into a folder.",
     "carriers": "Carriers: which can be reached, on and off, and their order.",
     "credit": "Top up a team's credit, or correct it.",
+    "deadletter": "Messages that were put aside: list, retry, drop.",
     "demo": "Run the service with two teams, and print lines to copy.",
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
     "domain": "Sending domains: what to set in DNS, and whether it is there.",

@@ -1,0 +1,49 @@
+import asyncio
+import json
+
+import apsw
+import pytest
+
+from heliograph.app import open_store
+from heliograph.settings import Settings
+from tests.storage.samples import message
+
+from .conftest import Run
+
+QUARANTINE = """DELETE FROM outbox; UPDATE recipient SET status = 'failed', detail = '{"reason":"quarantined"}'"""
+
+
+async def _dead(count: int) -> None:
+    """So many dead letters of the first team."""
+    async with open_store(Settings()) as store:
+        for _ in range(count):
+            await store.messages.accept(message(store.clock))
+    database = apsw.Connection("heliograph.db")
+    database.execute(QUARANTINE)
+    database.close()
+
+
+def test_listed_retried_and_dropped(run: Run, example: str) -> None:
+    run("apply", example)
+    assert run("deadletter", "list").out == "There are no dead letters.\n"
+    asyncio.run(_dead(4))
+    lines = json.loads(run("deadletter", "list", "--json").out)["dead_letters"]
+    assert {(line["team"], line["address"]) for line in lines} == {("team_acme", "ada@example.com")}
+    assert run("deadletter", "list").out.splitlines()[0].startswith(lines[0]["key"])
+
+    assert run("deadletter", "retry", lines[0]["key"]).out == "1 in the queue again\n"
+    assert run("deadletter", "drop", lines[1]["key"]).out == "1 dropped\n"
+    for command in ("retry", "drop"):
+        again = run("deadletter", command, lines[0]["key"])
+        assert (again.code, again.out) == (1, "")
+        assert "is no dead letter any more" in again.err
+    assert run("deadletter", "drop", "--all").out == "2 dropped\n"
+    assert run("deadletter", "retry", "--all").out == "0 in the queue again\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("12",), ("a-b",), ("1-0", "--all")])
+def test_one_key_or_all(run: Run, arguments: tuple[str, ...]) -> None:
+    for command in ("retry", "drop"):
+        ended = run("deadletter", command, *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert "heliograph deadletter list" in ended.err
