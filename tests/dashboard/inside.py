@@ -41,7 +41,7 @@ class Shown(msgspec.Struct, frozen=True):
     html: str
 
     @property
-    def told(self) -> str:
+    def notice(self) -> str:
         """What the next page says once."""
         return unquote(self.headers.get("set-cookie", "").partition("=")[2].partition(";")[0])
 

@@ -55,7 +55,7 @@ async def decide(pages: Pages, **given: str) -> Any:
 @pytest.mark.parametrize("kind", CHANGES)
 async def test_a_change_waits_while_the_old_one_is_used(pages: Pages, kind: str) -> None:
     path, form, old, new = CHANGES[kind]
-    assert "waits for the operator's approval" in (await pages.post(path, form)).told
+    assert "waits for the operator's approval" in (await pages.post(path, form)).notice
     assert used(pages, kind) == old
     assert f"{new}" in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
     await decide(pages, approve="yes")

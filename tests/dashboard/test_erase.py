@@ -27,7 +27,7 @@ def test_an_owner_erases_an_address(site: Site, shoot: Shoot) -> None:
     shoot(page, "erase-question")
     assert site.service.get(f"/v1/suppressions/{ADDRESS}").json["email"] == ADDRESS  # nothing has happened yet
     page.get_by_role("button", name="Erase it for good").click()
-    expect(page.locator(".told")).to_contain_text("It is erased. Messages that named it: 1.")
+    expect(page.locator(".flash")).to_contain_text("It is erased. Messages that named it: 1.")
     expect(page.locator("tbody tr", has_text="erased address")).to_contain_text("bounce")
     expect(page.get_by_text(ADDRESS)).to_have_count(0)
     shoot(page, "erase-list")

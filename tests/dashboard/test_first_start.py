@@ -68,7 +68,7 @@ def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tm
         shoot(page, "first-start")
         page.get_by_label("Name of the team").fill("Acme")
         page.get_by_role("button", name="Make the team").click()
-        expect(page.locator(".told")).to_contain_text("Send a test message")
+        expect(page.locator(".flash")).to_contain_text("Send a test message")
         shoot(page, "first-team")
         send_a_test(page, shoot)
 

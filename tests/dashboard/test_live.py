@@ -350,7 +350,7 @@ def test_it_ends_with_the_session_and_with_the_role(site: Site) -> None:
     assert [line.answer.status for line in lines] == [200, 200]
     leaver.goto(f"{TEAM}/team")
     leaver.get_by_role("row").filter(has_text="removed@example.com").get_by_role("button", name="Remove").click()
-    expect(leaver.locator(".told")).to_contain_text("no longer here")
+    expect(leaver.locator(".flash")).to_contain_text("no longer here")
     leaver.get_by_role("button", name="Sign out").click()
     leaver.wait_for_url("**/sign-in**")
     assert [line.rest().endswith(OVER) for line in lines] == [True, True]

@@ -113,7 +113,7 @@ def test_failed_ones_are_sent_again(site: Site, sent: dict[str, str], shoot: Sho
         page.goto(f"{TEAM}/messages/{sent[name]}")
         said = page.locator("#content pre, #content .bubble").inner_text()
         page.get_by_role("button", name="Send again").click()
-        expect(page.locator(".told")).to_contain_text(f"The old one is {sent[name]}")
+        expect(page.locator(".flash")).to_contain_text(f"The old one is {sent[name]}")
         expect(page.locator("#content pre, #content .bubble")).to_have_text(said)
     page.goto(f"{TEAM}/messages/{sent['email']}")  # nobody is left to send it to
     expect(page.get_by_role("heading", name="Your parcel")).to_be_visible()

@@ -31,7 +31,7 @@ def test_a_team_is_made_given_credit_a_plan_and_suspended(site: Site, shoot: Sho
         page.get_by_label("Amount").fill(amount)
         page.get_by_label("Note").fill("invoice 7")
         page.get_by_role("button", name="Book").click()
-        expect(page.locator(".told")).to_contain_text(f"The credit is {credit} EUR")
+        expect(page.locator(".flash")).to_contain_text(f"The credit is {credit} EUR")
     page.get_by_label("Amount").fill("-99")
     page.get_by_role("button", name="Book").click()
     expect(page.get_by_role("alert")).to_contain_text("the credit is only 12.2500")
@@ -42,7 +42,7 @@ def test_a_team_is_made_given_credit_a_plan_and_suspended(site: Site, shoot: Sho
     page.get_by_label("Requests a second").fill("7")
     page.get_by_label("Verify:").check()
     page.get_by_role("button", name="Change the plan").click()
-    expect(page.locator(".told")).to_contain_text("The plan is changed")
+    expect(page.locator(".flash")).to_contain_text("The plan is changed")
     expect(page.get_by_label("Requests a second")).to_have_value("7")
     expect(page.get_by_label("Verify:")).to_be_checked()
 
@@ -68,11 +68,11 @@ def test_what_waits_is_approved_or_refused_with_a_reason(site: Site, shoot: Shoo
     expect(name.get_by_role("alert")).to_contain_text("Give the reason in one line")
     name.get_by_label("Or the reason why not").fill("Not your name.")
     name.get_by_role("button", name="Refuse").click()
-    expect(page.locator(".told")).to_contain_text("Refused")
+    expect(page.locator(".flash")).to_contain_text("Refused")
     expect(name).to_have_count(0)
     domain = page.locator("section", has_text="Send as Acme Soon from unapproved.acme.test")
     domain.get_by_role("button", name="Approve").click()
-    expect(page.locator(".told")).to_contain_text("Approved")
+    expect(page.locator(".flash")).to_contain_text("Approved")
     soon = EMAIL | {"from": "hello@unapproved.acme.test"}
     assert site.service.post("/v1/emails", soon).status == 202
     expect(page.get_by_role("link", name="Look and decide")).to_have_count(1)
@@ -139,12 +139,12 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     letters = page.locator("section", has_text="Dead letters").locator("tbody tr")
     expect(letters).to_have_count(2)
     letters.filter(has_text="dead0").get_by_role("button", name="Drop").click()
-    expect(page.locator(".told")).to_contain_text("Dropped")
+    expect(page.locator(".flash")).to_contain_text("Dropped")
     letters.filter(has_text="dead1").get_by_role("button", name="Try again").click()
-    expect(page.locator(".told")).to_contain_text("in the queue again")
+    expect(page.locator(".flash")).to_contain_text("in the queue again")
     expect(page.get_by_text("No dead letters")).to_be_visible()
     page.get_by_role("button", name="Resume delivery").click()
-    expect(page.locator(".told")).to_contain_text("Delivery goes on")
+    expect(page.locator(".flash")).to_contain_text("Delivery goes on")
     viewer.reload()
     expect(viewer.get_by_text("Delivery is paused")).to_have_count(0)
     until(lambda: site.service.get(f"/v1/emails/{sent[1]}").json["status"] == "delivered")
@@ -171,7 +171,7 @@ def book(page: Any, amount: str) -> None:
     page.goto(f"{OPERATOR}/teams/team_poor")
     page.get_by_label("Amount").fill(amount)
     page.get_by_role("button", name="Book").click()
-    expect(page.locator(".told")).to_contain_text("Booked")
+    expect(page.locator(".flash")).to_contain_text("Booked")
 
 
 def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoot) -> None:
@@ -190,7 +190,7 @@ def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoo
     book(page, "0.0500")
     page.goto(letter)
     page.get_by_role("button", name="Try again").click()
-    expect(page.locator(".told")).to_contain_text("in the queue again")
+    expect(page.locator(".flash")).to_contain_text("in the queue again")
     assert page.goto(letter).status == 404
     me = site.service.get("/v1/me", key="POOR").json
     assert (me["credit"], me["held"]) == ("0.0050", "0.0450")
@@ -216,7 +216,7 @@ def test_all_dead_letters_at_once(site: Site, shoot: Shoot) -> None:
         page.get_by_label("I mean all 3 of them").check()
         shoot(page, "queues-all")
         page.get_by_role("button", name=button).click()
-        expect(page.locator(".told")).to_have_text(re.compile(f"3 dead letters {told}"))
+        expect(page.locator(".flash")).to_have_text(re.compile(f"3 dead letters {told}"))
         expect(page.get_by_text("No dead letters")).to_be_visible()
     page.get_by_role("button", name="Resume delivery").click()
     assert {site.service.get(f"/v1/emails/{id_}").json["status"] for id_ in sent} == {"failed"}

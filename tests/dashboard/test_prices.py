@@ -30,7 +30,7 @@ def only(pages: Pages) -> Template:
 
 
 async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> None:
-    assert "draft" in (await pages.post(f"{HERE}/new", NEW, "developer")).told
+    assert "draft" in (await pages.post(f"{HERE}/new", NEW, "developer")).notice
     place = f"{HERE}/{only(pages).id}"
     for who in ("developer", OPERATOR):
         shown = await pages.get(f"{place}/preview?draft=yes", who)

@@ -28,7 +28,7 @@ def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
     shoot(page, "settings-retention-wrong")
     messages.fill("30")
     save.click()
-    expect(page.locator(".told")).to_contain_text("Saved")
+    expect(page.locator(".flash")).to_contain_text("Saved")
     expect(messages).to_have_value("30")
     page.goto(f"{site.url}/dashboard/teams/team_plain/audit")
     expect(page.locator("tbody tr").first).to_contain_text("keep_content_days=30, keep_messages_days=30")

@@ -37,7 +37,7 @@ def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     button = page.get_by_role("button", name="Go live")
     until(lambda: page.reload() and button.count())  # a running service follows within a second
     button.click()
-    expect(page.locator(".told")).to_contain_text("The team is live")
+    expect(page.locator(".flash")).to_contain_text("The team is live")
     expect(page.locator("header .badge.live")).to_be_visible()
     shoot(page, "settings-live")
     live = EMAIL | {"from": "hello@sandbox.test"}
@@ -55,7 +55,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     assert before["sandbox"] is False
     held = site.service.get("/v1/me", key="UDH").json
     page.get_by_role("button", name="Back to the sandbox").click()
-    expect(page.locator(".told")).to_contain_text("The team is in the sandbox")
+    expect(page.locator(".flash")).to_contain_text("The team is in the sandbox")
     expect(page.locator("header .badge.sandbox")).to_be_visible()
     shoot(page, "settings-back")
     assert site.service.post("/v1/sms", sms, key="UDH").code == "recipient_not_allowed"

@@ -52,8 +52,8 @@ async def test_going_live(pages: Pages, store: Store, channels: tuple[str, ...],
     is_real = len(channels) == 3
     assert ("messages reach people" in (await pages.get(f"{HERE}/settings")).html) is is_real
     shown = await pages.post(f"{HERE}/settings/live")
-    assert told in shown.told
-    assert ("reaches people" in shown.told) is is_real
+    assert told in shown.notice
+    assert ("reaches people" in shown.notice) is is_real
     page = (await pages.get(f"{HERE}/settings")).text
     assert ("live Messages reach people, and count" in page) is is_real
     assert (told.replace("still simulated", "simulated, so that nothing") in page) is not is_real

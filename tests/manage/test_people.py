@@ -58,7 +58,7 @@ async def test_nothing_changed_no_entry(store: Store, teams: None) -> None:
     operator = await store.people.get(ada.id)
     assert operator
     await people.offer_operator(store, OWNER, operator, PRINTED)
-    await people.give_role(store, OWNER, operator, "team_1", "owner", PRINTED)
+    await people.offer_role(store, OWNER, operator, "team_1", "viewer", PRINTED)
     await people.set_role(store, OWNER, ada.id, ada.email, "team_1", "owner", "owner")
     await people.end_role(store, OWNER, ada.id, ada.email, "team_2", "")
     await people.end_totp(store, OWNER, operator)
@@ -72,7 +72,7 @@ async def test_who_is_gone_is_not_made_again_by_a_role(store: Store, teams: None
     ada = await known(store)
     await people.remove(store, COMMAND_LINE, ada)
     for change in (
-        people.give_role(store, OWNER, ada, "team_1", "viewer", PRINTED),
+        people.offer_role(store, OWNER, ada, "team_1", "viewer", PRINTED),
         people.offer_operator(store, OWNER, ada, PRINTED),
     ):
         with pytest.raises(NotFound):

@@ -33,7 +33,7 @@ from heliograph.web.request import ClientGone, Headers, Receive, Request, Respon
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
-FLASH = "heliograph_told"
+FLASH = "heliograph_notice"
 NOT_FOUND = "There is no such page, or it is not for you."
 HTML = b"text/html; charset=utf-8"
 CSP = (
@@ -160,17 +160,17 @@ class Dashboard:
     def _response(self, answer: Answer, visit: Visit | None) -> Response:
         match answer:
             case Page(template=template, values=values, status=status):
-                told = visit.cookies.get(FLASH, "") if visit else ""
-                shared = {"visit": visit, "told": unquote(told), "path": visit.request.path if visit else ""}
+                notice = visit.cookies.get(FLASH, "") if visit else ""
+                shared = {"visit": visit, "notice": unquote(notice), "path": visit.request.path if visit else ""}
                 headers = [*HEADERS]
-                if told:
+                if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
                 return Response(status, render(template, shared | values), headers, HTML)
-            case Redirect(to=to, told=told, cookies=given):
+            case Redirect(to=to, notice=notice, cookies=given):
                 headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
                 headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
-                if told:
-                    headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(told)}; Max-Age=60")))
+                if notice:
+                    headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(notice)}; Max-Age=60")))
                 return Response(303, b"", headers, HTML)
             case Download(body=body, content_type=kind, filename=name, headers=more):
                 headers = [*HEADERS, *more] if not more else [*more]

@@ -6,6 +6,7 @@ from heliograph.manage.people import LinkTerms
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Person
 
+MAILED = "The link is mailed to {}."
 MAILS = {
     "invite": (
         "An invitation to {brand}",
@@ -43,7 +44,3 @@ async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, t
         message = f"{person.email} is invited, but the mail was not sent. {refusal.message} “New link” mails it then."
         raise Refusal(message) from refusal
     return ""
-
-
-def told(person: Person) -> str:
-    return f"The link is mailed to {person.email}."

@@ -137,10 +137,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """See other; `told` is shown once on the next page."""
+    """See other; `notice` is shown once on the next page."""
 
     to: str
-    told: str = ""
+    notice: str = ""
     cookies: tuple[str, ...] = ()
 
 

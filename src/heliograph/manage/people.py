@@ -46,14 +46,10 @@ async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role:
     find_team(store.setup.current, team)
     email, name = read_person(wanted, {} if role in ROLES else {"role": "Choose a role."})
 
-    def judge(now: Standing) -> AuditEntry:
-        if team in now.roles or team in now.invited:
-            state = (
-                f"here already, as {now.roles[team]}"
-                if team in now.roles
-                else f"invited already, as {now.invited[team]}"
-            )
-            raise InvalidRequest(f"They are {state}.", param="email")
+    def judge(standing: Standing) -> AuditEntry:
+        for state, held in (("here", standing.roles), ("invited", standing.invited)):
+            if team in held:
+                raise InvalidRequest(f"They are {state} already, as {held[team]}.", param="email")
         return actor.did(store.clock.now(), "member.invite", email, role, team=team)
 
     return await store.people.offer(email, name, {team: role}, _link(actor, "invite", team, terms), judge)
@@ -63,8 +59,8 @@ async def add(store: Store, actor: Actor, wanted: NewPerson, *, operator: bool, 
     """Somebody new, without a team."""
     email, name = read_person(wanted)
 
-    def judge(now: Standing) -> AuditEntry:
-        if now.person:
+    def judge(standing: Standing) -> AuditEntry:
+        if standing.person:
             raise InvalidRequest("This person is here already.", param="email")
         return actor.did(store.clock.now(), "person.add", email, "operator" if operator else "")
 
@@ -80,13 +76,13 @@ async def add_or_offer(
         find_team(store.setup.current, team)
     offered = _roles(operator) | ({team: role} if team else {})
 
-    def judge(now: Standing) -> AuditEntry | None:
-        if team and now.roles.get(team) != role:
-            action = "member.role" if team in now.roles else "member.invite"
+    def judge(standing: Standing) -> AuditEntry | None:
+        if team and standing.roles.get(team) != role:
+            action = "member.role" if team in standing.roles else "member.invite"
             return actor.did(store.clock.now(), action, email, f"{role}, operator" if operator else role, team=team)
-        if operator and not (now.person and now.person.operator):
+        if operator and not (standing.person and standing.person.operator):
             return actor.did(store.clock.now(), "person.operator", email, "yes")
-        if now.person and now.person.password and not now.invited:
+        if standing.person and standing.person.password and not standing.invited:
             return None
         return actor.did(store.clock.now(), "person.add", email)
 
@@ -94,8 +90,8 @@ async def add_or_offer(
 
 
 async def offer_operator(store: Store, actor: Actor, person: Person, terms: LinkTerms) -> Offered:
-    def judge(now: Standing) -> AuditEntry | None:
-        if _still(now).operator:
+    def judge(standing: Standing) -> AuditEntry | None:
+        if _still(standing).operator:
             return None
         return actor.did(store.clock.now(), "person.operator", person.email, "yes")
 
@@ -103,27 +99,25 @@ async def offer_operator(store: Store, actor: Actor, person: Person, terms: Link
     return await store.people.offer(person.email, person.name, _roles(True), link, judge)
 
 
-def _still(now: Standing) -> Person:
-    if now.person is None:
+def _still(standing: Standing) -> Person:
+    if standing.person is None:
         raise NotFound("There is no such person any more.")
-    return now.person
+    return standing.person
 
 
 async def end_operator(store: Store, actor: Actor, person: Person) -> None:
     await store.people.end_operator(person.id, actor.did(store.clock.now(), "person.operator", person.email, "no"))
 
 
-async def give_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
-    """A member's new role, at once; who is none is invited, with a link for all that they are invited to."""
+async def offer_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
+    """Somebody known, by who runs the instance: the link is for all that they are invited to."""
     find_team(store.setup.current, team)
 
-    def judge(now: Standing) -> AuditEntry | None:
-        _still(now)
-        before = now.roles.get(team)
-        if before == role:
+    def judge(standing: Standing) -> AuditEntry | None:
+        _still(standing)
+        if team in standing.roles:
             return None
-        action, detail = ("member.role", f"{before} → {role}") if before else ("member.invite", role)
-        return actor.did(store.clock.now(), action, person.email, detail, team=team)
+        return actor.did(store.clock.now(), "member.invite", person.email, role, team=team)
 
     link = _link(actor, "invite", "", terms)
     return await store.people.offer(person.email, person.name, {team: role}, link, judge)

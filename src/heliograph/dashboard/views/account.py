@@ -30,7 +30,7 @@ async def set_password(visit: Visit) -> Answer:
     if person.password:
         attempt = await begin_try(visit, person.email, person)
         if not attempt.names:
-            return await _page(visit, {"old": attempt.told})
+            return await _page(visit, {"old": attempt.instead})
         if not await is_right(person.password, visit.form.get("old", "")):
             return await _page(visit, {"old": "This is not your password."})
         await visit.store.tries.forgive(attempt.names)

@@ -25,7 +25,7 @@ async def follow(visit: Visit) -> Answer:
     link, person = await _linked(visit)
     if link.purpose == "demo" and person:
         await visit.store.people.use_link(visit.params["token"], "demo")
-        return await let_in(visit, person, told="Welcome.")
+        return await let_in(visit, person, notice="Welcome.")
     if link.purpose == "first":
         return await _begin(visit, link)
     if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
@@ -56,7 +56,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
         raise Gone
     if kept and _is_here(link, person):
         return Redirect(f"/dashboard/teams/{link.team}" if link.team else "/dashboard", "Welcome.")
-    return await let_in(visit, followed, told="Welcome.")
+    return await let_in(visit, followed, notice="Welcome.")
 
 
 async def _begin(visit: Visit, link: Link) -> Answer:
@@ -71,7 +71,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
     person = await people.follow_first(visit.store, _actor(visit), given, visit.params["token"], hashed)
     if person is None:
         raise Gone(OVER)
-    return await let_in(visit, person, told="Welcome.")
+    return await let_in(visit, person, notice="Welcome.")
 
 
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:

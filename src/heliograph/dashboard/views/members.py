@@ -1,6 +1,6 @@
 """The people of a team: who they are, what they may do, and how others join."""
 
-from heliograph.dashboard.link_mails import mail_or_show, terms_of, told
+from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
 from heliograph.manage.people import ROLES, LinkTerms, NewPerson
@@ -72,7 +72,7 @@ async def _show_link(visit: Visit, person: Person, token: str, purpose: str, ter
     except Refusal as refusal:
         return await _page(visit, errors={"members": refusal.message})
     if not link:
-        return Redirect(f"{visit.base}/team", told(person))
+        return Redirect(f"{visit.base}/team", MAILED.format(person.email))
     return await _page(visit, handed=(link, purpose, person))
 
 

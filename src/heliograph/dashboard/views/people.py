@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from heliograph.dashboard.link_mails import mail_or_show, terms_of, told
+from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
 from heliograph.manage.people import ROLES, LinkTerms, NewPerson
@@ -56,17 +56,15 @@ async def set_role(visit: Visit) -> Answer:
     person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
     if team not in visit.setup.teams or role not in (*ROLES, ""):
         raise Gone
-    terms, token = terms_of(visit), ""
+    before, terms = (await visit.store.people.roles(person.id)).get(team, ""), terms_of(visit)
+    if role and not before:
+        made = await people.offer_role(visit.store, visit.actor, person, team, role, terms)
+        return await _show_link(visit, person, made.token, "invite", terms)
+    given = (visit.store, visit.actor, person.id, person.email, team, before)
     try:
-        if role:
-            token = (await people.give_role(visit.store, visit.actor, person, team, role, terms)).token
-        else:
-            before = (await visit.store.people.roles(person.id)).get(team, "")
-            await people.end_role(visit.store, visit.actor, person.id, person.email, team, before)
+        await (people.set_role(*given, role) if role else people.end_role(*given))
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
-    if token:
-        return await _show_link(visit, person, token, "invite", terms)
     return _back(person, f"{person.email} is now {role or 'not'} in {team}.")
 
 
@@ -98,8 +96,8 @@ async def _person(visit: Visit) -> Person:
     return person
 
 
-def _back(person: Person, told: str) -> Redirect:
-    return Redirect(f"{HERE}/{person.id}", told)
+def _back(person: Person, notice: str) -> Redirect:
+    return Redirect(f"{HERE}/{person.id}", notice)
 
 
 async def _show_link(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> Answer:
@@ -107,7 +105,11 @@ async def _show_link(visit: Visit, person: Person, token: str, purpose: str, ter
         link = await mail_or_show(visit, person, token, purpose, terms)
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
-    return await _one(visit, person, handed=(link, purpose, person)) if link else _back(person, told(person))
+    return (
+        await _one(visit, person, handed=(link, purpose, person))
+        if link
+        else _back(person, MAILED.format(person.email))
+    )
 
 
 async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] | None = None, error: str = "") -> Page:

@@ -39,7 +39,7 @@ async def enter(visit: Visit) -> Answer:
     person = await visit.store.people.find(address.normal)
     attempt = await begin_try(visit, address.normal, person)
     if not attempt.names:
-        return _page(email, attempt.told, status=429)
+        return _page(email, attempt.instead, status=429)
     hashed, password = person.password if person else None, visit.form.get("password", "")
     try:
         good = await is_right(hashed, password, is_familiar=attempt.is_familiar)
@@ -47,7 +47,7 @@ async def enter(visit: Visit) -> Answer:
         await visit.store.tries.forgive(attempt.names)
         return _page(email, BUSY, status=503)
     if not good or person is None:
-        return _page(email, attempt.told or WRONG, status=429 if attempt.told else 403)
+        return _page(email, attempt.instead or WRONG, status=429 if attempt.instead else 403)
     await visit.store.tries.forgive(attempt.names)
     if person.totp:
         return _page(ticket=await visit.store.people.make_ticket(Link(person.id, "ticket")))
@@ -77,7 +77,7 @@ def _page(email: str = "", wrong: str = "", *, ticket: str = "", status: int = 2
 
 class Try(msgspec.Struct, frozen=True):
     names: tuple[str, ...]  # it is counted under these; none: there can be no try now
-    told: str = ""  # when it is wrong, instead of that: it must not show who was here before
+    instead: str = ""  # of why it was wrong: it must not show who was here before
     is_familiar: bool = False
 
 
@@ -92,11 +92,11 @@ async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
     if not wait:
         return Try(tuple(limits), is_familiar=mark is not None)
     minutes = -(-wait // MINUTE_MS)
-    told = f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+    instead = f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
     own = {f"{mark} of {email}": FAMILIAR_TRIES_MAX}
     if mark is None or await visit.store.tries.begin(own, now):
-        return Try((), told)
-    return Try(tuple(own), told, is_familiar=True)
+        return Try((), instead)
+    return Try(tuple(own), instead, is_familiar=True)
 
 
 def _marks(visit: Visit, device: str = "") -> list[str]:
@@ -109,7 +109,7 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     """Why this code does not do; empty: it does, and is used up. A recovery code does as well."""
     attempt = await begin_try(visit, person.email, person)
     if not attempt.names:
-        return attempt.told
+        return attempt.instead
     code = totp.plain(typed)
     wrong, step = WRONG_CODE, None
     try:
@@ -126,7 +126,7 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     return "" if good else wrong
 
 
-async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = "") -> Answer:
+async def let_in(visit: Visit, person: Person, next_page: str = "", notice: str = "") -> Answer:
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
@@ -136,7 +136,7 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", told: str = 
         return _page(wrong=ENDED, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
     cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
-    return Redirect(next_page if is_ours else "/dashboard", told, cookies)
+    return Redirect(next_page if is_ours else "/dashboard", notice, cookies)
 
 
 async def leave(visit: Visit) -> Answer:

@@ -51,7 +51,7 @@ async def create(visit: Visit) -> Answer:
         made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
     except InvalidRequest as refusal:
         return await _list(visit, status=400, errors=_errors(refusal), form=given)
-    return await _one(visit, made.webhook, secret=made.secret, told="The webhook is added.")
+    return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -85,7 +85,7 @@ async def switch(visit: Visit) -> Answer:
 
 async def rotate(visit: Visit) -> Answer:
     made = await _webhooks(visit).rotate(visit.actor, visit.team.record.id, _own(visit).id)
-    return await _one(visit, made.webhook, secret=made.secret, told="The webhook has a new secret.")
+    return await _one(visit, made.webhook, secret=made.secret, notice="The webhook has a new secret.")
 
 
 async def remove(visit: Visit) -> Answer:
