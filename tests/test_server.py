@@ -1,11 +1,14 @@
 """Loops of the server outlive what breaks them, and a start waits for its database."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from heliograph import server
+from heliograph.app import App
+from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -47,3 +50,40 @@ async def test_the_start_waits_for_the_database_and_says_so() -> None:
     stop.set()
     with pytest.raises(server.Stopped):
         await server._patiently(stop, work)
+
+
+async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "quiet_collector", lambda: None)  # of the process that runs the tests
+    done: list[str] = []
+
+    class Part:
+        async def stop(self) -> None:
+            done.append("worker stopped")
+
+        async def close(self) -> None:
+            done.append("client closed")
+
+    async def duty() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            done.append("duty ended")
+
+    async def ready(_: Settings, __: Any) -> None:
+        done.append("ready")
+        stop.set()
+
+    stop, part, nothing = asyncio.Event(), cast(Any, Part()), cast(Any, None)
+    app = App(
+        settings=Settings(),
+        role="worker",
+        store=nothing,
+        context=nothing,
+        front=nothing,
+        workers=[part],
+        returns=None,
+        duties={"a duty": duty},
+        clients=[part],
+    )
+    await server._run(app, None, stop, ready)
+    assert done == ["ready", "worker stopped", "duty ended", "client closed"]

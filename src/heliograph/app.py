@@ -214,14 +214,14 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
 def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: Clock) -> App:
     """Inside the event loop; to be closed. `role`: all, api or worker."""
+    works, answers = role != "api", role != "worker"
     domains = make_domains(settings, secrets, store, clock)
     tools = make_tools(settings, secrets, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
     handover = Handover(store, carriers, clock)
-    poster, watch = Poster(Guard(settings.webhook_allow_private)), LoopWatch()
+    poster, watch, limits = Poster(Guard(settings.webhook_allow_private)), LoopWatch(), RateLimits()
     worker = Worker(store, handover, clock)
     webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, secrets.sealer))
-    works, answers = role != "api", role != "worker"
     context = Context(
         store=store,
         clock=clock,
@@ -234,27 +234,58 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
         metrics_token=settings.metrics_token,
     )
     management = Management(domains=domains, webhooks=make_webhooks(settings, secrets, store, clock))
-    page_tools = PageTools(
+    duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
+    if answers:
+        duties["rates"] = partial(share_rates, store, clock, limits)
+    if works:
+        duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
+    return App(
+        settings=settings,
+        role=role,
+        store=store,
+        context=context,
+        front=make_front(settings, secrets, context, management, limits, tools.outgoing),
+        workers=[worker, webhooks] if works else [],
+        returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
+        duties=duties,
+        clients=[carriers, tools.web, poster],
+    )
+
+
+def make_front(
+    settings: Settings,
+    secrets: Secrets,
+    context: Context,
+    management: Management,
+    limits: RateLimits,
+    outgoing: Outgoing,
+) -> Front:
+    """The API and the dashboard, which share one budget of bytes."""
+    budget = ByteBudget()
+    tools = PageTools(
         context=context,
         management=management,
         seal=secrets.sealer.seal,
         unseal=secrets.sealer.open,
-        eml=tools.outgoing.plain,
+        eml=outgoing.plain,
     )
-    budget, limits = ByteBudget(), RateLimits()
-    api, pages = Api(context, management, limits, budget), Dashboard(page_tools, budget)
-    every: dict[str, Loop] = {
-        "loop watch": watch.run,
+    return Front(Api(context, management, limits, budget), Dashboard(tools, budget), settings.trusted_proxies)
+
+
+def shared_duties(context: Context) -> dict[str, Loop]:
+    """Of every process."""
+    store, state = context.store, context.state
+    return {
         "follow": partial(follow_others, store),
-        "clock": partial(watch_clock, store, clock),
-        "key uses": partial(write_key_uses, store, context.state.used),
-        "refused requests": partial(write_refused, store, context.state.refused),
+        "clock": partial(watch_clock, store, context.clock),
+        "key uses": partial(write_key_uses, store, state.used),
+        "refused requests": partial(write_refused, store, state.refused),
         "imports": partial(import_suppressions, store),
     }
-    answering: dict[str, Loop] = {"rates": partial(share_rates, store, clock, limits)}
-    working: dict[str, Loop] = {
-        "worker": worker.run,
-        "webhooks": webhooks.run,
+
+
+def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains: Domains) -> dict[str, Loop]:
+    return {
         "early reports": partial(apply_early_reports, store),
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),
@@ -264,17 +295,6 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
         "reputation": partial(judge_teams, store),
         "attest": partial(look_back, partial(attest, store, settings.data)),
     }
-    return App(
-        settings=settings,
-        role=role,
-        store=store,
-        context=context,
-        front=Front(api, pages, settings.trusted_proxies),
-        workers=[worker, webhooks] if works else [],
-        returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
-        duties=every | (answering if answers else {}) | (working if works else {}),
-        clients=[carriers, tools.web, poster],
-    )
 
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:

@@ -192,8 +192,8 @@ def uvicorn_config(app: Front) -> uvicorn.Config:
     )
 
 
-async def _started(server: Server, answering: "asyncio.Task[None] | None") -> None:
-    while answering and not server.started and not answering.done():
+async def _started(server: Server, answering: "asyncio.Task[None]") -> None:
+    while not server.started and not answering.done():
         await asyncio.sleep(0.005)
 
 
