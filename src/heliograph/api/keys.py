@@ -6,13 +6,15 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_limit, read_time
-from heliograph.api.route import Call, answer
+from heliograph.api.route import Call, Query, answer
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, NewKey, state_of, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.fields import TIME, Records, says
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.web.request import Response
+
+AFTER = Query("after", "The last id of the previous page.")
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph import __version__
 from heliograph.api.errors import Error, Problem
-from heliograph.api.route import Query, Route
+from heliograph.api.route import Route
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
 from heliograph.rules.attachments import ALLOWED_TYPES
@@ -17,27 +17,37 @@ from heliograph.rules.fields import EMAIL, REF, TIME, Schema, set_up_id
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
-from heliograph.rules.message import STATES
-from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.web.status import status_of
 
 NULL: Schema = {"type": "null"}
 NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
 
-# The part of a path after /v1/ → the prefix of its ids and the states of its records.
-RESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "emails": (PREFIXES["email"], STATES["email"]),
-    "sms": (PREFIXES["sms"], STATES["sms"]),
-    "whatsapp": (PREFIXES["whatsapp"], STATES["whatsapp"]),
-    "verify": (PREFIXES["verification"], VERIFICATION_STATES),
-    "templates": (PREFIXES["template"], ()),
-    "domains": (PREFIXES["domain"], ()),
-    "keys": ("", ()),
-    "webhooks": (PREFIXES["webhook"], ()),
-    "events": (PREFIXES["event"], ()),
+# The part of a path after /v1/ → the kind of its ids.
+RESOURCES = {
+    "emails": "email",
+    "sms": "sms",
+    "whatsapp": "whatsapp",
+    "verify": "verification",
+    "templates": "template",
+    "domains": "domain",
+    "webhooks": "webhook",
+    "events": "event",
+}
+OTHER_IDS: dict[str, Schema] = {
+    "suppressions": {
+        "schema": {"type": "string", **EMAIL},
+        "description": "The email address.",
+        "example": "ada@example.com",
+    },
+    "keys": {
+        "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
+        "description": "The key's public id: the 10 characters after `hk_`.",
+        "example": "4fTzQ8kW1b",
+    },
 }
 SAID = ("anyOf", "default", "description", "fixed", "needed")  # of a field, beside its limits
 TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
+SET_UP = {"template": "tpl_welcome", "domain": "dom_acme"}  # an operator may choose these ids
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 EVENT_ID: Schema = {
@@ -222,42 +232,19 @@ def _parameters(route: Route) -> list[Schema]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     found = [{"name": name, "in": "path", "required": True, **_path_value(route)} for name in names]
     for query in route.query:
-        found.append(
-            {
-                "name": query.name,
-                "in": "query",
-                "description": query.meaning,
-                "schema": _query_limits(route, query) | query.schema,
-            }
-        )
+        found.append({"name": query.name, "in": "query", "description": query.meaning, "schema": query.schema})
     return [*found, KEY_HEADER] if route.once else found
 
 
 def _path_value(route: Route) -> Schema:
-    if _resource(route) == "keys":
-        words = "The key's public id: the 10 characters after `hk_`."
-        schema = {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"}
-        return {"schema": schema, "description": words, "example": "4fTzQ8kW1b"}
-    prefix, _ = RESOURCES.get(_resource(route), ("", ()))
-    if not prefix:
-        return {
-            "schema": {"type": "string", **EMAIL},
-            "description": "The email address.",
-            "example": "ada@example.com",
-        }
-    if prefix in (PREFIXES["template"], PREFIXES["domain"]):
-        kind, example = ("template", "tpl_welcome") if prefix == PREFIXES["template"] else ("domain", "dom_acme")
-        schema = set_up_id(kind)
-    else:
-        schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
+    if _resource(route) not in RESOURCES:
+        return OTHER_IDS[_resource(route)]
+    kind = RESOURCES[_resource(route)]
+    prefix = PREFIXES[kind]
+    schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
+    if kind in SET_UP:
+        schema, example = set_up_id(kind), SET_UP[kind]
     return {"schema": {"type": "string", **schema}, "description": f"`{prefix}` id.", "example": example}
-
-
-def _query_limits(route: Route, query: Query) -> Schema:
-    prefix, states = RESOURCES.get(_resource(route), ("", ()))
-    if query.name == "after":
-        return {"pattern": f"^{prefix}"} if _resource(route) in RESOURCES else EMAIL
-    return {"enum": list(states)} if query.name == "status" else {}
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:

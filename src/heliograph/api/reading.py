@@ -1,7 +1,7 @@
 """Reading what was sent: messages with recipients and timeline, verifications, lists, the caller's own team."""
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -41,16 +41,24 @@ PAGE_MAX = 100
 PAST_ANY_ID = "~"  # sorts after every character of an id
 
 LIMIT = Query("limit", "How many, 1 to 100.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
-AFTER = Query("after", "The last id of the previous page.")
-VERIFY_FILTERS = (
-    LIMIT,
-    AFTER,
-    Query("status", "Only records in this state."),
-    Query("to", "Only records for this address or phone."),
-    Query("created_after", "Only records made after this time.", {"type": "string", "format": "date-time"}),
-    Query("created_before", "Only records made before this time.", {"type": "string", "format": "date-time"}),
-)
-FILTERS = (*VERIFY_FILTERS, Query("template_id", "Only messages made from this template."))
+
+
+def after(kind: str) -> Query:
+    return Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PREFIXES[kind]}"})
+
+
+def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
+    states = VERIFICATION_STATES if kind == "verification" else message.STATES[kind]
+    time = {"type": "string", "format": "date-time"}
+    return (
+        LIMIT,
+        after(kind),
+        Query("status", "Only records in this state.", {"type": "string", "enum": list(states)}),
+        Query("to", "Only records for this address or phone."),
+        Query("created_after", "Only records made after this time.", time),
+        Query("created_before", "Only records made before this time.", time),
+        *(() if kind == "verification" else (Query("template_id", "Only messages made from this template."),)),
+    )
 
 
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):

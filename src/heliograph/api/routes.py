@@ -14,7 +14,7 @@ from heliograph.accept.verify_start import (
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
 from heliograph.api import callbacks, domains, events, health, keys, reading, rendering, suppressions, webhooks
 from heliograph.api.documents import ErrorList, document_routes, list_errors
-from heliograph.api.reading import AFTER, FILTERS, LIMIT, VERIFY_FILTERS
+from heliograph.api.reading import LIMIT, after, filters
 from heliograph.api.route import Route
 from heliograph.api.sending import DRY_RUN, check_verification, sending
 from heliograph.manage.keys import KeyRecord
@@ -110,22 +110,22 @@ V1 = [
           refusals=(r.SuppressionNotFound,)),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
-          summary="List emails, newest first", query=FILTERS, answer=reading.EmailList),
+          summary="List emails, newest first", query=filters("email"), answer=reading.EmailList),
     Route(method="GET", path="/v1/emails/{id}", call=reading.read_message("email"), scopes=SEND,
           summary="Read an email, its recipients and its timeline", answer=reading.EmailView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/sms", call=reading.list_messages("sms"), scopes=SEND,
-          summary="List SMS messages, newest first", query=FILTERS, answer=reading.PhoneList),
+          summary="List SMS messages, newest first", query=filters("sms"), answer=reading.PhoneList),
     Route(method="GET", path="/v1/sms/{id}", call=reading.read_message("sms"), scopes=SEND,
           summary="Read an SMS message and its timeline", answer=reading.PhoneView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/whatsapp", call=reading.list_messages("whatsapp"), scopes=SEND,
-          summary="List WhatsApp messages, newest first", query=FILTERS, answer=reading.PhoneList),
+          summary="List WhatsApp messages, newest first", query=filters("whatsapp"), answer=reading.PhoneList),
     Route(method="GET", path="/v1/whatsapp/{id}", call=reading.read_message("whatsapp"), scopes=SEND,
           summary="Read a WhatsApp message and its timeline", answer=reading.PhoneView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/verify", call=reading.list_verifications, scopes=SEND,
-          summary="List verifications, newest first", query=VERIFY_FILTERS, answer=reading.VerificationList),
+          summary="List verifications, newest first", query=filters("verification"), answer=reading.VerificationList),
     Route(method="GET", path="/v1/verify/{id}", call=reading.read_verification, scopes=SEND,
           summary="Read a verification", answer=VerificationRecord, refusals=(r.VerificationNotFound,)),
     Route(method="POST", path="/v1/templates/{id}/render", call=rendering.render_template, scopes=SEND,
@@ -136,7 +136,8 @@ V1 = [
           summary="The team behind this key: mode, quota, credit", answer=reading.Me),
 
     Route(method="GET", path="/v1/suppressions", call=suppressions.list_all, scopes=MANAGE,
-          summary="List suppressions, newest first", query=(LIMIT, AFTER), answer=suppressions.SuppressionList),
+          summary="List suppressions, newest first", query=(LIMIT, suppressions.AFTER),
+          answer=suppressions.SuppressionList),
     Route(method="POST", path="/v1/suppressions", call=suppressions.create, scopes=MANAGE,
           summary="Add an address to the suppression list", body=suppressions.SuppressionRequest, status=201,
           answer=suppressions.SuppressionRecord, refusals=(r.InvalidEmail,),
@@ -158,7 +159,7 @@ V1 = [
           refusals=(r.BrandDomainNotFound,)),
 
     Route(method="GET", path="/v1/keys", call=keys.list_all, scopes=MANAGE,
-          summary="List the team's API keys", query=(LIMIT, AFTER), answer=keys.KeyList),
+          summary="List the team's API keys", query=(LIMIT, keys.AFTER), answer=keys.KeyList),
     Route(method="POST", path="/v1/keys", call=keys.create, scopes=MANAGE,
           summary="Make an API key: answers its token, this once", body=keys.KeyRequest, status=201,
           answer=keys.NewKeyRecord, example={"name": "server", "scopes": ["send"]}),
@@ -169,7 +170,7 @@ V1 = [
           summary="Revoke an API key for good", answer=KeyRecord, refusals=(r.NotFound,)),
 
     Route(method="GET", path="/v1/webhooks", call=webhooks.list_all, scopes=MANAGE,
-          summary="List webhooks, newest first", query=(LIMIT, AFTER), answer=webhooks.WebhookList),
+          summary="List webhooks, newest first", query=(LIMIT, after("webhook")), answer=webhooks.WebhookList),
     Route(method="POST", path="/v1/webhooks", call=webhooks.create, scopes=MANAGE,
           summary="Add a webhook; only this answer shows its secret", body=WebhookRequest, status=201,
           answer=NewWebhookRecord,
@@ -196,7 +197,7 @@ V1 = [
           summary="List a webhook's deliveries, newest first, with every attempt",
           query=(LIMIT, webhooks.DELIVERIES_AFTER), answer=webhooks.DeliveryList, refusals=(r.WebhookNotFound,)),
     Route(method="GET", path="/v1/events", call=events.list_all, scopes=MANAGE,
-          summary="Every event, oldest first: a feed to pull from", query=(LIMIT, AFTER),
+          summary="Every event, oldest first: a feed to pull from", query=(LIMIT, after("event")),
           answer=events.PublishedEventList),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",

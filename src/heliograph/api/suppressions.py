@@ -6,15 +6,17 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_limit
-from heliograph.api.route import Call, answer
+from heliograph.api.route import Call, Query, answer
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
-from heliograph.rules.fields import CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
+from heliograph.rules.fields import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.suppression_file import DEFAULT, REASONS
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.request import Response
+
+AFTER = Query("after", "The last address of the previous page.", {"type": "string", **EMAIL})
 
 
 class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
