@@ -239,8 +239,15 @@ def own_ids(service: Service) -> dict[str, str]:
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",
+        **{route.path: own_key(service) for route in ROUTES if route.path.startswith("/v1/keys/{id}")},
         **{route.path: own_webhook(service) for route in ROUTES if route.path.startswith("/v1/webhooks/{id}")},
     }
+
+
+def own_key(service: Service) -> str:
+    """One that acme owns, besides those that the tests send with."""
+    found = [key for key in service.get("/v1/keys?limit=100").json["data"] if key["name"] == "spare"]
+    return str((found or [service.post("/v1/keys", {"name": "spare"}).json])[0]["id"])
 
 
 def own_webhook(service: Service) -> str:
