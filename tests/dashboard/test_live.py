@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.dashboard import live
-from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, FULL, OVER, Listener, Live, Pulse, Watch
+from heliograph.dashboard.live import AGAIN, BEGIN, CHANGED, FULL, OVER, Follower, Live, Pulse, Watch
 from heliograph.storage.engine.database import StoreUnavailable
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import PATIENCE_S, until
@@ -50,7 +50,7 @@ class Shown:
 class Who:
     def __init__(self) -> None:
         self.may, self.draining = True, False
-        self.listener = Listener(key=("who",), may=self.look, draining=lambda: self.draining, person="ada", team="acme")
+        self.follower = Follower(key=("who",), may=self.look, draining=lambda: self.draining, person="ada", team="acme")
 
     async def look(self) -> bool:
         return self.may
@@ -62,7 +62,7 @@ async def heard(stream: AsyncIterator[bytes]) -> list[bytes]:
 
 def test_pages_that_show_the_same_share_one_look() -> None:
     async def story() -> None:
-        shown, who, place = Shown("1", every_s=100), Who().listener, Live()
+        shown, who, place = Shown("1", every_s=100), Who().follower, Live()
         shown.go_on.clear()
         streams = [place.changes(shown.watch, who, "0") for _ in range(2)]
         for stream in streams:
@@ -102,7 +102,7 @@ def test_what_a_stream_says(words: list[str], expected: list[bytes], monkeypatch
 
     async def story() -> None:
         shown = Shown(*words, every_s=0.01)
-        assert await heard(Live().changes(shown.watch, Who().listener, "1")) == expected
+        assert await heard(Live().changes(shown.watch, Who().follower, "1")) == expected
 
     run(story())
 
@@ -113,7 +113,7 @@ def test_it_ends_for_those_who_may_no_longer_look_and_when_the_service_stops(mon
     async def story() -> None:
         for name, word in (("may", OVER), ("draining", AGAIN)):
             who, place = Who(), Live()
-            stream = place.changes(Shown("1", every_s=0.01).watch, who.listener, "1")
+            stream = place.changes(Shown("1", every_s=0.01).watch, who.follower, "1")
             assert await anext(stream) == BEGIN
             setattr(who, name, name == "draining")
             assert await heard(stream) == [word]
@@ -126,7 +126,7 @@ def test_nobody_listens_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "OPEN_S", 0.05)
 
     async def story() -> None:
-        assert await heard(Live().changes(Shown("1", every_s=0.01).watch, Who().listener, "1")) == [BEGIN, AGAIN]
+        assert await heard(Live().changes(Shown("1", every_s=0.01).watch, Who().follower, "1")) == [BEGIN, AGAIN]
 
     run(story())
 
@@ -144,7 +144,7 @@ def test_nobody_takes_all_streams(name: str, fills: tuple[str, str], free: list[
         place, shown = Live(), Shown("1")
 
         def stream(person: str, team: str) -> AsyncIterator[bytes]:
-            return place.changes(shown.watch, replace(Who().listener, person=person, team=team), "1")
+            return place.changes(shown.watch, replace(Who().follower, person=person, team=team), "1")
 
         most = getattr(live, name)
         opened = [stream(fills[0].format(number), fills[1].format(number)) for number in range(most)]
@@ -165,11 +165,11 @@ def test_changes_that_never_stop_are_told_less_often(monkeypatch: pytest.MonkeyP
     async def look(_: Live, __: Any, read: Any, ___: float) -> Any:
         return await read()
 
-    async def pause(_: Live, seconds: float, __: Listener) -> None:
+    async def pause(_: Live, seconds: float, __: Follower) -> None:
         gaps.append(seconds)
 
     async def story() -> None:
-        await heard(Live().changes(Shown("2", "3", "4", "5", "5", "gone").watch, Who().listener, "1"))
+        await heard(Live().changes(Shown("2", "3", "4", "5", "5", "gone").watch, Who().follower, "1"))
 
     monkeypatch.setattr(Live, "_look", look)
     monkeypatch.setattr(Live, "_pause", pause)

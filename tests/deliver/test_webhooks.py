@@ -22,7 +22,7 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.deliveries import Due, Lease, StoredDelivery, Try, WantedEvents
+from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
@@ -581,7 +581,7 @@ async def test_while_a_try_cannot_be_recorded_nothing_is_sent(
     monkeypatch.setattr(serving, "AWAY_S", 0.02)
     record, back, asked = store.deliveries.record, asyncio.Event(), 0
 
-    async def record_when_back(made: Try) -> int | None:
+    async def record_when_back(made: DeliveryTry) -> int | None:
         nonlocal asked
         asked += 1
         if not back.is_set():

@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.manage import keys
-from heliograph.manage.keys import NewKey
+from heliograph.manage.keys import WantedKey
 from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.store import Store
@@ -15,7 +15,7 @@ ADA = Actor(kind="person", id="usr_ada", address="192.0.2.7")
 
 
 async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
-    made = await keys.create(store, ADA, NewKey(team="team_1", name="server"))
+    made = await keys.create(store, ADA, WantedKey(team="team_1", name="server"))
     rotated = await keys.rotate(store, ADA, made.key.id, "team_1")
     await keys.revoke(store, COMMAND_LINE, made.key.id)
     await keys.revoke(store, COMMAND_LINE, made.key.id)  # changes nothing
@@ -27,7 +27,7 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
 
 
 async def test_all_that_is_wrong_is_said_at_once(store: Store, clock: TestClock, teams: None) -> None:
-    wanted = NewKey(team="team_1", name="a\nb", scopes=(), domain="other.test", expires_at=clock.now())
+    wanted = WantedKey(team="team_1", name="a\nb", scopes=(), domain="other.test", expires_at=clock.now())
     with pytest.raises(InvalidRequest) as refused:
         await keys.create(store, ADA, wanted)
     assert refused.value.details
@@ -36,14 +36,14 @@ async def test_all_that_is_wrong_is_said_at_once(store: Store, clock: TestClock,
 
 
 async def test_a_name_is_taken_once(store: Store, teams: None) -> None:
-    await keys.create(store, ADA, NewKey(team="team_1", name="server"))
+    await keys.create(store, ADA, WantedKey(team="team_1", name="server"))
     with pytest.raises(InvalidRequest, match="has this name"):
-        await keys.create(store, ADA, NewKey(team="team_1", name="server"))
-    await keys.create(store, ADA, NewKey(team="team_2", name="server"))
+        await keys.create(store, ADA, WantedKey(team="team_1", name="server"))
+    await keys.create(store, ADA, WantedKey(team="team_2", name="server"))
 
 
 @pytest.mark.parametrize("team", [None, "team_1"])
 async def test_what_is_not_there_is_not_revoked(store: Store, teams: None, team: str | None) -> None:
-    other = await keys.create(store, ADA, NewKey(team="team_2"))
+    other = await keys.create(store, ADA, WantedKey(team="team_2"))
     with pytest.raises(NotFound):
         await keys.revoke(store, ADA, other.key.id if team else "none", team)

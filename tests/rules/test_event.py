@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.event import NAMES, TYPES, PublishedEvent, event_body, event_type
+from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body, event_type
 from heliograph.rules.setup.records import Channel, Team, TeamRecord, Webhook
 
 EXPECTED = """
@@ -54,7 +54,7 @@ def test_who_hears_what(events: tuple[str, ...], heard: tuple[str, ...], unheard
 
 TEAM = Team(record=TeamRecord(ref=1, id="team_acme", name="Acme", mode="sandbox"))
 RECORD = {"id": "eml_1", "to": "a@b.test", "bcc": ["blind@b.test"], "status": "sending", "sandbox": False}
-TOLD = PublishedEvent(
+TOLD = StoredEvent(
     id="evt_1",
     type="email.bounced",
     sequence=4,

@@ -13,7 +13,7 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
-from heliograph.storage.deliveries import Due, Lease, NoSuchEvents, NotOurs, Try, WantedEvents
+from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
 from heliograph.storage.engine.query import for_dialect, load_queries
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -42,10 +42,10 @@ async def due(store: Store, webhook: str = HOOK) -> list[Due]:
     return new + again
 
 
-def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wait_ms: int = 0) -> Try:
+def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wait_ms: int = 0) -> DeliveryTry:
     status = 200 if state == "delivered" else 500
     given = {"status": status, "error": None, "duration_ms": 7, "answer": f"answer {status}"}
-    return Try(lease=lease, due=due, at=clock.now(), state=state, due_at=clock.now() + wait_ms, **given)  # type: ignore[arg-type]
+    return DeliveryTry(lease=lease, due=due, at=clock.now(), state=state, due_at=clock.now() + wait_ms, **given)  # type: ignore[arg-type]
 
 
 async def states(store: Store, webhook: str = HOOK) -> dict[str, tuple[str, int]]:

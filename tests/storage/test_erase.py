@@ -18,7 +18,7 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
 from heliograph.storage import erase as portions
-from heliograph.storage.deliveries import Due, Lease, Try
+from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.outcomes import Change
@@ -108,8 +108,8 @@ async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
             await store.deliveries.record(answered(lease, due, clock, state, str(told[due.event])))
 
 
-def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) -> Try:
-    return Try(
+def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) -> DeliveryTry:
+    return DeliveryTry(
         lease=lease,
         due=due,
         at=clock.now(),

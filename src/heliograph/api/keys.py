@@ -8,7 +8,7 @@ from heliograph.api.bodies import to_request
 from heliograph.api.reading import Listed, page, read_limit, read_time
 from heliograph.api.route import Call, Query, answer
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, NewKey, state_of, to_record
+from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.fields import TIME, Records, says
 from heliograph.rules.setup.records import Key, Scope
@@ -43,7 +43,7 @@ async def list_all(call: Call) -> Response:
 async def create(call: Call) -> Response:
     call.query()
     request = to_request(call.json, KeyRequest)
-    wanted = NewKey(
+    wanted = WantedKey(
         team=call.caller.team.record.id,
         name=request.name,
         scopes=("send",) if request.scopes is None else tuple(dict.fromkeys(request.scopes)),

@@ -6,7 +6,7 @@ import msgspec
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage import keys
-from heliograph.manage.keys import MadeKey, NewKey, to_record
+from heliograph.manage.keys import MadeKey, WantedKey, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
@@ -61,7 +61,7 @@ def create(
     """
     if domain is not None and normal_domain(domain) is None:
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    wanted = NewKey(team=team, name=name or "", scopes=scopes or ("send",), domain=domain and normal_domain(domain))
+    wanted = WantedKey(team=team, name=name or "", scopes=scopes or ("send",), domain=domain and normal_domain(domain))
     made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
     _show(made, as_json)
 

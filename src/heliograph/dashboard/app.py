@@ -25,8 +25,8 @@ from heliograph.dashboard.visit import (
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.setup.records import Team
-from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.people import SignedIn
+from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, call_task, respond

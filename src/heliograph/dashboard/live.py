@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.store import StoreUnavailable
 
 MOST = 200  # streams of a process …
 TEAM_MOST = 50  # … of a team in it …
@@ -54,8 +54,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
         return ".".join(pulse.words[part] for part in self.parts)
 
 
-class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """Who listens, and until when."""
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """Who follows a page, and until when."""
 
     key: Key
     may: Callable[[], Awaitable[bool]]
@@ -78,21 +78,21 @@ class Live:
         pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
         return watch.word(pulse) if pulse else ""
 
-    async def changes(self, watch: Watch, listener: Listener, seen: str) -> AsyncGenerator[bytes, None]:
+    async def changes(self, watch: Watch, follower: Follower, seen: str) -> AsyncGenerator[bytes, None]:
         """Server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
-        caps = {("person", listener.person): PERSON_MOST, ("team", listener.team): TEAM_MOST}
+        caps = {("person", follower.person): PERSON_MOST, ("team", follower.team): TEAM_MOST}
         if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
             yield FULL
             return
-        with self._opened(watch.key, listener.key, *caps):
+        with self._opened(watch.key, follower.key, *caps):
             yield BEGIN
             end, gap = _now() + OPEN_S, watch.every_s
-            while _now() < end and not listener.draining():
+            while _now() < end and not follower.draining():
                 try:
-                    may = await self._look(listener.key, listener.may, CHECK_S)
+                    may = await self._look(follower.key, follower.may, CHECK_S)
                     pulse = await self._look(watch.key, watch.read, watch.every_s)
                 except StoreUnavailable:
-                    await self._pause(GAP_MAX_S, listener)
+                    await self._pause(GAP_MAX_S, follower)
                     continue
                 if not may or pulse is None:
                     yield OVER
@@ -100,7 +100,7 @@ class Live:
                 if watch.word(pulse) == seen:
                     gap = watch.every_s
                 else:
-                    await self._pause(self._wait_for_turn(), listener)
+                    await self._pause(self._wait_for_turn(), follower)
                     yield CHANGED
                     seen, gap = watch.word(pulse), min(1.5 * gap, GAP_MAX_S)
                 if pulse.over:
@@ -108,7 +108,7 @@ class Live:
                     yield CHANGED
                     yield OVER
                     return
-                await self._pause(gap, listener)
+                await self._pause(gap, follower)
             yield AGAIN
 
     @contextmanager
@@ -138,9 +138,9 @@ class Live:
         self._turn = max(self._turn + TURN_S, now)
         return self._turn - now
 
-    async def _pause(self, seconds: float, listener: Listener) -> None:
+    async def _pause(self, seconds: float, follower: Follower) -> None:
         end = _now() + seconds
-        while (left := end - _now()) > 0 and not listener.draining():
+        while (left := end - _now()) > 0 and not follower.draining():
             await asyncio.sleep(min(left, STEP_S))
 
 

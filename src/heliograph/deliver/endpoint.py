@@ -12,12 +12,12 @@ from heliograph.channels.webhook import signature
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
-from heliograph.rules.event import PublishedEvent, event_body
+from heliograph.rules.event import StoredEvent, event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
-from heliograph.storage.deliveries import Due, Lease, NotOurs, Try
+from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.store import Store, StoreUnavailable
 
 WINDOW = 10  # tries in flight for an endpoint (contract 10)
@@ -134,7 +134,7 @@ class Endpoint:
 
     # -- one try -------------------------------------------------------------------------------------------------
 
-    async def _send(self, due: Due, event: PublishedEvent | None, hook: Webhook) -> None:
+    async def _send(self, due: Due, event: StoredEvent | None, hook: Webhook) -> None:
         clock = self._shared.clock
         at = clock.now()
         posted = await self._post(due, event, hook, at)
@@ -145,7 +145,7 @@ class Endpoint:
         if reason := why_disable(made, failing_since, clock.now()):
             await self._disable(hook, reason)
 
-    async def _post(self, due: Due, event: PublishedEvent | None, hook: Webhook, at: int) -> Posted:
+    async def _post(self, due: Due, event: StoredEvent | None, hook: Webhook, at: int) -> Posted:
         if event is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
@@ -161,7 +161,7 @@ class Endpoint:
             log.error("event cannot be told", webhook=hook.id, event_id=due.event, error=type(error).__name__)
             return Posted(error=f"it could not be sent: {type(error).__name__}", duration_ms=0)
 
-    async def _record(self, made: Try) -> int | None:
+    async def _record(self, made: DeliveryTry) -> int | None:
         """Until the store takes it or says that the endpoint is not ours: what was told is not told again."""
         shared = self._shared
         try:
@@ -199,14 +199,14 @@ def choose(waiting: Iterable[Due], busy: set[str], most: int) -> list[Due]:
     return chosen
 
 
-def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter: Callable[[], float]) -> Try:
+def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter: Callable[[], float]) -> DeliveryTry:
     """What the answer means for the delivery."""
     state, due_at = "delivered", now
     if verdict(posted.status) != "delivered":
         number, first_at = due.attempt - due.earlier + 1, due.first_at or at
         again = next_attempt(number, first_at, now, jitter(), posted.retry_after_s)
         state, due_at = ("exhausted", now) if again is None else ("waiting", again)
-    return Try(
+    return DeliveryTry(
         lease=lease,
         due=due,
         at=at,
@@ -219,7 +219,7 @@ def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter:
     )
 
 
-def why_disable(made: Try, failing_since: int | None, now: int) -> str | None:
+def why_disable(made: DeliveryTry, failing_since: int | None, now: int) -> str | None:
     if verdict(made.status) == "gone":
         return "the endpoint answered 410 Gone"
     # Judged by retries: one failure after a long silence says little.

@@ -24,7 +24,7 @@ STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
-class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     name: str = ""  # empty: one with its public id
     scopes: tuple[Scope, ...] = ("send",)
@@ -56,7 +56,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
 
-async def create(store: Store, actor: Actor, wanted: NewKey, giver: Key | None = None) -> MadeKey:
+async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | None = None) -> MadeKey:
     """`giver`: the key that asks for it, which gives no more than it has."""
     made, now = _mint(store, Key(id="", hash="", **msgspec.structs.asdict(wanted))), store.clock.now()
 

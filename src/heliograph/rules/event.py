@@ -32,7 +32,7 @@ DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
 _WORDS = {"bounced": "bounce", "failed": "error"}
 
 
-class PublishedEvent(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True):
     """A published event as the store keeps it, with the message that it is about."""
 
     id: str
@@ -65,7 +65,7 @@ def event_type(channel: Channel, status: str) -> str:
     return name
 
 
-def event_body(event: PublishedEvent, team: Team) -> bytes:
+def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
     own = _message_part(event) if event.record else _other_part(event)
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
@@ -82,7 +82,7 @@ def event_body(event: PublishedEvent, team: Team) -> bytes:
     )
 
 
-def _message_part(event: PublishedEvent) -> dict[str, Any]:
+def _message_part(event: StoredEvent) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.json.decode(event.record or "{}")
     own = record | {
         "status": event.status,
@@ -99,6 +99,6 @@ def _message_part(event: PublishedEvent) -> dict[str, Any]:
     return own
 
 
-def _other_part(event: PublishedEvent) -> dict[str, Any]:
+def _other_part(event: StoredEvent) -> dict[str, Any]:
     part: dict[str, Any] = msgspec.json.decode(event.detail or "{}")
     return part

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import SERVICE, AuditEntry
-from heliograph.rules.event import TEST, PublishedEvent
+from heliograph.rules.event import TEST, StoredEvent
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
@@ -59,7 +59,7 @@ class Due(msgspec.Struct, frozen=True):
     first_at: int | None  # the first try after that
 
 
-class Try(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to tell an event, and what follows from it."""
 
     lease: Lease
@@ -154,13 +154,13 @@ async def due(tx: Tx, webhook: str, limit: int, now: int) -> tuple[list[Due], li
     return [Due(*row) for row in new], [Due(*row) for row in again]
 
 
-async def events_of(tx: Tx, deliveries: Iterable[Due]) -> dict[str, PublishedEvent]:
+async def events_of(tx: Tx, deliveries: Iterable[Due]) -> dict[str, StoredEvent]:
     """By the events' ids."""
     rows = await tx.run("told_events", events=[(due.team, due.event) for due in deliveries])
-    return {row[0]: PublishedEvent(*row) for row in rows}
+    return {row[0]: StoredEvent(*row) for row in rows}
 
 
-async def record(tx: Tx, tries: Sequence[Try], owner: str) -> list[int | None | Exception]:
+async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:
     """Since when each try's endpoint has been failing; None: not at all."""
     held = sorted({(one.lease.webhook, one.lease.epoch) for one in tries})
     before = {tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=held, owner=owner)}
@@ -168,12 +168,12 @@ async def record(tx: Tx, tries: Sequence[Try], owner: str) -> list[int | None | 
     answers: list[int | None | Exception] = []
     ours = []
     for one in tries:
-        place = one.lease.webhook, one.lease.epoch
-        if place not in since:
+        fence = one.lease.webhook, one.lease.epoch
+        if fence not in since:
             answers.append(NotOurs(one.lease.webhook))
             continue
-        since[place] = None if one.state == "delivered" else since[place] or one.at
-        answers.append(since[place])
+        since[fence] = None if one.state == "delivered" else since[fence] or one.at
+        answers.append(since[fence])
         ours.append(one)
     if ours:
         await _write(tx, ours)
@@ -183,7 +183,7 @@ async def record(tx: Tx, tries: Sequence[Try], owner: str) -> list[int | None | 
     return answers
 
 
-async def _write(tx: Tx, tries: Sequence[Try]) -> None:
+async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
     rows = [(t.due.key, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
     written = {row[0] for row in await tx.run("record_tries", tries=rows)}
     attempts = [
@@ -296,7 +296,7 @@ class Deliveries:
         self._leases = leases
         self._setup = setup
         self.hint = setup.publisher.hint
-        self._tries: Batch[Try, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
+        self._tries: Batch[DeliveryTry, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
 
     async def due_webhooks(self) -> dict[str, bool]:
         """Those with something to be told now, also disabled ones, and whether another process serves them."""
@@ -319,11 +319,11 @@ class Deliveries:
         now = self._clock.now()
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
-    async def events_of(self, dues: Sequence[Due]) -> dict[str, PublishedEvent]:
+    async def events_of(self, dues: Sequence[Due]) -> dict[str, StoredEvent]:
         """By their ids."""
         return await self._database.read(lambda tx: events_of(tx, dues))
 
-    async def record(self, made: Try) -> int | None:
+    async def record(self, made: DeliveryTry) -> int | None:
         """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
         return await self._tries.submit(made)
 

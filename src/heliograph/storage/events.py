@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.event import PublishedEvent
+from heliograph.rules.event import StoredEvent
 from heliograph.storage.engine.database import Database, Tx
 
 SPAN = 5000  # events that one page looks through
@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class EventPage(msgspec.Struct, frozen=True):
     """Events, newest first, and where the next page begins."""
 
-    events: list[PublishedEvent]
+    events: list[StoredEvent]
     before: str | None
 
 
@@ -68,30 +68,30 @@ class Events:
         self._database = database
         self._clock = clock
 
-    async def feed(self, team: int, after: str, limit: int) -> list[PublishedEvent]:
+    async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
         """Published events after this id, oldest first; one more than the limit, when there are more."""
         before = self._clock.now() - SETTLING_MS
         rows = await self._database.read(
             lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
         )
-        return [PublishedEvent(*row) for row in rows]
+        return [StoredEvent(*row) for row in rows]
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
         """Of these types. A page may be short, even empty, and yet have a next one: rare types are looked for span by
         span.
         """
-        place = {"team": team, "before": before, "span": SPAN}
+        span = {"team": team, "before": before, "span": SPAN}
 
         async def story(tx: Tx) -> EventPage:
-            rows = await tx.run("newest_events", types=[(name,) for name in types], limit=limit + 1, **place)
-            events = [PublishedEvent(*row) for row in rows[:limit]]
+            rows = await tx.run("newest_events", types=[(name,) for name in types], limit=limit + 1, **span)
+            events = [StoredEvent(*row) for row in rows[:limit]]
             if len(rows) > limit:
                 return EventPage(events, events[-1].id)
-            ((seen, last),) = await tx.run("span_of_events", **place)
+            ((seen, last),) = await tx.run("span_of_events", **span)
             return EventPage(events, last if seen == SPAN else None)
 
         return await self._database.read(story)
 
-    async def find(self, team: int, id_: str) -> PublishedEvent | None:
+    async def find(self, team: int, id_: str) -> StoredEvent | None:
         rows = await self._database.read(lambda tx: tx.run("told_events", events=[(team, id_)]))
-        return PublishedEvent(*rows[0]) if rows else None
+        return StoredEvent(*rows[0]) if rows else None

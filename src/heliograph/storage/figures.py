@@ -53,11 +53,11 @@ async def count(tx: Tx, steps: Iterable[Step]) -> None:
     for team, channel, at, before, path in steps:
         counted = tally(before, path)
         if any(counted):
-            place = (team, at - at % HOUR_MS, channel)
-            sums[place] = sums.get(place, Reached()).plus(counted)
+            key = (team, at - at % HOUR_MS, channel)
+            sums[key] = sums.get(key, Reached()).plus(counted)
     if sums:
         # In order: processes that count the same hour then wait in a line, never in a ring.
-        await tx.run("count_figures", counts=[(*place, *counts) for place, counts in sorted(sums.items())])
+        await tx.run("count_figures", counts=[(*key, *counts) for key, counts in sorted(sums.items())])
 
 
 class Figures:

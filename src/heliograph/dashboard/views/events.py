@@ -3,14 +3,14 @@
 import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
-from heliograph.rules.event import NAMES, TYPES, PublishedEvent, event_body
+from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body
 from heliograph.storage.events import NEWEST
 
 PAGE = 50
 
 
 class EventLine(msgspec.Struct, frozen=True):
-    event: PublishedEvent
+    event: StoredEvent
     about: str
     json: str
 
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Answer:
     return Page("events.html", values)
 
 
-def _line(visit: Visit, event: PublishedEvent) -> EventLine:
+def _line(visit: Visit, event: StoredEvent) -> EventLine:
     body = event_body(event, visit.team)
     data = msgspec.json.decode(body)["data"]
     about = event.recipient or next(

@@ -39,7 +39,7 @@ async def show(visit: Visit) -> Answer:
         raise Gone
     text = visit.query.get("q", "").replace("\0", "").strip()
     team, before = visit.team.record.ref, visit.query.get("before", "").replace("\0", "")
-    stream = "" if "before" in visit.query else await live.team_place(visit, "inbox")
+    stream = "" if "before" in visit.query else await live.team_stream_address(visit, "inbox")
     values = {"tabs": TABS, "tab": tab, "q": text, "live": stream}
     if tab == "verification":
         codes = await visit.store.inbox.codes(team, text.lower(), before)

@@ -4,7 +4,7 @@ from typing import Any
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, NewKey
+from heliograph.manage.keys import KeyLine, WantedKey
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Scope
@@ -18,7 +18,7 @@ async def show(visit: Visit) -> Answer:
 
 async def create(visit: Visit) -> Answer:
     form = visit.form
-    wanted = NewKey(
+    wanted = WantedKey(
         team=visit.team.record.id,
         name=form.get("name", ""),
         scopes=tuple(scope for scope in SCOPES if form.get(scope)),

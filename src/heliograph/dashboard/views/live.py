@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
-from heliograph.dashboard.live import Listener, Pulse, Watch
+from heliograph.dashboard.live import Follower, Pulse, Watch
 from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_allowed
 
 Words = Callable[[], Awaitable[dict[str, str]]]
@@ -26,8 +26,8 @@ async def team(visit: Visit) -> Answer:
     return stream(visit, _of_team(visit, page))
 
 
-async def team_place(visit: Visit, page: str) -> str:
-    return await stream_place(visit, f"{visit.base}/live", _of_team(visit, page), of=page)
+async def team_stream_address(visit: Visit, page: str) -> str:
+    return await stream_address(visit, f"{visit.base}/live", _of_team(visit, page), of=page)
 
 
 def _of_team(visit: Visit, page: str) -> Watch:
@@ -46,7 +46,7 @@ def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...
     return Watch(key=(kind, id_), read=read, parts=parts)
 
 
-async def stream_place(visit: Visit, path: str, followed: Watch, **query: str) -> str:
+async def stream_address(visit: Visit, path: str, followed: Watch, **query: str) -> str:
     """The address of the stream, with what the page that is being made has seen: ask before reading what it shows.
 
     Empty for the answer to a form: its address is not the page's own, so it cannot be fetched anew.
@@ -58,14 +58,14 @@ async def stream_place(visit: Visit, path: str, followed: Watch, **query: str) -
 
 def stream(visit: Visit, followed: Watch) -> Answer:
     team = visit.team_found.record.id if visit.team_found else ""
-    listener = Listener(
+    follower = Follower(
         key=("who", visit.person.session, team),
         person=visit.person.person,
         team=team,
         may=lambda: _may_listen(visit),
         draining=lambda: visit.context.state.draining,
     )
-    return Stream(visit.tools.live.changes(followed, listener, visit.query.get("seen", "")))
+    return Stream(visit.tools.live.changes(followed, follower, visit.query.get("seen", "")))
 
 
 async def _may_listen(visit: Visit) -> bool:

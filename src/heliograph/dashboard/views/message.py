@@ -77,7 +77,7 @@ def _step(found: Whole, event: TimelineEvent) -> dict[str, Any]:
         "at": event.created_at,
         "word": event.status if event.sequence is not None else event.type,
         "said_status": event.status if event.type == "ignored" else None,
-        "place": detail.get("host") or detail.get("carrier") or "",
+        "where": detail.get("host") or detail.get("carrier") or "",
         "address": detail.get("address") or "",
         "reply": " ".join([*(code for code in codes if code not in text), text]),
         "took": detail.get("duration_ms"),

@@ -22,8 +22,8 @@ NAMES = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 
 async def show_list(visit: Visit) -> Answer:
     text = typed(visit)
-    if place := await place_of(visit, text):
-        return Redirect(place)
+    if page := await page_of(visit, text):
+        return Redirect(page)
     wanted, errors = read_filter(visit, STATUSES)
     channel = visit.query.get("channel")
     wanted = msgspec.structs.replace(
@@ -32,7 +32,7 @@ async def show_list(visit: Visit) -> Answer:
         template_id=template if is_id(template := visit.query.get("template", "")) else None,
         subject=text if text and wanted.address is None else None,
     )
-    stream = "" if errors or wanted.before else await live.team_place(visit, "messages")
+    stream = "" if errors or wanted.before else await live.team_stream_address(visit, "messages")
     none = SearchPage[MessageLine](lines=[])
     found = none if errors else await visit.store.messages.search(visit.team.record.ref, wanted)
     values = {
@@ -57,7 +57,7 @@ def is_id(text: str) -> bool:
     return text.isascii() and text.replace("_", "").isalnum()
 
 
-async def place_of(visit: Visit, text: str) -> str | None:
+async def page_of(visit: Visit, text: str) -> str | None:
     """The page of the message or verification whose id was typed."""
     team = visit.team.record.ref
     if not is_id(text):

@@ -67,7 +67,7 @@ async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     times = charts.buckets(span, now)
     since, width = times[0].start, HOUR_MS if span == "day" else DAY_MS
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
-    stream = await live.team_place(visit, "overview")
+    stream = await live.team_stream_address(visit, "overview")
     seen = await store.figures.overview(team.record.ref, since, width, hooks)
     account = await store.ledger.account(team.record.ref)
     operator = visit.may("operator")
@@ -116,8 +116,8 @@ def _fold(found: dict[tuple[int, str], Reached], times: Sequence[Bucket], channe
     folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
         if channel in folded:
-            place = bisect_right(starts, start) - 1
-            folded[channel][place] = folded[channel][place].plus(counts)
+            index = bisect_right(starts, start) - 1
+            folded[channel][index] = folded[channel][index].plus(counts)
     return folded
 
 

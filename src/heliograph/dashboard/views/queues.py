@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.dashboard.live import Watch
 from heliograph.dashboard.render import number, plural
-from heliograph.dashboard.views.live import stream, stream_place, watch
+from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import dead_letters
 from heliograph.manage.dead_letters import ALL_MOST
@@ -23,7 +23,7 @@ async def show(visit: Visit) -> Answer:
     store, now = visit.context.store, visit.context.clock.now()
     before = _letter(visit.query.get("before", "")) or FIRST
     is_first = before.message == NEWEST
-    followed = await stream_place(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
+    followed = await stream_address(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
     dead = await store.dead_letters.page(before)
     last = dead[PAGE - 1] if len(dead) > PAGE else None
     return Page(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.live import Pulse, Watch
-from heliograph.dashboard.views.live import stream, stream_place
+from heliograph.dashboard.views.live import stream, stream_address
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Stream, Visit, errors_of
 from heliograph.manage import imports, suppressions
 from heliograph.rules.address import parse_address
@@ -75,7 +75,7 @@ async def import_file(visit: Visit) -> Answer:
 
 
 async def show_import(visit: Visit) -> Answer:
-    live_at = await stream_place(visit, f"{_here(visit)}/imports/{visit.params['id']}/live", _followed(visit))
+    live_at = await stream_address(visit, f"{_here(visit)}/imports/{visit.params['id']}/live", _followed(visit))
     begun = await _import(visit)
     left = await visit.store.imports.first_left(begun.id)
     return Page("suppression_import.html", {"begun": begun, "left": left, "live": live_at})

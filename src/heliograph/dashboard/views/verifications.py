@@ -1,7 +1,7 @@
 """Verifications with their outcome; their codes are nowhere."""
 
 from heliograph.dashboard.views import live
-from heliograph.dashboard.views.messages import is_id, paging, place_of, read_filter, typed
+from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
 from heliograph.rules.setup.records import Key
@@ -12,12 +12,12 @@ STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
 
 async def show_list(visit: Visit) -> Answer:
     text = typed(visit)
-    if place := await place_of(visit, text):
-        return Redirect(place)
+    if page := await page_of(visit, text):
+        return Redirect(page)
     wanted, errors = read_filter(visit, STATUSES)
     if text and wanted.address is None:
         errors["q"] = "Give a whole phone number such as +447700900123, or the id of a verification."
-    stream = "" if errors or wanted.before else await live.team_place(visit, "verifications")
+    stream = "" if errors or wanted.before else await live.team_stream_address(visit, "verifications")
     none = SearchPage[VerificationLine](lines=[])
     found = none if errors else await visit.store.verifications.search(visit.team.record.ref, wanted)
     values = {"live": stream, "lines": found.lines, "statuses": STATUSES, "errors": errors, **paging(visit, found)}

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Watch
-from heliograph.dashboard.views.live import stream, stream_place, watch
+from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.event import NAMES, event_body
@@ -73,14 +73,14 @@ async def change(visit: Visit) -> Answer:
         await _webhooks(visit).change(visit.actor, hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
         return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
-    return Redirect(_place(visit, hook), "The webhook is changed.")
+    return Redirect(_path(visit, hook), "The webhook is changed.")
 
 
 async def switch(visit: Visit) -> Answer:
     hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
     await _webhooks(visit).change(visit.actor, hook.team, hook.id, WebhookChange(enabled=enabled))
     told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
-    return Redirect(_place(visit, hook), f"The webhook {told}")
+    return Redirect(_path(visit, hook), f"The webhook {told}")
 
 
 async def rotate(visit: Visit) -> Answer:
@@ -100,9 +100,7 @@ async def remove(visit: Visit) -> Answer:
 async def test(visit: Visit) -> Answer:
     hook = _own(visit)
     event = await _webhooks(visit).test(visit.actor, hook.team, hook.id)
-    return Redirect(
-        f"{_place(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer."
-    )
+    return Redirect(f"{_path(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer.")
 
 
 async def replay(visit: Visit) -> Answer:
@@ -120,7 +118,7 @@ async def replay(visit: Visit) -> Answer:
             return await _one(visit, hook, status=400, errors=errors, form=given)
         wanted = replace(wanted, **span)
     count = await _webhooks(visit).replay(visit.actor, hook.team, hook.id, wanted)
-    back = f"{_place(visit, hook)}/deliveries/{event}" if event else _place(visit, hook)
+    back = f"{_path(visit, hook)}/deliveries/{event}" if event else _path(visit, hook)
     return Redirect(back, told_again(count))
 
 
@@ -176,7 +174,7 @@ def _watch(visit: Visit, hook: Webhook) -> Watch:
     return watch(visit, "webhook", hook.id, lambda: visit.store.pulses.webhook(hook.id), ("deliveries", "setup"))
 
 
-def _place(visit: Visit, hook: Webhook) -> str:
+def _path(visit: Visit, hook: Webhook) -> str:
     return f"{visit.base}/webhooks/{hook.id}"
 
 
@@ -203,7 +201,7 @@ async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
 
 async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
     before = visit.query.get("before")
-    followed = "" if before else await stream_place(visit, f"{_place(visit, hook)}/live", _watch(visit, hook))
+    followed = "" if before else await stream_address(visit, f"{_path(visit, hook)}/live", _watch(visit, hook))
     (line,) = await _lines(visit, [hook])
     failed = bool(visit.query.get("failed"))
     found = await visit.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
