@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.handover import Handover
+from heliograph.handover import Handover, first_of
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
@@ -232,3 +232,33 @@ async def test_a_circuit_is_changed_only_as_it_was_seen(store: Store, other: Sto
     assert await store.circuits.change("a", later, None)
     assert not await other.circuits.change("a", later, second)
     assert store.circuits.current == other.circuits.current == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "may_wait", "asked"),
+    [
+        (TAKEN, True, "a"),
+        (Refused(), True, "a"),
+        (AWAY, True, "ab"),
+        (Deferred(), True, "a"),
+        (SILENT, True, "a"),  # another one might send it a second time
+        (TAKEN, False, "a"),
+        (Refused(), False, "a"),
+        (AWAY, False, "ab"),
+        (Deferred(), False, "ab"),
+        (SILENT, False, "ab"),
+    ],
+)
+async def test_who_is_asked_after_the_first(
+    store: Store, lines: Any, first: Outcome, may_wait: bool, asked: str
+) -> None:
+    both = await lines(a=Line(first), b=Line(TAKEN))
+    parcel = Parcel(message_id="eml_1", address=PHONE, content=b"{}", attempt=0)
+    found = await both.handover.in_turn(first_of(store.setup.current.carriers), lambda _: parcel, may_wait=may_wait)
+    assert "".join(one.carrier.id for one in found) == asked
+    assert found[0].outcome == first
+
+
+async def test_nobody_to_ask(lines: Any) -> None:
+    none = await lines()
+    assert await none.handover.in_turn(first_of([]), lambda _: Parcel) == []

@@ -96,8 +96,8 @@ def test_nothing_of_them_is_left(running: Service) -> None:
     ("arguments", "said"),
     [
         (("nobody", "--team", "team_acme", "--yes"), "expected an email address or a phone number"),
-        (("a@example.com", "--team", "team_none", "--yes"), "there is no team 'team_none'"),
-        (("delivered@simulator.test", "--team", "team_acme", "--yes"), "this is no address of a person"),
+        (("a@example.com", "--team", "team_none", "--yes"), "There is no team team_none"),
+        (("delivered@simulator.test", "--team", "team_acme", "--yes"), "This is no address of a person"),
         (("a@example.com",), "Missing option '--team'"),
     ],
 )
