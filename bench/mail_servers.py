@@ -13,7 +13,7 @@ from accept import CLI, HERE, free_port
 from mail_install import run
 from mail_processes import Group
 
-from heliograph.app import open_store
+from heliograph.opening import open_store
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange

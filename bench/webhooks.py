@@ -20,8 +20,8 @@ import msgspec
 from accept import CLI, HERE, LOAD_CORE, SERVER_CORE, Bench, look_at_machine
 from report import Cell, made_by, write_part
 
-from heliograph.app import make_secrets, open_store
 from heliograph.channels.webhook.signature import make_secret
+from heliograph.opening import make_secrets, open_store
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings

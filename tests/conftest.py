@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.app import open_store
+from heliograph.opening import open_store
 from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite

@@ -40,13 +40,14 @@ MAY_IMPORT: dict[str, list[str]] = {
     "dashboard/": (
         "web/ accept/ manage/ deliver/reports.py rules/ storage/ sealing.py handover.py channels/carrier.py dashboard/"
     ).split(),
+    "opening.py": "rules/ settings.py datafolder.py clock.py storage/".split(),
     "app.py": (
-        "rules/ settings.py datafolder.py sealing.py clock.py handover.py channels/ storage/ "
+        "opening.py rules/ settings.py datafolder.py sealing.py clock.py handover.py channels/ storage/ "
         "accept/ deliver/ manage/ api/ dashboard/ web/ watch.py logs.py listening.py"
     ).split(),
-    "server.py": "settings.py logs.py listening.py clock.py datafolder.py app.py storage/ web/".split(),
+    "server.py": "settings.py logs.py listening.py clock.py datafolder.py opening.py app.py storage/ web/".split(),
     "cli/": (
-        "rules/ manage/ settings.py clock.py datafolder.py sealing.py app.py server.py "
+        "rules/ manage/ settings.py clock.py datafolder.py sealing.py opening.py app.py server.py "
         "channels/webhook/signature.py storage/ itself"
     ).split(),
 }

@@ -7,19 +7,11 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from heliograph.app import (
-    WrongSecret,
-    check_secret,
-    make_carrier,
-    make_domains,
-    make_secrets,
-    make_tools,
-    signing_keys,
-    webhook_secrets,
-)
+from heliograph.app import make_carrier, make_domains, make_tools, signing_keys, webhook_secrets
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.handover import Handover
 from heliograph.manage.secret import replace as replace_secret
+from heliograph.opening import WrongSecret, check_secret, make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.outcome import Deferred, Outcome

@@ -1,11 +1,9 @@
 """Builds everything by hand: settings → secrets → store → carriers → api | worker. Only this page knows which exist."""
 
 import asyncio
-import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,7 +33,7 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import PageTools
-from heliograph.datafolder import Secrets, keep_number, seen_numbers
+from heliograph.datafolder import Secrets
 from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.blobs import sweep_blobs
 from heliograph.deliver.duties.carriers import keep_carriers
@@ -57,41 +55,23 @@ from heliograph.handover import Handover
 from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.webhooks import RefusalOf, Webhooks
+from heliograph.opening import attest
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
-from heliograph.storage.engine.blobs import Blobs
-from heliograph.storage.engine.database import Database
-from heliograph.storage.engine.migrate import (
-    SchemaVersion,
-    migrate_postgres,
-    migrate_sqlite,
-    postgres_version,
-    sqlite_version,
-)
-from heliograph.storage.engine.postgres import PostgresDatabase
-from heliograph.storage.engine.sqlite import SqliteDatabase
-from heliograph.storage.examination import Examination, read_and_close
-from heliograph.storage.known_secret import KnownSecret
-from heliograph.storage.store import Store, make_store
+from heliograph.storage.store import Store
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 
-SQLITE = "sqlite:///"
 # What is told of secrets that were sealed before the service's secret was changed, and what to do about each.
 LOST = "cannot be opened: the service's secret was changed"
 LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
 LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
 LOST_DKIM = f"the domain's DKIM keys {LOST}. Rotate them, and publish the new records"
-
-MEND_SECRET = (
-    "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
-    "If it is lost for good: heliograph secret replace (what it sealed opens no more)."
-)
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,54 +117,6 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
     ("sms", "simulator"): _simulator(SmsSimulator),
     ("whatsapp", "simulator"): _simulator(WhatsappSimulator),
 }
-
-
-def sqlite_path(settings: Settings) -> Path | None:
-    """The database file, or None when the database is PostgreSQL."""
-    if settings.database.startswith(SQLITE):
-        return Path(settings.database.removeprefix(SQLITE))
-    return None
-
-
-async def migrate(settings: Settings) -> list[int]:
-    """Bring the database to this code's schema; answers the numbers of the files applied."""
-    path = sqlite_path(settings)
-    return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
-
-
-async def schema_version(settings: Settings) -> SchemaVersion:
-    path = sqlite_path(settings)
-    return await postgres_version(settings.database) if path is None else sqlite_version(path)
-
-
-async def examine(settings: Settings) -> Examination:
-    """Read what a store cannot do without, and change nothing: the data folder is not made either."""
-    return await read_and_close(make_database(settings))
-
-
-def make_database(settings: Settings) -> Database:
-    path = sqlite_path(settings)
-    return PostgresDatabase(settings.database) if path is None else SqliteDatabase(path)
-
-
-def make_secrets(settings: Settings) -> Secrets:
-    return Secrets(settings.data, settings.secret)
-
-
-@asynccontextmanager
-async def open_store(
-    settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
-) -> AsyncIterator[Store]:
-    """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
-    await migrate(settings)
-    known = secrets or make_secrets(settings)
-    blobs = Blobs(settings.data / "blobs")
-    store = make_store(make_database(settings), blobs, clock or Clock(), owner, lambda: known.erasure)
-    try:
-        await store.refresh()
-        yield store
-    finally:
-        await store.close()
 
 
 Protocols = Callable[[], asyncio.Protocol]  # one for each connection
@@ -301,40 +233,6 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
     """What listens for bounces and complaints."""
     name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
     return protocol(Returns(secrets.envelope, clock.now, partial(take_by_recipient, store)), name)
-
-
-class WrongSecret(Exception):
-    """The database's secrets were sealed with a master secret that is not here; says what to do."""
-
-
-async def check_secret(store: Store, secrets: Secrets) -> None:
-    """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
-    known = await store.secret.known()
-    fault = secret_fault(secrets, known)
-    if fault is None and known.digest is None:
-        met = await store.secret.meet(secrets.digest)
-        fault = secret_fault(secrets, KnownSecret(met, known.sealed))
-    if fault:
-        raise WrongSecret(fault)
-
-
-def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
-    """What is wrong with the master secret that is here, and what to do; makes none."""
-    if not secrets.exists():
-        is_needed = known.digest or known.sealed
-        return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
-    if known.digest is None or hmac.compare_digest(known.digest, secrets.digest):
-        return None
-    where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
-    return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
-
-
-async def attest(store: Store, data: Path) -> bool:
-    """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
-    seen = await asyncio.to_thread(seen_numbers, data)
-    attested = await store.upkeep.attest(seen)
-    await asyncio.to_thread(keep_number, data, attested.identity, attested.number)
-    return attested.turned_back
 
 
 def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:

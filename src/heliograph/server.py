@@ -14,9 +14,10 @@ import structlog
 import uvicorn
 
 from heliograph import listening, logs
-from heliograph.app import App, Protocols, attest, build, check_secret, make_secrets, open_store
+from heliograph.app import App, Protocols, build
 from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
+from heliograph.opening import attest, check_secret, make_secrets, open_store
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.web.connection import Connection, close_slow

@@ -12,9 +12,9 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import preview_sms, send_sms
 from heliograph.accept.verify_start import VerifyRequest, start_verification
 from heliograph.accept.whatsapp import send_whatsapp
-from heliograph.app import open_store
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.handover import Handover
+from heliograph.opening import open_store
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached

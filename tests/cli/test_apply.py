@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.app import open_store
+from heliograph.opening import open_store
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup.keys import matches, parse_token
 from heliograph.rules.setup.records import CarrierRecord

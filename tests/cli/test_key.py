@@ -1,7 +1,7 @@
 import asyncio
 import json
 
-from heliograph.app import open_store
+from heliograph.opening import open_store
 from heliograph.rules.setup.keys import matches, parse_token
 from heliograph.rules.setup.records import Key
 from heliograph.settings import Settings

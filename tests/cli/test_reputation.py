@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.app import open_store
 from heliograph.clock import Clock
+from heliograph.opening import open_store
 from heliograph.rules.reputation import Reputation
 from heliograph.settings import Settings
 

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from argon2 import PasswordHasher
 
-from heliograph.app import open_store
 from heliograph.channels.email import dkim, dns_check
 from heliograph.dashboard import passwords, totp
 from heliograph.dashboard.visit import COOKIE
 from heliograph.manage import erase
+from heliograph.opening import open_store
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from heliograph.app import make_secrets, make_webhooks
+from heliograph.app import make_webhooks
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
+from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.snapshot import to_row

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from heliograph.accept.verify_start import VerificationRecord
-from heliograph.app import open_store
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.clock import Clock
+from heliograph.opening import open_store
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.refusals import VerifyRateLimited

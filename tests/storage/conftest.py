@@ -8,7 +8,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.app import open_store, sqlite_path
+from heliograph.opening import open_store, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store

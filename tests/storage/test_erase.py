@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.app import sqlite_path
 from heliograph.manage import erase as erasing
+from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased

@@ -8,10 +8,11 @@ import pytest
 
 from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_once
-from heliograph.app import make_domains, make_secrets, make_webhooks
+from heliograph.app import make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.handover import Handover
 from heliograph.manage.management import Management
+from heliograph.opening import make_secrets
 from heliograph.rules.acceptance import Answer, Once
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress

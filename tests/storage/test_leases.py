@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from heliograph.app import open_store
 from heliograph.clock import OFF_MS
+from heliograph.opening import open_store
 from heliograph.rules.limits import HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.settings import Settings
 from heliograph.storage import leases

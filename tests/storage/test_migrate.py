@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heliograph.app import migrate, open_store
+from heliograph.opening import migrate, open_store
 from heliograph.rules.circuit import opened
 from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import Platform

@@ -10,7 +10,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.app import migrate, sqlite_path
+from heliograph.opening import migrate, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.query import Statement, load_queries
 

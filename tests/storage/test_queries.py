@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from heliograph import storage
-from heliograph.app import sqlite_path
+from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.query import bound, load_queries, read_query
 from heliograph.storage.store import Store

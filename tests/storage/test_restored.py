@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.app import attest, open_store
 from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.manage.pause import set_paused
+from heliograph.opening import attest, open_store
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.restored import TURNED_BACK

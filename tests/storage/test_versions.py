@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from heliograph.app import sqlite_path
+from heliograph.opening import sqlite_path
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Setup, to_row

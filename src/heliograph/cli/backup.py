@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from heliograph.app import SQLITE, open_store, sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.manage.pause import set_paused
+from heliograph.opening import SQLITE, open_store, sqlite_path
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
 from heliograph.settings import Settings

@@ -8,11 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from heliograph.app import make_secrets
 from heliograph.cli.apply import apply_file
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
 from heliograph.manage.people import NewPerson, demo_link
+from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token

@@ -17,11 +17,12 @@ import dns.exception
 import dns.resolver
 import msgspec
 
-from heliograph.app import CARRIERS, make_secrets, schema_version, secret_fault, sqlite_path
-from heliograph.app import examine as look_into
+from heliograph.app import CARRIERS
 from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.cli.send import open_url
 from heliograph.clock import Clock
+from heliograph.opening import examine as look_into
+from heliograph.opening import make_secrets, schema_version, secret_fault, sqlite_path
 from heliograph.rules.address import parse_address
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup

@@ -6,10 +6,11 @@ from typing import TypeVar
 import click
 import msgspec
 
-from heliograph.app import make_domains, make_secrets
+from heliograph.app import make_domains
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.domains import Checked, Domains
+from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.domain_records import Record
 from heliograph.settings import Settings

@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from heliograph import app
+from heliograph import opening
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
 from heliograph.settings import Settings
 
@@ -20,7 +20,7 @@ def migrate(settings: Settings) -> None:
     heliograph migrate --database postgresql://heliograph@db/heliograph
     """
     with progress("Migrating"), clear_mistakes(settings):
-        applied = asyncio.run(app.migrate(settings))
+        applied = asyncio.run(opening.migrate(settings))
     for number in applied:
         click.echo(f"schema {number} applied")
     click.echo(f"{shown(settings.database)} is up to date")

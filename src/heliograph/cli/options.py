@@ -14,7 +14,7 @@ import asyncpg
 import click
 from rich.console import Console
 
-from heliograph.app import WrongSecret, check_secret, make_secrets, open_store
+from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.settings import BadSetting, Settings, read_settings

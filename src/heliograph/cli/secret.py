@@ -2,9 +2,9 @@
 
 import click
 
-from heliograph.app import make_secrets
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.manage.secret import replace as replace_secret
+from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.store import Store

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from heliograph.app import make_secrets, make_webhooks
+from heliograph.app import make_webhooks
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
+from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.setup.records import Webhook

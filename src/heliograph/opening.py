@@ -1,0 +1,113 @@
+"""Opens the store that the settings name: SQLite or PostgreSQL, migrated, with the secret that it goes by."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from heliograph.clock import Clock
+from heliograph.datafolder import Secrets, keep_number, seen_numbers
+from heliograph.settings import Settings
+from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.migrate import (
+    SchemaVersion,
+    migrate_postgres,
+    migrate_sqlite,
+    postgres_version,
+    sqlite_version,
+)
+from heliograph.storage.engine.postgres import PostgresDatabase
+from heliograph.storage.engine.sqlite import SqliteDatabase
+from heliograph.storage.examination import Examination, read_and_close
+from heliograph.storage.known_secret import KnownSecret
+from heliograph.storage.store import Store, make_store
+
+SQLITE = "sqlite:///"
+MEND_SECRET = (
+    "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
+    "If it is lost for good: heliograph secret replace (what it sealed opens no more)."
+)
+
+
+def sqlite_path(settings: Settings) -> Path | None:
+    """The database file, or None when the database is PostgreSQL."""
+    if settings.database.startswith(SQLITE):
+        return Path(settings.database.removeprefix(SQLITE))
+    return None
+
+
+async def migrate(settings: Settings) -> list[int]:
+    """Bring the database to this code's schema; answers the numbers of the files applied."""
+    path = sqlite_path(settings)
+    return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
+
+
+async def schema_version(settings: Settings) -> SchemaVersion:
+    path = sqlite_path(settings)
+    return await postgres_version(settings.database) if path is None else sqlite_version(path)
+
+
+async def examine(settings: Settings) -> Examination:
+    """Read what a store cannot do without, and change nothing: the data folder is not made either."""
+    return await read_and_close(make_database(settings))
+
+
+def make_database(settings: Settings) -> Database:
+    path = sqlite_path(settings)
+    return PostgresDatabase(settings.database) if path is None else SqliteDatabase(path)
+
+
+def make_secrets(settings: Settings) -> Secrets:
+    return Secrets(settings.data, settings.secret)
+
+
+@asynccontextmanager
+async def open_store(
+    settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
+) -> AsyncIterator[Store]:
+    """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
+    await migrate(settings)
+    known = secrets or make_secrets(settings)
+    blobs = Blobs(settings.data / "blobs")
+    store = make_store(make_database(settings), blobs, clock or Clock(), owner, lambda: known.erasure)
+    try:
+        await store.refresh()
+        yield store
+    finally:
+        await store.close()
+
+
+class WrongSecret(Exception):
+    """The database's secrets were sealed with a master secret that is not here; says what to do."""
+
+
+async def check_secret(store: Store, secrets: Secrets) -> None:
+    """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
+    known = await store.secret.known()
+    fault = secret_fault(secrets, known)
+    if fault is None and known.digest is None:
+        met = await store.secret.meet(secrets.digest)
+        fault = secret_fault(secrets, KnownSecret(met, known.sealed))
+    if fault:
+        raise WrongSecret(fault)
+
+
+def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
+    """What is wrong with the master secret that is here, and what to do; makes none."""
+    if not secrets.exists():
+        is_needed = known.digest or known.sealed
+        return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
+    if known.digest is None or hmac.compare_digest(known.digest, secrets.digest):
+        return None
+    where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
+    return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
+
+
+async def attest(store: Store, data: Path) -> bool:
+    """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
+    seen = await asyncio.to_thread(seen_numbers, data)
+    attested = await store.upkeep.attest(seen)
+    await asyncio.to_thread(keep_number, data, attested.identity, attested.number)
+    return attested.turned_back
