@@ -19,6 +19,7 @@ from tests.service import PATIENCE_S, Service
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 sync_api.expect.set_options(timeout=PATIENCE_S * 1000)
+DESKTOP = {"width": 1280, "height": 720}
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +55,12 @@ class Tabs:
         self._free: dict[str, list[Any]] = {}
         self._taken: list[tuple[str, Any]] = []
 
-    def take(self, **options: Any) -> Any:
+    def take(self, *, viewport: Any = DESKTOP, color_scheme: Any = "light", **options: Any) -> Any:
         kind = repr(sorted(options.items()))
         page = free.pop() if (free := self._free.get(kind)) else self._new(**options)
         self._taken.append((kind, page))
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=color_scheme)
         return page
 
     def _new(self, **options: Any) -> Any:
@@ -75,6 +78,7 @@ class Tabs:
                     other.close()
             page.goto("about:blank")
             page.context.clear_cookies()
+            page.context.clear_permissions()
             self._free.setdefault(kind, []).append(page)
         self._taken.clear()
 

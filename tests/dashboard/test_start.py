@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -43,10 +42,8 @@ def test_the_curl_of_a_template_works_as_it_stands(site: Site, template: str) ->
 
 
 def test_a_snippet_is_copied(site: Site) -> None:
-    options: dict[str, Any] = {"permissions": ["clipboard-read", "clipboard-write"]}
-    page = site.open(
-        "cop@example.com", "--team", "team_acme", *VIEWER, path="/dashboard/teams/team_acme/start", **options
-    )
+    page = site.open("cop@example.com", "--team", "team_acme", *VIEWER, path="/dashboard/teams/team_acme/start")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy").nth(1).click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()").startswith("curl -sS http://127.0.0.1:")
