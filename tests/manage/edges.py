@@ -30,6 +30,7 @@ from tests.service import TOKENS, Service
 from tests.storage.conftest import Sql, asking
 
 Fault = Literal["", "entry", "commit"]
+FAULTS: tuple[Fault, ...] = ("entry", "commit")
 Values = dict[str, str]
 Dump = dict[str, str]  # table → all that it holds
 

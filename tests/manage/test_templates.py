@@ -39,9 +39,7 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
         await templates.archive(store, COMMAND_LINE, None, MAIL.id)
     for _ in range(2):
         await templates.unarchive(store, COMMAND_LINE, None, MAIL.id, by_operator=True)
-    await templates.note_test(store, ADA, MAIL, "eml_1", draft=False)
     assert await entries(store, "team_1") == [
-        ("usr_ada", "template.test", MAIL.id, "eml_1"),
         ("command line", "template.unarchive", MAIL.id, ""),
         ("command line", "template.archive", MAIL.id, ""),
         ("usr_ada", "template.restore", MAIL.id, ""),

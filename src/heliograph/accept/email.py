@@ -306,6 +306,7 @@ def email_acceptance(
         watch=[address.normal for address, _ in recipients.distinct()],
         blobs=sorted({file.blob for file in files if file.blob}),
         once=once,
+        audit=caller.entry(id_) if caller.entry else None,
     )
 
 

@@ -177,4 +177,5 @@ def phone_acceptance(
         credit_low=team.record.credit_low,
         marketing_to=marketing_to,
         once=once,
+        audit=caller.entry(id_) if caller.entry else None,
     )

@@ -15,7 +15,6 @@ from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Channel, Key, Team
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.people import SignedIn
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from heliograph.web.request import Headers, Request
 
@@ -99,22 +98,6 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
         team = self.team_found.record.id if self.team_found else None
         return self.actor.did(self.context.clock.now(), action, subject, detail, team=team)
-
-    async def note(self, action: str, subject: str, detail: str = "") -> None:
-        """Write a change that is not one of the setup into the audit log."""
-        await self.context.store.audit.add(self.entry(action, subject, detail))
-
-    async def change_setup(
-        self, action: str, subject: str, decide: Callable[[Setup], SetupChange], detail: str = ""
-    ) -> SetupChange:
-        """Change the setup and write it into the audit log, in one transaction; no rows, no entry."""
-
-        def with_entry(current: Setup, _: int) -> SetupChange:
-            change = decide(current)
-            audited = [self.entry(action, subject, detail)] if change.rows or change.suppressions else []
-            return msgspec.structs.replace(change, audit=[*change.audit, *audited])
-
-        return await self.context.store.setup.change(with_entry)
 
 
 def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:

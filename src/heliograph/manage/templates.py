@@ -129,12 +129,6 @@ async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: s
     return await _change(store, actor, "template.refuse", own, id_, rows, reason)
 
 
-async def note_test(store: Store, actor: Actor, template: Template, message: str, *, draft: bool) -> None:
-    """It was sent as a test."""
-    detail = f"{message}{', draft' if draft else ''}"
-    await store.audit.add(actor.did(store.clock.now(), "template.test", template.id, detail, team=template.team))
-
-
 def _mark(setup: Setup, id_: str, seen: str | None) -> str:
     if seen is not None:
         return seen

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup.records import Channel
 
@@ -62,3 +63,4 @@ class Acceptance(msgspec.Struct, kw_only=True):
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
     once: Once | None = None
+    audit: AuditEntry | None = None  # of a send by a person

@@ -13,6 +13,7 @@ from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
+from heliograph.storage import audit
 from heliograph.storage.engine.database import Conflict, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
@@ -52,6 +53,8 @@ async def accept(
     if accepted:
         await remember(tx, [_memory(item, done) for item, done in accepted if item.once], now, remembered, leases)
         await _write(tx, accepted, accounts)
+        if entries := [item.audit for item, _ in accepted if item.audit]:
+            await audit.write(tx, *entries)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
     return answers
 

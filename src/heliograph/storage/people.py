@@ -211,8 +211,8 @@ class People:
 
     async def set_name(self, id_: str, name: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
-            await tx.run("set_name", id=id_, name=name)
-            await audit.write(tx, entry)
+            if await tx.run("set_name", id=id_, name=name):
+                await audit.write(tx, entry)
 
         await self._database.write(story)
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
@@ -149,12 +150,12 @@ async def send_again(visit: Visit) -> Answer:
         country=facts.country,
         unreached=unreached,
     )
+    caller = replace(visit.caller, entry=lambda id_: visit.entry("message.resend", facts.id, id_))
     try:
-        done = await resend(visit.context, visit.caller, sent)
+        done = await resend(visit.context, caller, sent)
     except Refusal as refusal:
         return await _page(visit, found, str(refusal))
     id_ = msgspec.json.decode(done.body)["id"]
-    await visit.note("message.resend", facts.id, id_)
     return Redirect(f"{visit.base}/messages/{id_}", f"Sent again, as this new message. The old one is {facts.id}.")
 
 

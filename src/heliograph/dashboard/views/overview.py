@@ -6,6 +6,7 @@ from functools import reduce
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
 from heliograph.dashboard import attention, charts
@@ -37,13 +38,13 @@ async def send_test(visit: Visit) -> Answer:
         subject=f"A test message from {visit.team.record.name}"[:200],
         text="It works. This message was sent from the overview of the dashboard.",
     )
+    caller = replace(visit.caller, entry=lambda id_: visit.entry("message.test", id_))
     try:
-        done = await send_email(visit.context, visit.caller, request, None)
+        done = await send_email(visit.context, caller, request, None)
     except Refusal as refusal:
         return await _page(visit, to, _in_words(refusal))
     visit.context.accepted()
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
-    await visit.note("message.test", id_)
     return Redirect(
         f"{visit.base}/messages/{id_}", "The test message is on its way. What the simulator delivers lies in the Inbox."
     )

@@ -10,7 +10,6 @@ from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.dashboard.views.template_find import current
 from heliograph.dashboard.views.templates import show_template
 from heliograph.dashboard.visit import Answer, Redirect, Visit
-from heliograph.manage.templates import note_test
 from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.setup.template_approvals import find_draft
@@ -21,24 +20,25 @@ FIELDS = ("to", "from")  # an error elsewhere stands above the form
 
 
 async def send(visit: Visit) -> Answer:
-    template, draft = current(visit), None
+    template, draft, more = current(visit), None, ""
     if visit.form.get("what") == "draft" or template.status == "draft":
         draft = find_draft(visit.setup, template.id)
         if draft is None:
             return await show_template(visit, {"what": "There is no draft any more."})
+        more = ", draft"
+    caller = replace(visit.caller, entry=lambda id_: visit.entry("template.test", template.id, id_ + more))
     try:
         if draft:
             team = trial(draft)
-            message = await _send(visit, replace(visit.caller, team=team), team.templates[template.id], None)
+            message = await _send(visit, replace(caller, team=team), team.templates[template.id], None)
         else:
-            message = await _send(visit, visit.caller, template, visit.form.get("from") or None)
+            message = await _send(visit, caller, template, visit.form.get("from") or None)
     except RecipientNotAllowed as refusal:
         told = "A draft is sent only to the simulator and to recipients that this team has verified."
         return await show_template(visit, {"to": told if draft else refusal.message})
     except Refusal as refusal:
         param = (refusal.param or "").partition(".")[0]
         return await show_template(visit, {param if param in FIELDS else "send": refusal.message})
-    await note_test(visit.store, visit.actor, template, message, draft=draft is not None)
     return Redirect(f"{visit.base}/messages/{message}", "Sent. Watch it here.")
 
 

@@ -4,9 +4,12 @@ These records are what `apply` and the dashboard write, what the store keeps as 
 request decides with. Money is in integers of 10^-6 currency units, times in milliseconds since 1970.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
+
+from heliograph.rules.audit import AuditEntry
 
 Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
@@ -241,3 +244,4 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     team: Team
     key: Key
+    entry: Callable[[str], AuditEntry] | None = None  # of a person's send: from the message's id

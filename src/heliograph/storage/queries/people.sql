@@ -33,7 +33,7 @@ UPDATE person SET password = :password WHERE id = :id;
 UPDATE person SET proven = :proven WHERE id = :id;
 
 -- name: set_name
-UPDATE person SET name = :name WHERE id = :id;
+UPDATE person SET name = :name WHERE id = :id AND name <> :name RETURNING id;
 
 -- name: set_operator
 UPDATE person SET operator = :operator WHERE id = :id;
