@@ -325,7 +325,8 @@ async def a_failed_message(world: World) -> Values:
 async def a_dead_letter(world: World) -> Values:
     made = await a_failed_message(world)
     key, _ = made["place"].split("-")
-    await world.sql(f"""UPDATE recipient SET detail = '{{"reason":"quarantined"}}' WHERE message = {key}""")
+    dead = """updated_at = 1, detail = '{"reason":"quarantined"}'"""  # long ago, by the clocks of all edges
+    await world.sql(f"UPDATE recipient SET {dead} WHERE message = {key}")
     return made | {"until": str(world.house.clock.now() + HOUR_MS)}
 
 
