@@ -23,10 +23,10 @@ class LetterLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _key(given: str) -> LetterKey:
-    message, _, position = given.partition("-")
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (message, position)):
+    key = LetterKey.parse(given)
+    if key is None:
         raise click.BadParameter(f"{given!r} is no key such as 12-0 of heliograph deadletter list.")
-    return LetterKey(int(message), int(position))
+    return key
 
 
 KEY = click.argument("letter", metavar="[KEY]", type=_key, required=False)
@@ -48,7 +48,7 @@ def list_(settings: Settings, as_json: bool) -> None:
         teams = store.setup.current.teams_by_ref
         return [
             LetterLine(
-                key=f"{one.message}-{one.position}",
+                key=str(one.key),
                 message=one.id,
                 team=teams[one.team].record.id if one.team in teams else str(one.team),
                 address=one.address,

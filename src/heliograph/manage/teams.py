@@ -33,7 +33,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
     def decide(current: Setup, ref: int) -> SetupChange:
         if id_ in current.teams:
             check_fields({"id": "There is a team with this id already."})
-        record = TeamRecord(**{"name": id_} | fields, ref=ref)
+        record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
         entry = _entry(store, actor, "team.create", id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=[entry])
 
@@ -83,7 +83,8 @@ async def set_retention(store: Store, actor: Actor, team: str, given: Fields) ->
 
 async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
     def revise(found: Team, current: Setup) -> TeamRecord:
-        missing = [check.text for check in checklist(found, current.carriers, 0) if check.needed and not check.done]
+        checks = checklist(found, current.carriers, credit=0)  # which is good to have, and not needed
+        missing = [check.text for check in checks if check.needed and not check.done]
         if found.sandbox and missing:
             raise InvalidRequest(f"Not yet: {' '.join(missing)}", param="live")
         return replace(found.record, mode="live")

@@ -47,10 +47,20 @@ class WaitingHook(msgspec.Struct, frozen=True):
 
 
 class LetterKey(NamedTuple):
-    """A recipient of a message."""
+    """A recipient of a message: `message-position` for people."""
 
     message: int
     position: int
+
+    def __str__(self) -> str:
+        return f"{self.message}-{self.position}"
+
+    @classmethod
+    def parse(cls, text: str) -> "LetterKey | None":
+        parts = text.split("-")
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+            return None
+        return cls(int(parts[0]), int(parts[1]))
 
 
 FIRST = LetterKey(NEWEST, 0)  # where a list begins

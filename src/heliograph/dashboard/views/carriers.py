@@ -40,7 +40,7 @@ async def change(visit: Visit) -> Answer:
         priority=None if "priority" not in form else int(given) if NUMBER.fullmatch(given) else PRIORITY_MAX + 1,
     )
     try:
-        carrier = await carriers.change(visit.context.store, visit.actor, id_, wanted)
+        carrier = await carriers.change(visit.store, visit.actor, id_, wanted)
     except InvalidRequest as refusal:
         return await _page(visit, {id_: refusal.message})
     state = "enabled" if carrier.enabled else "disabled"
@@ -49,9 +49,8 @@ async def change(visit: Visit) -> Answer:
 
 async def test(visit: Visit) -> Answer:
     id_, address = visit.params["carrier"], visit.form.get("address", "").strip()
-    context = visit.context
     try:
-        outcome = await carriers.test(context.store, visit.actor, context.handover, id_, address)
+        outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, id_, address)
     except InvalidRequest as refusal:
         return await _page(visit, {f"test-{id_}": refusal.message})
     return await _page(visit, tested=_told(id_, address, outcome))
@@ -81,13 +80,13 @@ async def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Test
     ordered = sorted(visit.setup.carriers, key=lambda c: (c.channel, c.priority, c.id))
     shown = {c.id: {name: value for name, value in c.options.items() if name not in FIELDS} for c in ordered}
     now = visit.context.clock.now()
-    recent = await visit.context.store.carrier_use.recent(now)
+    recent = await visit.store.carrier_use.recent(now)
     known = {c.id for c in ordered}
     typed = {"priority": visit.form.get("priority", ""), "address": visit.form.get("address", "")}
     values = {
         "carriers": ordered,
         "options": shown,
-        "circuits": visit.context.store.circuits.current,
+        "circuits": visit.store.circuits.current,
         "recent": recent,
         "quiet": RecentUse(),
         "others": sorted(recent.keys() - known),

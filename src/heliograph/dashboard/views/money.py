@@ -15,8 +15,8 @@ COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "sub
 
 async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
-    account = await visit.context.store.ledger.account(team.record.ref)
-    page = await visit.context.store.ledger.page(team.record.ref, cursor, PAGE)
+    account = await visit.store.ledger.account(team.record.ref)
+    page = await visit.store.ledger.page(team.record.ref, cursor, PAGE)
     this_month = account.month == month_of(visit.context.clock.now())
     return Page(
         "money.html",
@@ -41,7 +41,7 @@ async def _lines(visit: Visit) -> AsyncIterator[bytes]:
     yield csv_lines([COLUMNS])
     team, cursor = visit.team.record, None
     while True:
-        page = await visit.context.store.ledger.page(team.ref, cursor, PORTION)
+        page = await visit.store.ledger.page(team.ref, cursor, PORTION)
         yield csv_lines([_row(entry, team.currency) for entry in page.entries])
         cursor = page.following
         if cursor is None:

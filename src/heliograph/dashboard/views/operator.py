@@ -25,7 +25,7 @@ async def create(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, usual).strip() for name, usual in NEW.items()}
     try:
         wanted = {name: value for name, value in _typed(given).items() if name != "id" or value}
-        team = await teams.create(visit.context.store, visit.actor, wanted)
+        team = await teams.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
         return await _teams(visit, given, errors_of(refusal))
     if len(visit.setup.teams) == 1:
@@ -45,7 +45,7 @@ async def set_plan(visit: Visit) -> Answer:
         "verify": {"magic": bool(form.get("verify_magic"))},
     }
     try:
-        await teams.set_plan(visit.context.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
+        await teams.set_plan(visit.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
     except InvalidRequest as refusal:
         return await _team(visit, given, errors_of(refusal))
     return Redirect(_page_of(visit), "The plan is changed.")
@@ -53,7 +53,7 @@ async def set_plan(visit: Visit) -> Answer:
 
 async def suspend(visit: Visit) -> Answer:
     suspended = visit.form.get("suspended") == "yes"
-    await teams.set_suspended(visit.context.store, visit.actor, visit.team.record.id, suspended)
+    await teams.set_suspended(visit.store, visit.actor, visit.team.record.id, suspended)
     return Redirect(_page_of(visit), "The team is suspended." if suspended else "The team may send again.")
 
 
@@ -61,14 +61,14 @@ async def book(visit: Visit) -> Answer:
     given = {"amount": visit.form.get("amount", "").strip(), "note": visit.form.get("note", "").strip()}
     team = visit.team.record
     try:
-        account = await credit.book(visit.context.store, visit.actor, Booking(team=team.id, **given))
+        account = await credit.book(visit.store, visit.actor, Booking(team=team.id, **given))
     except InvalidRequest as refusal:
         return await _team(visit, given, errors_of(refusal))
     return Redirect(_page_of(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
 
 
 async def resume_direct(visit: Visit) -> Answer:
-    await teams.resume_direct(visit.context.store, visit.actor, visit.team.record.id)
+    await teams.resume_direct(visit.store, visit.actor, visit.team.record.id)
     return Redirect(_page_of(visit), "Direct sends go on; counting begins anew.")
 
 
@@ -80,8 +80,8 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
     shown = found[:PAGE]
     values = {
         "teams": shown,
-        "reputations": visit.context.store.reputation.current,
-        "accounts": await visit.context.store.ledger.accounts([team.record.ref for team in shown]),
+        "reputations": visit.store.reputation.current,
+        "accounts": await visit.store.ledger.accounts([team.record.ref for team in shown]),
         "after": shown[-1].record.id if len(found) > PAGE else "",
         "q": wanted,
         "given": given or NEW,
@@ -92,15 +92,15 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
 
 async def _team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     record = visit.team.record
-    account = await visit.context.store.ledger.account(record.ref)
-    counts = (await visit.context.store.reputation.counts()).get(record.ref, Counts())
+    account = await visit.store.ledger.account(record.ref)
+    counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: getattr(record, name) for name in PLAN}
     this_month = account.month == month_of(visit.context.clock.now())
     values = {
         "record": record,
         "account": account,
         "used": account.used if this_month else 0,
-        "reputation": visit.context.store.reputation.current.get(record.id),
+        "reputation": visit.store.reputation.current.get(record.id),
         "rates": rates(counts),
         "given": plan | {"amount": "", "note": ""} | (given or {}),
         "errors": errors or {},

@@ -20,8 +20,8 @@ GONE = "It is no dead letter any more, or its content is no longer kept."
 
 
 async def show(visit: Visit) -> Answer:
-    store, now = visit.context.store, visit.context.clock.now()
-    before = _letter(visit.query.get("before", "")) or FIRST
+    store, now = visit.store, visit.context.clock.now()
+    before = LetterKey.parse(visit.query.get("before", "")) or FIRST
     is_first = before.message == NEWEST
     followed = await stream_address(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
     dead = await store.dead_letters.page(before)
@@ -33,7 +33,7 @@ async def show(visit: Visit) -> Answer:
             "queues": await store.dead_letters.queues(now),
             "hooks": [(hook, _webhook(visit, hook)) for hook in await store.dead_letters.waiting_hooks()],
             "dead": dead[:PAGE],
-            "following": f"{last.message}-{last.position}" if last else "",
+            "following": str(last.key) if last else "",
             "later": not is_first,
             "dead_count": await store.dead_letters.count() if dead else 0,
             "count_most": COUNT_MOST,
@@ -55,7 +55,7 @@ def _watch(visit: Visit) -> Watch:
 
 async def pause(visit: Visit) -> Answer:
     paused = visit.form.get("paused") == "yes"
-    await set_paused(visit.context.store, visit.actor, paused)
+    await set_paused(visit.store, visit.actor, paused)
     return Redirect(HERE, "Delivery is paused; messages are accepted and wait." if paused else "Delivery goes on.")
 
 
@@ -67,7 +67,7 @@ async def show_dead(visit: Visit) -> Answer:
 
 
 async def _dead_page(visit: Visit, letter: LetterKey, wrong: str = "") -> Page:
-    found = await visit.context.store.dead_letters.find(letter)
+    found = await visit.store.dead_letters.find(letter)
     if found is None:
         raise Gone
     steps = [(event, msgspec.json.decode(event.detail) if event.detail else {}) for event in found.events]
@@ -85,7 +85,7 @@ async def _dead_page(visit: Visit, letter: LetterKey, wrong: str = "") -> Page:
 
 async def retry(visit: Visit) -> Answer:
     letter = _wanted(visit.form.get("place", ""))
-    done = await dead_letters.retry(visit.context.store, visit.actor, letter)
+    done = await dead_letters.retry(visit.store, visit.actor, letter)
     if done.unpaid:
         return await _dead_page(visit, letter, f"It was not tried again. {done.unpaid[0]}")
     visit.context.accepted()
@@ -93,7 +93,7 @@ async def retry(visit: Visit) -> Answer:
 
 
 async def drop(visit: Visit) -> Answer:
-    done = await dead_letters.drop(visit.context.store, visit.actor, _wanted(visit.form.get("place", "")))
+    done = await dead_letters.drop(visit.store, visit.actor, _wanted(visit.form.get("place", "")))
     return Redirect(HERE, "Dropped: it stays failed." if done else GONE)
 
 
@@ -101,7 +101,7 @@ async def retry_all(visit: Visit) -> Answer:
     until = _sure_until(visit)
     if until is None:
         return Redirect(HERE, NOT_SURE)
-    done = await dead_letters.retry_all(visit.context.store, visit.actor, until)
+    done = await dead_letters.retry_all(visit.store, visit.actor, until)
     visit.context.accepted()
     told = [f"{plural(done.done, 'dead letter')} put into the queue again."]
     if done.unpaid:
@@ -115,7 +115,7 @@ async def drop_all(visit: Visit) -> Answer:
     until = _sure_until(visit)
     if until is None:
         return Redirect(HERE, NOT_SURE)
-    done = await dead_letters.drop_all(visit.context.store, visit.actor, until)
+    done = await dead_letters.drop_all(visit.store, visit.actor, until)
     return Redirect(HERE, f"{plural(done, 'dead letter')} dropped: they stay failed.")
 
 
@@ -131,16 +131,8 @@ def _webhook(visit: Visit, hook: WaitingHook) -> Webhook | None:
     return record if isinstance(record, Webhook) else None
 
 
-def _letter(text: str) -> LetterKey | None:
-    """`message-position`."""
-    parts = text.split("-")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-        return None
-    return LetterKey(int(parts[0]), int(parts[1]))
-
-
 def _wanted(text: str) -> LetterKey:
-    letter = _letter(text)
+    letter = LetterKey.parse(text)
     if letter is None:
         raise Gone
     return letter

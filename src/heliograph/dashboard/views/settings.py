@@ -22,7 +22,7 @@ async def save(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
     operator = visit.may("operator")
     try:
-        team = await teams.save(visit.context.store, visit.actor, visit.team.record.id, given, by_operator=operator)
+        team = await teams.save(visit.store, visit.actor, visit.team.record.id, given, by_operator=operator)
     except InvalidRequest as refusal:
         return await _page(visit, given, errors_of(refusal))
     waits = f" The name {team.wanted} waits for the operator's approval." if team.wanted and not operator else ""
@@ -33,7 +33,7 @@ async def keep(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in KEEP}
     days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in given.items()}
     try:
-        await teams.set_retention(visit.context.store, visit.actor, visit.team.record.id, days)
+        await teams.set_retention(visit.store, visit.actor, visit.team.record.id, days)
     except InvalidRequest as refusal:
         return await _page(visit, given, errors_of(refusal))
     return Redirect(f"{visit.base}/settings", "Saved.")
@@ -41,7 +41,7 @@ async def keep(visit: Visit) -> Answer:
 
 async def go_live(visit: Visit) -> Answer:
     try:
-        await teams.go_live(visit.context.store, visit.actor, visit.team.record.id)
+        await teams.go_live(visit.store, visit.actor, visit.team.record.id)
     except InvalidRequest as refusal:
         return await _page(visit, errors=errors_of(refusal))
     return Redirect(f"{visit.base}/settings", _told(visit.simulated))
@@ -54,7 +54,7 @@ def _told(simulated: list[str]) -> str:
 
 
 async def leave_live(visit: Visit) -> Answer:
-    await teams.leave_live(visit.context.store, visit.actor, visit.team.record.id)
+    await teams.leave_live(visit.store, visit.actor, visit.team.record.id)
     return Redirect(
         f"{visit.base}/settings", "The team is in the sandbox. What it sends now reaches nobody unverified."
     )
@@ -62,7 +62,7 @@ async def leave_live(visit: Visit) -> Answer:
 
 async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     team = visit.team
-    account = await visit.context.store.ledger.account(team.record.ref)
+    account = await visit.store.ledger.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
