@@ -7,7 +7,7 @@ import msgspec
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
 from heliograph.manage.domains import Checked
-from heliograph.rules.fields import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
+from heliograph.rules.fields import CONTROL, DOMAIN_NAME, Deleted, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
@@ -21,6 +21,18 @@ Brand = Annotated[str, limited(maxLength=LINE_MAX, pattern=rf"^([^{CONTROL}]*[^\
 class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, says("The domain, such as `acme.test`.", maxLength=DOMAIN_MAX, pattern=f"^{DOMAIN_NAME}$")]
     brand: Annotated[Brand | None, says("The display name of its mail; default the team's name.")] = None
+
+
+class DomainChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    brand: Annotated[
+        Brand, says("Another display name. Of an approved domain it waits for an operator; until then the old is used.")
+    ]
+
+
+class DeletedDomain(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "domain"
+    id: Id
+    deleted: Deleted = True
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +79,24 @@ async def create(call: Call) -> Response:
     team = call.caller.team.record.id
     made = await call.management.domains.add(call.actor, team, request.name, request.brand or "")
     return answer(await _view(call, made), 201)
+
+
+async def change(call: Call) -> Response:
+    call.query()
+    brand, domains = to_request(call.json, DomainChange).brand, call.management.domains
+    return answer(await _view(call, await domains.set_brand(call.actor, _own(call), brand, by_operator=False)))
+
+
+async def delete(call: Call) -> Response:
+    call.query()
+    await call.management.domains.remove(call.actor, _own(call))
+    return answer(DeletedDomain(id=call.params["id"]))
+
+
+async def rotate(call: Call) -> Response:
+    call.query()
+    await call.management.domains.rotate(call.actor, _own(call).id)
+    return answer(await _view(call, _own(call)))
 
 
 async def check(call: Call) -> Response:

@@ -13,6 +13,7 @@ from heliograph.manage.domains import Checked, Domains
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.domain_records import Record
+from heliograph.rules.setup.records import Domain
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -47,6 +48,65 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
         return await domains.records(made.id)
 
     show_records(_with_domains(settings, f"Adding {name}", story), as_json)
+
+
+@domain.command("list")
+@with_settings(*STORE_FLAGS)
+@click.option("--team", metavar="TEAM", help="Only this team's.")
+@AS_JSON
+def list_(settings: Settings, team: str | None, as_json: bool) -> None:
+    """List the domains of all teams, or of one.
+
+    \b
+    heliograph domain list --team team_acme
+    """
+
+    async def story(store: Store) -> list[Domain]:
+        teams = store.setup.current.teams.values()
+        return [one for own in teams for one in own.domains.values() if team in (None, one.team)]
+
+    found = with_store(settings, "Reading", story)
+    if as_json:
+        click.echo(msgspec.json.encode({"domains": found}))
+        return
+    for one in found:
+        states = f"{'' if one.verified else 'not '}verified, {'' if one.approved else 'not '}approved"
+        click.echo(f"{one.id}  {one.team}  {one.name}  {one.brand}  {states}")
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+@click.argument("brand")
+def brand(settings: Settings, name: str, brand: str) -> None:
+    """Send mail from the domain NAME (or of this id) as BRAND, at once.
+
+    \b
+    heliograph domain brand acme.test "Acme Shop"
+    """
+
+    async def story(domains: Domains) -> Domain:
+        return await domains.set_brand(COMMAND_LINE, domains.find(name), brand, by_operator=True)
+
+    done = _with_domains(settings, f"Changing {name}", story)
+    click.echo(f"mail from {done.name} is sent as {done.brand}")
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@click.argument("name")
+def remove(settings: Settings, name: str) -> None:
+    """Remove the domain NAME (or of this id) and its keys. One that may send is kept.
+
+    \b
+    heliograph domain remove acme.test
+    """
+
+    async def story(domains: Domains) -> None:
+        await domains.remove(COMMAND_LINE, domains.find(name))
+
+    _with_domains(settings, f"Removing {name}", story)
+    click.echo(f"{name} is removed")
 
 
 @domain.command()

@@ -33,9 +33,11 @@ COMMANDS = {
     "resume": "Resume delivery after a pause: what waited is sent.",
     "secret": "Take another master secret, when the one before is lost.",
     "send": "Send one message through a running service.",
+    "sender": "Domains, names and sender ids that wait for a decision.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
     "suppression": "The suppression list of a team: show it, add, remove, import.",
     "team": "Teams: list, make, suspend, take live.",
+    "template": "Templates: list, archive, approve or refuse them.",
     "user": "People of the dashboard: list, add, change, let one in.",
     "webhook": "Webhooks: who is told of events, and what became of it.",
 }

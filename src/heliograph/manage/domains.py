@@ -304,6 +304,8 @@ class Domains:
 
 
 def _own(setup: Setup, team: str, id_: str) -> Domain:
+    if team == PLATFORM_TEAM:
+        raise InvalidRequest("This is the domain of the platform's own sender: it goes with the sender.")
     for domain in find_team(setup, team).domains.values():
         if domain.id == id_:
             return domain

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_sender_id_fields
 from heliograph.rules.setup.records import DisplayName, SenderId
-from heliograph.rules.setup.sender_approvals import Pending, Submitted, asked_again, decided, wish
+from heliograph.rules.setup.sender_approvals import Pending, Submitted, asked_again, decided, pending, wish
 from heliograph.rules.setup.sender_approvals import decide as decided_pending
 from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
 from heliograph.storage.setup import SetupChange
@@ -94,6 +96,14 @@ async def decide_pending(store: Store, actor: Actor, item: Pending, approve: boo
         lambda setup: decided_pending(setup, item, approve, reason),
         detail,
     )
+
+
+def waiting(setup: Setup, id_: str) -> Pending:
+    """What waits for an operator's word with this id, as it is now."""
+    for item in pending(setup):
+        if item.id == id_:
+            return replace(item, is_change=False)
+    raise NotFound(f"Nothing waits for approval with the id {id_}.")
 
 
 def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:

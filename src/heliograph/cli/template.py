@@ -1,0 +1,135 @@
+"""`heliograph template`: which there are, which wait for a decision, and the decision."""
+
+from collections.abc import Awaitable, Callable
+
+import click
+import msgspec
+
+from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.manage import templates
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.template_approvals import find_draft
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+ID = click.argument("id_", metavar="TPL_ID")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def template() -> None:
+    """Templates: list and show them, put them out of use and back, decide about drafts.
+
+    Their words are written in a setup file (heliograph apply) or on the dashboard. A running service follows within
+    a second.
+    """
+
+
+@template.command("list")
+@with_settings(*STORE_FLAGS)
+@click.option("--team", metavar="TEAM", help="Only this team's.")
+@AS_JSON
+def list_(settings: Settings, team: str | None, as_json: bool) -> None:
+    """List the templates of all teams, or of one, and which have a draft that waits.
+
+    \b
+    heliograph template list --team team_acme
+    """
+
+    async def story(store: Store) -> list[tuple[Template, bool]]:
+        setup = store.setup.current
+        found = [one for own in setup.teams.values() for one in own.templates.values() if team in (None, one.team)]
+        return [(one, find_draft(setup, one.id) is not None) for one in found]
+
+    found = with_store(settings, "Reading", story)
+    if as_json:
+        listed = [msgspec.to_builtins(one) | {"waits": waits} for one, waits in found]
+        click.echo(msgspec.json.encode({"templates": listed}))
+        return
+    for one, waits in found:
+        line = f"{one.id}  {one.team}  {one.channel}  {one.status}  version {one.version}  {one.name}"
+        click.echo(f"{line}  (a draft waits)" if waits else line)
+
+
+@template.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@click.option("--draft", is_flag=True, help="As it would become, when a draft of it waits.")
+def show(settings: Settings, id_: str, draft: bool) -> None:
+    """Print a template as JSON.
+
+    \b
+    heliograph template show tpl_welcome --draft
+    """
+
+    async def story(store: Store) -> Template:
+        found = templates.find(store.setup.current, None, id_)
+        return templates.proposed(store.setup.current, found) if draft else found
+
+    click.echo(msgspec.json.encode(with_store(settings, "Reading", story)))
+
+
+@template.command()
+@with_settings(*STORE_FLAGS)
+@ID
+def archive(settings: Settings, id_: str) -> None:
+    """Put a template out of use: sends that name it are refused.
+
+    \b
+    heliograph template archive tpl_welcome
+    """
+    _change(settings, id_, "archived", lambda store: templates.archive(store, COMMAND_LINE, None, id_))
+
+
+@template.command()
+@with_settings(*STORE_FLAGS)
+@ID
+def unarchive(settings: Settings, id_: str) -> None:
+    """Bring an archived template back into use.
+
+    \b
+    heliograph template unarchive tpl_welcome
+    """
+
+    def back(store: Store) -> Awaitable[bool]:
+        return templates.unarchive(store, COMMAND_LINE, None, id_, by_operator=True)
+
+    _change(settings, id_, "in use", back)
+
+
+@template.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@click.option("--price", help="Of a phone template, such as 0.0350, for every country without a price of its own.")
+@click.option("--free", is_flag=True, help="It may cost nothing.")
+def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None:
+    """Approve the draft of a template as it is now: it is in use at once.
+
+    \b
+    heliograph template approve tpl_code --price 0.0350
+    """
+    prices = None if price is None else {"price": price}
+
+    def approved(store: Store) -> Awaitable[bool]:
+        return templates.approve(store, COMMAND_LINE, None, id_, None, prices, free=free)
+
+    _change(settings, id_, "approved", approved)
+
+
+@template.command()
+@with_settings(*STORE_FLAGS)
+@ID
+@click.option("--reason", required=True, help="Why: the team reads it.")
+def refuse(settings: Settings, id_: str, reason: str) -> None:
+    """Refuse the draft of a template; the team sees the reason.
+
+    \b
+    heliograph template refuse tpl_code --reason "Say who you are."
+    """
+    _change(settings, id_, "refused", lambda store: templates.refuse(store, COMMAND_LINE, None, id_, None, reason))
+
+
+def _change(settings: Settings, id_: str, told: str, change: Callable[[Store], Awaitable[bool]]) -> None:
+    done = with_store(settings, f"Changing {id_}", change)
+    click.echo(f"{id_} is {told}" if done else f"{id_} was {told} already")

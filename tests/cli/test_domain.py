@@ -1,0 +1,43 @@
+import json
+
+import pytest
+
+from .conftest import Run
+
+
+def test_a_domain_from_added_to_removed(run: Run) -> None:
+    run("team", "create", "team_new", "--name", "New")
+    records = json.loads(run("domain", "add", "Shop.test", "--team", "team_new", "--json").out)["records"]
+    assert [record["purpose"] for record in records].count("dkim") == 2
+    assert json.loads(run("domain", "dns", "shop.test", "--json").out)["records"] == records
+    assert run("domain", "brand", "shop.test", "Shop").out == "mail from shop.test is sent as Shop\n"
+    (listed,) = json.loads(run("domain", "list", "--team", "team_new", "--json").out)["domains"]
+    line = f"{listed['id']}  team_new  shop.test  Shop  not verified, not approved\n"
+    assert run("domain", "list").out == line
+    assert run("domain", "add", "shop.test", "--team", "team_new", "--brand", "Other").code == 0
+    assert "  Other  " in run("domain", "list").out
+    assert run("domain", "remove", listed["id"]).out == f"{listed['id']} is removed\n"
+    assert run("domain", "list").out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add", "https://shop.test", "--team", "team_new"), "is not a domain such as"),
+        (("add", "shop.test", "--team", "team_x"), "There is no team team_x."),
+        (("brand", "none.test", "None"), "No team has the domain"),
+        (("remove", "none.test"), "No team has the domain"),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    run("team", "create", "team_new")
+    ended = run("domain", *arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+
+
+def test_what_may_send_is_kept(run: Run, example: str) -> None:
+    run("apply", example)
+    ended = run("domain", "remove", "acme.test")
+    assert (ended.code, ended.out) == (1, "")
+    assert "This domain may send" in ended.err
