@@ -123,7 +123,7 @@ class Browser:
         return await self._ask("GET", path, None)
 
     async def post(self, path: str, **form: str) -> Answer:
-        who = await self.house.people.session(self.cookies.get(COOKIE, ""))
+        who = await self.house.store.sessions.find(self.cookies.get(COOKIE, ""))
         return await self._ask("POST", path, form | ({"csrf": who.csrf} if who else {}))
 
     async def sign_in(self, email: str, password: str = PASSWORD) -> Answer:

@@ -110,6 +110,6 @@ async def test_what_is_known_of_a_person_goes_with_the_person(house: House) -> N
     person = await house.people.find(OWNER)
     assert person
     network = f"network {HOME}"
-    assert await house.people.familiar(person.id, [f"network {ROAD}", network]) == network
+    assert await house.store.sessions.familiar(person.id, [f"network {ROAD}", network]) == network
     await house.people.remove(person.id, COMMAND_LINE.did(at=1, action="remove", subject="x"))
-    assert await house.people.familiar(person.id, [network]) is None
+    assert await house.store.sessions.familiar(person.id, [network]) is None

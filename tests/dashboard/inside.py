@@ -14,7 +14,8 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.rules.setup.records import Setting, TeamRecord
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.people import People, SignedIn
+from heliograph.storage.people import People
+from heliograph.storage.sessions import Sessions, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from tests.storage.test_idempotency import make_management
@@ -22,13 +23,17 @@ from tests.storage.test_idempotency import make_management
 OPERATOR = "operator"  # who asks; any other word is a role in every team
 
 
+class _Cookies(Sessions):
+    """Whoever has a cookie is signed in …"""
+
+    async def find(self, token: str) -> SignedIn | None:
+        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR, 0)
+
+
 class _Everybody(People):
-    """Whoever has a cookie is signed in, in the role that it names."""
+    """… in the role that it names."""
 
     teams: tuple[str, ...] = ()
-
-    async def session(self, token: str) -> SignedIn | None:
-        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR, 0)
 
     async def roles(self, person: str) -> dict[str, str]:
         return dict.fromkeys(self.teams, person.removeprefix("usr_"))
@@ -50,9 +55,10 @@ class Pages:
     def __init__(self, context: Context) -> None:
         self._store = context.store
         people = _Everybody(context.store.database, context.clock)
+        sessions = _Cookies(context.store.database, context.clock)
         people.teams = tuple(context.store.setup.current.teams)
         tools = PageTools(
-            context=replace(context, store=replace(context.store, people=people)),
+            context=replace(context, store=replace(context.store, people=people, sessions=sessions)),
             management=make_management(context),
             seal=lambda plain, _: plain.decode(),
             unseal=lambda text, _: text.encode(),

@@ -192,7 +192,7 @@ class World:
 
     async def post(self, path: str, form: Mapping[str, str], who: str = "", file: str = "") -> Said:
         cookie = self.people[who][1] if who else ""
-        session = await self.house.people.session(cookie) if cookie else None
+        session = await self.house.store.sessions.find(cookie) if cookie else None
         fields = dict(form) | ({"csrf": session.csrf} if session else {})
         headers = {"cookie": f"{COOKIE}={cookie}", "content-type": FORM}
         if not file:

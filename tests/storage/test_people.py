@@ -7,12 +7,18 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.audit import Audit
 from heliograph.storage.people import Link, People, Person
+from heliograph.storage.sessions import Sessions
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def sessions(store: Store) -> Sessions:
+    return store.sessions
 
 
 @pytest.fixture
@@ -111,34 +117,34 @@ async def test_an_invitation_changed_ends_its_links(people: People) -> None:
         await people.set_role(ada.id, "team_1", None, ENTRY)
 
 
-async def test_a_password_changed_while_somebody_signs_in(people: People) -> None:
+async def test_a_password_changed_while_somebody_signs_in(people: People, sessions: Sessions) -> None:
     ada = await add(people, "ada")
     await people.set_password(ada.id, "new", entry("password"))
-    assert await people.sign_in(ada, "127.0.0.1", "test") is None
+    assert await sessions.sign_in(ada, "127.0.0.1", "test") is None
 
 
-async def test_a_new_password_ends_sessions_and_links(people: People) -> None:
+async def test_a_new_password_ends_sessions_and_links(people: People, sessions: Sessions) -> None:
     ada = await add(people, "ada")
-    tokens = [await people.sign_in(ada, "127.0.0.1", "test") or "" for _ in range(2)]
-    kept = await people.session(tokens[0])
+    tokens = [await sessions.sign_in(ada, "127.0.0.1", "test") or "" for _ in range(2)]
+    kept = await sessions.find(tokens[0])
     link = await people.make_link(Link(ada.id, "reset"), ENTRY)
     assert kept
     await people.set_password(ada.id, "argon2id…", entry("account.password"), kept.session)
-    assert await people.session(tokens[0])
-    assert await people.session(tokens[1]) is None
+    assert await sessions.find(tokens[0])
+    assert await sessions.find(tokens[1]) is None
     assert await people.find_link(link) is None
     assert await actions(people) == ["account.password"]
 
 
-async def test_a_session_lasts_while_it_is_used(people: People, clock: TestClock) -> None:
+async def test_a_session_lasts_while_it_is_used(people: People, sessions: Sessions, clock: TestClock) -> None:
     ada = await add(people, "ada")
-    used, left = await people.sign_in(ada, "", "") or "", await people.sign_in(ada, "", "") or ""
+    used, left = await sessions.sign_in(ada, "", "") or "", await sessions.sign_in(ada, "", "") or ""
     for _ in range(2):
         clock.forward(10 * DAY_MS)
-        assert await people.session(used)
-    assert await people.session(left) is None
-    await people.sign_in(ada, "", "")
-    assert len(await people.sessions(ada.id)) == 2
+        assert await sessions.find(used)
+    assert await sessions.find(left) is None
+    await sessions.sign_in(ada, "", "")
+    assert len(await sessions.of(ada.id)) == 2
 
 
 async def test_a_team_keeps_an_owner(people: People) -> None:
@@ -159,9 +165,9 @@ async def test_a_team_keeps_an_owner(people: People) -> None:
     assert await actions(people, "team_2") == []
 
 
-async def test_the_instance_keeps_an_operator(people: People) -> None:
+async def test_the_instance_keeps_an_operator(people: People, sessions: Sessions) -> None:
     ada, bob = await add(people, "ada", **{"": "operator"}, team_1="owner"), await add(people, "bob")
-    token = await people.sign_in(ada, "", "") or ""
+    token = await sessions.sign_in(ada, "", "") or ""
     offer = people.offer(bob.email, bob.name, {"": "operator"}, Link("", "invite"), lambda _: entry("operator"))
     for change in (people.end_operator, people.remove):
         with pytest.raises(InvalidRequest, match="keeps an operator"):
@@ -171,7 +177,7 @@ async def test_the_instance_keeps_an_operator(people: People) -> None:
         await people.remove(ada.id, entry("refused"))  # bob has not accepted it yet
     await add(people, "bob", **{"": "operator"})
     await people.remove(ada.id, entry("remove"))
-    assert (await people.find("ada@example.com"), await people.session(token)) == (None, None)
+    assert (await people.find("ada@example.com"), await sessions.find(token)) == (None, None)
     assert await people.members("team_1") == []
     assert await actions(people) == ["remove", "operator"]
 

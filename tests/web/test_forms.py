@@ -14,7 +14,7 @@ from heliograph.dashboard.pages import IMPORT_MAX, PAGES
 from heliograph.dashboard.visit import PageTools
 from heliograph.rules.limits import BODY_MAX, MIB
 from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
-from heliograph.storage.people import SignedIn
+from heliograph.storage.sessions import SignedIn
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import PARTS_MAX, check_kind, read_form
 
@@ -113,14 +113,18 @@ def test_reading_grows_with_the_body(shape: str) -> None:
 # -- before the body -----------------------------------------------------------------------------------------------
 
 
+class Sessions:
+    """The token is a name."""
+
+    async def find(self, token: str) -> SignedIn | None:
+        return ADA if token == "ada" else None
+
+
 class People:
-    """Ada, who has one role in the team; a session's token is its name."""
+    """Ada has one role in the team."""
 
     def __init__(self, role: str) -> None:
         self.role = role
-
-    async def session(self, token: str) -> SignedIn | None:
-        return ADA if token == "ada" else None
 
     async def roles(self, person: str) -> dict[str, str]:
         return {"team_acme": self.role}
@@ -169,7 +173,7 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     context = SimpleNamespace(
         clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"),
         base_url="",
-        store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role)),
+        store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role), sessions=Sessions()),
     )
     tools = cast(PageTools, SimpleNamespace(context=context))
 

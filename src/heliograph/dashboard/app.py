@@ -25,7 +25,7 @@ from heliograph.dashboard.visit import (
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.setup.records import Team
-from heliograph.storage.people import SignedIn
+from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import check_kind, read_form
@@ -135,7 +135,7 @@ class Dashboard:
 
     async def _signed_in(self, request: Request) -> SignedIn | None:
         token = read_cookies(request).get(COOKIE)
-        return await self._store.people.session(token) if token else None
+        return await self._store.sessions.find(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
         return self._store.setup.current.teams.get(params.get("team", ""))

@@ -14,7 +14,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Channel, Key, Team
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.storage.people import SignedIn
+from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
 from heliograph.web.request import Headers, Request
 

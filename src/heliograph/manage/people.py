@@ -252,9 +252,9 @@ async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, k
     action = "account.sessions" if actor.id == person else "person.sessions"
     entry = actor.did(store.clock.now(), action, email)
     if only:
-        await store.people.end_session(person, only, entry)
+        await store.sessions.end(person, only, entry)
     else:
-        await store.people.end_sessions(person, kept, entry)
+        await store.sessions.end_all(person, kept, entry)
 
 
 def read_person(given: NewPerson, wrong: dict[str, str] | None = None) -> tuple[str, str]:

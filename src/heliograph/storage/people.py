@@ -1,7 +1,6 @@
-"""The people of the dashboard: accounts, roles, sessions and links.
+"""The people of the dashboard: accounts, roles and links.
 
-What changes something takes its audit entry along and writes both in one transaction; only signing in and out, which
-changes nothing, has none.
+What changes something takes its audit entry along and writes both in one transaction.
 """
 
 import hashlib
@@ -16,9 +15,6 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 
-SESSION_MS = 14 * DAY_MS  # since it was last used
-FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
-TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
 # What links are for; `ticket` is held between the password and the code.
 LINK_MS = {
     "first": 7 * DAY_MS,
@@ -88,27 +84,6 @@ class Offered(msgspec.Struct, frozen=True):
     token: str  # of the link to accept by; empty: there is nothing to accept
 
 
-class SignedIn(msgspec.Struct, frozen=True):
-    """A live session and who is behind it."""
-
-    session: str
-    csrf: str
-    seen_at: int
-    person: str
-    email: str
-    name: str
-    operator: int
-    has_totp: int
-
-
-class SessionLine(msgspec.Struct, frozen=True):
-    id: str
-    address: str
-    agent: str
-    created_at: int
-    seen_at: int
-
-
 class People:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -144,7 +119,7 @@ class People:
         async def story(tx: Tx) -> Offered:
             before = await tx.run("find_person_by_email", email=email)
             person = await self._add(tx, email, name)
-            await _locked(tx, person.id)
+            await lock_person(tx, person.id)
             held = dict(await tx.run("memberships", person=person.id))
             invited = dict(await tx.run("invitations", person=person.id))
             entry = judge(Standing(person if before else None, held, invited))
@@ -195,7 +170,7 @@ class People:
             await tx.run("set_proven", id=person.id, proven=1)
             await _set_password(tx, person.id, password)
             await audit.write(tx, msgspec.structs.replace(entry, actor=person.id))
-            return await _locked(tx, person.id)
+            return await lock_person(tx, person.id)
 
         return await self._database.write(story)
 
@@ -203,7 +178,7 @@ class People:
         """Sessions and links of before are good no more."""
 
         async def story(tx: Tx) -> None:
-            await _locked(tx, id_)
+            await lock_person(tx, id_)
             await _set_password(tx, id_, hashed, kept_session)
             await audit.write(tx, entry)
 
@@ -221,7 +196,7 @@ class People:
 
         async def story(tx: Tx) -> None:
             await _keep_operator(tx, id_)
-            person = await _locked(tx, id_)
+            person = await lock_person(tx, id_)
             if not await tx.run("delete_invitation", person=id_, team="") and not (person and person.operator):
                 return
             await tx.run("set_operator", id=id_, operator=0)
@@ -258,7 +233,7 @@ class People:
 
     async def end_totp(self, id_: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
-            person = await _locked(tx, id_)
+            person = await lock_person(tx, id_)
             if person and person.totp:
                 await _set_totp(tx, id_, None, ())
                 await audit.write(tx, entry)
@@ -307,7 +282,7 @@ class People:
         """
 
         async def story(tx: Tx) -> bool:
-            found = await _locked(tx, person)
+            found = await lock_person(tx, person)
             return bool(found and found.proven and await _accept(tx, person, teams, entry))
 
         return await self._database.write(story)
@@ -316,79 +291,6 @@ class People:
         async def story(tx: Tx) -> None:
             if await tx.run("delete_invitation", person=person, team=team):
                 await tx.run("delete_links_for", person=person, team=team, purpose="invite")
-                await audit.write(tx, entry)
-
-        await self._database.write(story)
-
-    # -- sessions -------------------------------------------------------------------------------------------
-
-    async def sign_in(self, person: Person, address: str, agent: str, marks: Sequence[str] = ()) -> str | None:
-        """Begin a session; answers the cookie's value. None: the password was changed meanwhile. By the marks, a
-        browser and a network, this person is known again. Puts away what is over.
-        """
-        token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
-        id_, now = self._clock.new_id("ses_"), self._clock.now()
-
-        async def story(tx: Tx) -> str | None:
-            found = await _locked(tx, person.id)
-            if found is None or found.password != person.password:
-                return None
-            await tx.run("purge_sessions", now=now)
-            await tx.run("purge_links", now=now)
-            await tx.run("purge_familiar", before=now - FAMILIAR_MS)
-            await tx.run("set_familiar", marks=[(person.id, hashed(mark), now) for mark in marks])
-            await tx.run(
-                "insert_session",
-                hash=hashed(token),
-                id=id_,
-                person=person.id,
-                csrf=csrf,
-                address=address,
-                agent=agent[:200],
-                now=now,
-                expires_at=now + SESSION_MS,
-            )
-            return token
-
-        return await self._database.write(story)
-
-    async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
-        """The first of these marks that this person signed in with before."""
-        known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
-        return next((mark for mark in marks if hashed(mark) in known), None)
-
-    async def session(self, token: str) -> SignedIn | None:
-        now = self._clock.now()
-        rows = await self._database.read(lambda tx: tx.run("find_session", hash=hashed(token), now=now))
-        if not rows:
-            return None
-        found = SignedIn(*rows[0])
-        if found.seen_at < now - TOUCH_MS:
-            await self._database.write(
-                lambda tx: tx.run("touch_session", hash=hashed(token), now=now, expires_at=now + SESSION_MS)
-            )
-        return found
-
-    async def sessions(self, person: str) -> list[SessionLine]:
-        now = self._clock.now()
-        rows = await self._database.read(lambda tx: tx.run("sessions_of", person=person, now=now))
-        return [SessionLine(*row) for row in rows]
-
-    async def sign_out(self, person: str, session: str) -> None:
-        await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
-
-    async def end_session(self, person: str, session: str, entry: AuditEntry) -> None:
-        async def story(tx: Tx) -> None:
-            if await tx.run("delete_session", person=person, id=session):
-                await audit.write(tx, entry)
-
-        await self._database.write(story)
-
-    async def end_sessions(self, person: str, kept: str, entry: AuditEntry) -> None:
-        """All but the one that is kept."""
-
-        async def story(tx: Tx) -> None:
-            if await tx.run("delete_sessions", person=person, kept=kept):
                 await audit.write(tx, entry)
 
         await self._database.write(story)
@@ -448,7 +350,9 @@ class People:
 
         async def story(tx: Tx) -> Person | None:
             rows = await tx.run("find_link", hash=hashed(token), now=now)
-            person = await _locked(tx, rows[0][0]) if rows else None  # first: nobody changes what the link is judged by
+            person = (
+                await lock_person(tx, rows[0][0]) if rows else None
+            )  # first: nobody changes what the link is judged by
             link = await _use(tx, token, purpose, now)
             if link is None or person is None:
                 return None
@@ -465,7 +369,7 @@ class People:
             more = "" if password is None else ", with a new password"
             if not await _accept(tx, person.id, teams, entry, more) and password is not None:
                 await audit.write(tx, entry)
-            return await _locked(tx, person.id)
+            return await lock_person(tx, person.id)
 
         try:
             return await self._database.write(story)
@@ -477,7 +381,7 @@ class NotByThis(Exception):
     """A link was followed in a way that it is not good for: it stays as it was."""
 
 
-async def _locked(tx: Tx, id_: str) -> Person | None:
+async def lock_person(tx: Tx, id_: str) -> Person | None:
     rows = await tx.run("lock_person", id=id_)
     return Person(*rows[0]) if rows else None
 
@@ -499,7 +403,7 @@ async def _set_role(tx: Tx, person: str, team: str, role: str | None) -> bool:
     """Whether it is another one. Who is no member is invited."""
     if role != "owner" and await _is_last(tx, person, "owners", team=team):
         raise InvalidRequest(LAST_OWNER)
-    await _locked(tx, person)
+    await lock_person(tx, person)
     held = dict(await tx.run("memberships", person=person)).get(team)
     offered = dict(await tx.run("invitations", person=person)).get(team)
     if role == (held or offered):

@@ -28,6 +28,7 @@ from heliograph.storage.pulses import Pulses
 from heliograph.storage.reports import Reports
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
+from heliograph.storage.sessions import Sessions
 from heliograph.storage.setup import SetupStore
 from heliograph.storage.suppressions import Suppressions
 from heliograph.storage.tries import Tries
@@ -64,6 +65,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
     pulses: Pulses
     people: People
+    sessions: Sessions
     tries: Tries
     audit: Audit
     secret: SecretStore
@@ -114,6 +116,7 @@ def make_store(
         figures=Figures(database, clock),
         pulses=Pulses(database, clock),
         people=People(database, clock),
+        sessions=Sessions(database, clock),
         tries=Tries(database),
         audit=Audit(database),
         secret=SecretStore(database),

@@ -52,7 +52,7 @@ async def _page(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     values = {
         "person": person,
         "name": visit.form.get("name", person.name),
-        "sessions": await visit.store.people.sessions(person.id),
+        "sessions": await visit.store.sessions.of(person.id),
         "codes_left": await visit.store.people.count_recovery(person.id),
         "errors": errors or {},
     }

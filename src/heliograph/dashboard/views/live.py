@@ -72,7 +72,7 @@ async def _may_listen(visit: Visit) -> bool:
     """Still signed in, and in a role that may look."""
     id_ = visit.person.person
     person = await visit.store.people.get(id_)
-    if person is None or all(one.id != visit.person.session for one in await visit.store.people.sessions(id_)):
+    if person is None or all(one.id != visit.person.session for one in await visit.store.sessions.of(id_)):
         return False
     who, team = replace(visit.person, operator=person.operator), visit.team_found
     return is_allowed("viewer" if team else "operator", who, await visit.store.people.roles(id_), team)

@@ -121,7 +121,7 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
         "teams": sorted(names.items(), key=lambda pair: pair[1]),
         "names": names,
         "roles": ROLES,
-        "sessions": await visit.store.people.sessions(person.id),
+        "sessions": await visit.store.sessions.of(person.id),
         "handed": handed,
         "error": error,
     }

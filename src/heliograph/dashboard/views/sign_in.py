@@ -87,7 +87,7 @@ async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
     """
     network, now = network_of(visit.address), visit.context.clock.now()
     limits = {f"account {email}": TRIES_MAX, f"network {network}": NETWORK_TRIES_MAX}
-    mark = await visit.store.people.familiar(person.id, _marks(visit)) if person else None
+    mark = await visit.store.sessions.familiar(person.id, _marks(visit)) if person else None
     wait = await visit.store.tries.begin(limits, now)
     if not wait:
         return Try(tuple(limits), is_familiar=mark is not None)
@@ -131,7 +131,7 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", notice: str 
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
         device = visit.context.clock.entropy(32).hex()
-    token = await visit.store.people.sign_in(person, visit.address, agent, _marks(visit, device))
+    token = await visit.store.sessions.sign_in(person, visit.address, agent, _marks(visit, device))
     if token is None:
         return _page(wrong=ENDED, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
@@ -140,5 +140,5 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", notice: str 
 
 
 async def leave(visit: Visit) -> Answer:
-    await visit.store.people.sign_out(visit.person.person, visit.person.session)
+    await visit.store.sessions.sign_out(visit.person.person, visit.person.session)
     return Redirect("/dashboard/sign-in", "You are signed out.", (session_cookie(""),))

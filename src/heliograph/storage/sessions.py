@@ -1,0 +1,117 @@
+"""Sessions of people who signed in, and the browsers and networks they are known again by.
+
+Signing in and out changes nothing that the audit log tells; ending other sessions does.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.storage import audit
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.people import Person, hashed, lock_person
+
+SESSION_MS = 14 * DAY_MS  # since it was last used
+FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
+TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """A live session and who is behind it."""
+
+    session: str
+    csrf: str
+    seen_at: int
+    person: str
+    email: str
+    name: str
+    operator: int
+    has_totp: int
+
+
+class SessionLine(msgspec.Struct, frozen=True):
+    id: str
+    address: str
+    agent: str
+    created_at: int
+    seen_at: int
+
+
+class Sessions:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def sign_in(self, person: Person, address: str, agent: str, marks: Sequence[str] = ()) -> str | None:
+        """Begin a session; answers the cookie's value. None: the password was changed meanwhile. By the marks, a
+        browser and a network, this person is known again. Puts away what is over.
+        """
+        token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
+        id_, now = self._clock.new_id("ses_"), self._clock.now()
+
+        async def story(tx: Tx) -> str | None:
+            found = await lock_person(tx, person.id)
+            if found is None or found.password != person.password:
+                return None
+            await tx.run("purge_sessions", now=now)
+            await tx.run("purge_links", now=now)
+            await tx.run("purge_familiar", before=now - FAMILIAR_MS)
+            await tx.run("set_familiar", marks=[(person.id, hashed(mark), now) for mark in marks])
+            await tx.run(
+                "insert_session",
+                hash=hashed(token),
+                id=id_,
+                person=person.id,
+                csrf=csrf,
+                address=address,
+                agent=agent[:200],
+                now=now,
+                expires_at=now + SESSION_MS,
+            )
+            return token
+
+        return await self._database.write(story)
+
+    async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
+        """The first of these marks that this person signed in with before."""
+        known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
+        return next((mark for mark in marks if hashed(mark) in known), None)
+
+    async def find(self, token: str) -> SignedIn | None:
+        now = self._clock.now()
+        rows = await self._database.read(lambda tx: tx.run("find_session", hash=hashed(token), now=now))
+        if not rows:
+            return None
+        found = SignedIn(*rows[0])
+        if found.seen_at < now - TOUCH_MS:
+            await self._database.write(
+                lambda tx: tx.run("touch_session", hash=hashed(token), now=now, expires_at=now + SESSION_MS)
+            )
+        return found
+
+    async def of(self, person: str) -> list[SessionLine]:
+        now = self._clock.now()
+        rows = await self._database.read(lambda tx: tx.run("sessions_of", person=person, now=now))
+        return [SessionLine(*row) for row in rows]
+
+    async def sign_out(self, person: str, session: str) -> None:
+        await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
+
+    async def end(self, person: str, session: str, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_session", person=person, id=session):
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    async def end_all(self, person: str, kept: str, entry: AuditEntry) -> None:
+        """All but the one that is kept."""
+
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_sessions", person=person, kept=kept):
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
