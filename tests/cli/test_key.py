@@ -40,6 +40,7 @@ def test_a_key_is_made_and_revoked(run: Run, example: str) -> None:
 def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
     run("apply", example)
     token = run("key", "create", "--team", "team_acme", "--name", "ci", "--domain", "acme.test").out.strip()
+    run("key", "create", "--team", "team_acme", "--name", "short", "--expires", "2100-01-31")
     id_ = parse_token(token)
     assert (
         f"{id_}  team_acme  ci  send  acme.test  works  never used\n" in run("key", "list", "--team", "team_acme").out
@@ -50,6 +51,7 @@ def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
     keys = {key["name"]: key for key in json.loads(run("key", "list", "--json").out)}
     assert (keys["ci 2"]["id"], keys["ci 2"]["domain"]) == (parse_token(new["token"]), "acme.test")
     assert (keys["ci"]["state"], keys["ci 2"]["state"]) == ("expires", "works")
+    assert keys["short"]["expires_at"] == "2100-01-31T23:59:59.000Z"
     assert "no such key" in run("key", "rotate", "none").err
 
 
@@ -68,6 +70,8 @@ def test_a_key_that_cannot_be_made(run: Run, example: str) -> None:
         (("--team", "team_acme", "--name", "server"), "Another key of the team has this name."),
         (("--team", "team_acme", "--name", "a\nb"), "Give it a name of one line"),
         (("--team", "team_acme", "--domain", "not a domain"), "--domain 'not a domain' is not a domain"),
+        (("--team", "team_acme", "--expires", "2020-01-31"), "Choose a day that is not over yet"),
+        (("--team", "team_acme", "--expires", "soon"), "'soon' does not match the format"),
     ):
         refused = run("key", "create", *wrong)
         assert refused.code in (1, 2)

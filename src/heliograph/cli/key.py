@@ -1,12 +1,14 @@
 """`heliograph key`: making, listing, rotating and revoking API keys."""
 
+from datetime import datetime
+
 import click
 import msgspec
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage import keys
-from heliograph.manage.keys import MadeKey, WantedKey, to_record
+from heliograph.manage.keys import MadeKey, WantedKey, end_of, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
@@ -45,6 +47,12 @@ def mint() -> None:
     help="What it may do; can be given twice. Default: send.",
 )
 @click.option("--domain", help="Pin the key to one domain.")
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DAY",
+    help="The last day, in UTC, on which it works, such as 2027-01-31. Default: until it is revoked.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
@@ -52,6 +60,7 @@ def create(
     name: str | None,
     scopes: tuple[Scope, ...],
     domain: str | None,
+    expires: datetime | None,
     as_json: bool,
 ) -> None:
     """Make a key for a team and print its token, this once.
@@ -61,7 +70,13 @@ def create(
     """
     if domain is not None and normal_domain(domain) is None:
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    wanted = WantedKey(team=team, name=name or "", scopes=scopes or ("send",), domain=domain and normal_domain(domain))
+    wanted = WantedKey(
+        team=team,
+        name=name or "",
+        scopes=scopes or ("send",),
+        domain=domain and normal_domain(domain),
+        expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
+    )
     made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
     _show(made, as_json)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.fields import TIME, says
-from heliograph.rules.ids import timestamp
+from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.keys import ENTROPY_BYTES, check_giver, make_token, parse_token, token_hash
@@ -137,6 +137,11 @@ def state_of(key: Key, now: int) -> str:
     if key.expires_at is None:
         return "works"
     return "expires" if key.expires_at > now else "expired"
+
+
+def end_of(day: str) -> int:
+    """Such as 2027-01-31. A day that cannot be read is over."""
+    return parse_timestamp(f"{day}T23:59:59Z") or 0
 
 
 def next_name(name: str, taken: set[str]) -> str:

@@ -80,13 +80,11 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         await self.database.close()
 
 
-def make_store(
-    database: Database, blobs: Blobs, clock: Clock, owner: str, erasure_key: Callable[[], bytes] = lambda: b""
-) -> Store:
+def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, key: Callable[[], bytes] = bytes) -> Store:
     """The key is asked for when the first hash of an erased address is made."""
 
     def name_of(team: int, address: str) -> str:
-        return erased_name(erasure_key(), team, address)
+        return erased_name(key(), team, address)
 
     setup, leases = SetupStore(database, clock), Leases(clock)
     publisher = setup.publisher

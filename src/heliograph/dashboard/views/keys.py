@@ -4,8 +4,7 @@ from typing import Any
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, WantedKey
-from heliograph.rules.ids import parse_timestamp
+from heliograph.manage.keys import KeyLine, WantedKey, end_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Scope
 
@@ -23,7 +22,7 @@ async def create(visit: Visit) -> Answer:
         name=form.get("name", ""),
         scopes=tuple(scope for scope in SCOPES if form.get(scope)),
         domain=form.get("domain") or None,
-        expires_at=_end_of(form.get("expires", "")),
+        expires_at=end_of(form["expires"]) if form.get("expires") else None,
     )
     try:
         made = await keys.create(visit.store, visit.actor, wanted)
@@ -49,11 +48,6 @@ async def rotate(visit: Visit) -> Answer:
 async def revoke(visit: Visit) -> Answer:
     key = await keys.revoke(visit.store, visit.actor, visit.params["key"], visit.team.record.id)
     return Redirect(f"{visit.base}/keys", f"The key {key.name} is revoked.")
-
-
-def _end_of(day: str) -> int | None:
-    """A day that cannot be read is over."""
-    return (parse_timestamp(f"{day}T23:59:59Z") or 0) if day else None
 
 
 # -- showing --------------------------------------------------------------------------------------------------
