@@ -243,7 +243,7 @@ class World:
 
 
 @asynccontextmanager
-async def opened(url: str, folder: Path) -> AsyncIterator[World]:
+async def opened(url: str, folder: Path, *, has_people: bool = True) -> AsyncIterator[World]:
     service, clock = Service(url, folder / "data"), TestClock()
     service.apply()
     settings = Settings(database=url, data=folder / "data")
@@ -253,8 +253,9 @@ async def opened(url: str, folder: Path) -> AsyncIterator[World]:
             watch = Watch(statement)
             with watch.installed():
                 world = World(House(store, clock), service, sql, watch, statement)
-                world.people["owner"] = world.people[await world.person(team_acme="owner", team_sandbox="owner")]
-                world.people["operator"] = world.people[await world.person(operator=True)]
+                if has_people:
+                    world.people["owner"] = world.people[await world.person(team_acme="owner", team_sandbox="owner")]
+                    world.people["operator"] = world.people[await world.person(operator=True)]
                 yield world
 
 

@@ -1,21 +1,25 @@
 """Every changing page, route and command: one audit entry, in its transaction, that names who changed it (P23)."""
 
+import ast
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
+import heliograph
 from heliograph.api.routes import ROUTES
 from heliograph.cli.main import COMMANDS, MODULES
 from heliograph.dashboard.pages import PAGES
+from heliograph.manage.people import first_link
 from heliograph.settings import Settings
 from tests.conftest import DATABASES, lent_database
 from tests.manage.changes import CHANGES, EXCEPTIONS, Change
-from tests.manage.edges import FAULTS, UNWATCHED, Dump, Values, World, opened
+from tests.manage.edges import FAULTS, UNWATCHED, Entry, Said, Values, World, opened
+from tests.people import PASSWORD
 from tests.storage.conftest import asking
 
 pytestmark = pytest.mark.anyio
@@ -49,14 +53,7 @@ async def test_one_entry_in_the_transaction_of_the_change(world: World, change: 
     values: Values = {"team": "team_acme", "n": world.number()} | await change.make(world)
     entry = change.entry(world, values)
     unwatched = (UNWATCHED | change.first) - change.also
-    for fault in FAULTS:
-        before = await world.dump()
-        with world.watch.over(fault):
-            said = await change.drive(world, values)
-        changed = _differing(before, await world.dump()) - unwatched
-        assert (said.ok, changed) == (False, set()), f"killed at the {fault}: {said.body[:300]}"
-        await world.house.store.setup.refresh()
-
+    await _kill(world, lambda: change.drive(world, values), unwatched)
     last = await world.last_entry()
     with world.watch.over():
         said = await change.drive(world, values)
@@ -75,8 +72,27 @@ async def test_one_entry_in_the_transaction_of_the_change(world: World, change: 
         assert len(await world.entries(last)) == 1, "nothing was changed, and an entry says it was"
 
 
-def _differing(before: Dump, after: Dump) -> set[str]:
-    return {table for table in before if before[table] != after[table]}
+async def _kill(world: World, drive: Callable[[], Awaitable[Said]], unwatched: set[str]) -> None:
+    for fault in FAULTS:
+        before = await world.dump()
+        with world.watch.over(fault):
+            said = await drive()
+        after = await world.dump()
+        changed = {table for table in before if before[table] != after[table]} - unwatched
+        assert (said.ok, changed) == (False, set()), f"killed at the {fault}: {said.body[:300]}"
+        await world.house.store.setup.refresh()
+
+
+async def test_the_first_operator_is_one_entry(database_url: str, tmp_path: Path) -> None:
+    """On an instance of its own: there is nobody yet."""
+    async with opened(database_url, tmp_path, has_people=False) as world:
+        link = f"/dashboard/link/{await first_link(world.house.store)}"
+        form = {"email": "first@example.com", "password": PASSWORD}
+        await _kill(world, lambda: world.post(link, form), UNWATCHED)
+        last = await world.last_entry()
+        assert (await world.post(link, form)).ok
+        id_ = await world.house.id_of("first@example.com")
+        assert await world.entries(last) == [Entry(id_, "account.password", None)]
 
 
 async def test_a_backup_is_paused_by_the_command_line(world: World, url: str, tmp_path: Path) -> None:
@@ -90,6 +106,21 @@ async def test_a_backup_is_paused_by_the_command_line(world: World, url: str, tm
     assert await world.entries(last) == []
     async with asking(Settings(database=f"sqlite:///{tmp_path / 'copy' / 'heliograph.db'}")) as sql:
         assert await sql(f"SELECT person, action FROM audit WHERE key > {last}") == [("command line", "delivery.pause")]
+
+
+# -- the setup ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_setup_is_not_changed_without_an_entry() -> None:
+    """`SetupStore.observe` aside: it writes when the service last asked DNS, which nobody changed."""
+    without = []
+    for file in Path(heliograph.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SetupChange":
+                given = {keyword.arg for keyword in node.keywords}
+                if given and "audit" not in given:
+                    without.append(file.name)
+    assert without == ["setup.py"]
 
 
 # -- the table has them all -------------------------------------------------------------------------------------------
