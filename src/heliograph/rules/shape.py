@@ -1,6 +1,7 @@
 """Reading what other people wrote as the types we want. What does not fit is named by its path, in plain words."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,6 +36,10 @@ def form(read: Callable[[Any], Any]) -> msgspec.Meta:
 
 def read(value: Any, kind: Any) -> Any:
     """What the value means: structs as dictionaries without the fields that are absent, other parts by their forms."""
+    if isinstance(value, list | dict) and _is_plain(kind):
+        with suppress(msgspec.ValidationError):  # msgspec reads many values much faster than we do
+            msgspec.convert(value, kind)
+            return value
     meta = kind.__metadata__[0] if get_origin(kind) is Annotated else msgspec.Meta()
     inner = next((one for one in _options(kind) if _base(one) is type(value)), None)
     if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
@@ -64,6 +69,13 @@ def read_at(step: str, value: Any, kind: Any, by: Callable[[Any, Any], Any] = re
         raise Misfit(step, str(error)) from None
 
 
+def _is_plain(kind: Any) -> bool:
+    """No struct and no form in it."""
+    if isinstance(kind, msgspec.Meta):
+        return not kind.extra
+    return not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)) and all(map(_is_plain, get_args(kind)))
+
+
 def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
     """The types of the struct's fields, when all that it needs are there and no others."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
@@ -77,7 +89,7 @@ def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict
 
 
 def _first_misfit(items: list[Any], kind: Any) -> int:
-    """By halves: msgspec reads a long list much faster than we read its items one by one."""
+    """By halves, so that msgspec reads most of a long list."""
     fit, end = 0, len(items)
     while end - fit > 1:
         middle = (fit + end) // 2
