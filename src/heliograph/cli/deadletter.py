@@ -83,7 +83,7 @@ def retry(settings: Settings, letter: LetterKey | None, everything: bool) -> Non
     async def story(store: Store) -> Retried:
         if letter:
             return await dead_letters.retry(store, COMMAND_LINE, letter)
-        return await dead_letters.retry_all(store, COMMAND_LINE, store.clock.now())
+        return await dead_letters.retry_all(store, COMMAND_LINE)
 
     done = with_store(settings, "Retrying", story)
     if done.unpaid:
@@ -109,7 +109,7 @@ def drop(settings: Settings, letter: LetterKey | None, everything: bool) -> None
     async def story(store: Store) -> int:
         if letter:
             return await dead_letters.drop(store, COMMAND_LINE, letter)
-        return await dead_letters.drop_all(store, COMMAND_LINE, store.clock.now())
+        return await dead_letters.drop_all(store, COMMAND_LINE)
 
     done = with_store(settings, "Dropping", story)
     if letter and not done:

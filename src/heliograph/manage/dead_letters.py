@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import FIRST, PORTION, LetterKey, Retried
 from heliograph.storage.store import Store
 
@@ -17,7 +18,7 @@ async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
     return await store.dead_letters.drop([letter], _entry(store, actor, "drop"))
 
 
-async def retry_all(store: Store, actor: Actor, until: int) -> Retried:
+async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> Retried:
     """All that died until then."""
     done, entry = Retried(), _entry(store, actor, "retry")
     async for letters in _portions(store, until):
@@ -25,7 +26,7 @@ async def retry_all(store: Store, actor: Actor, until: int) -> Retried:
     return done
 
 
-async def drop_all(store: Store, actor: Actor, until: int) -> int:
+async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
     done, entry = 0, _entry(store, actor, "drop")
     async for letters in _portions(store, until):
         done += await store.dead_letters.drop(letters, entry)
