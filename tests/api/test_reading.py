@@ -239,7 +239,7 @@ def own_ids(service: Service) -> dict[str, str]:
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",
-        "/v1/domains/{id}/rotate": "dom_acme",
+        "/v1/domains/{id}/rotate": str(service.post("/v1/domains", {"name": "rotated.acme.test"}).json["id"]),
         **{route.path: own_key(service) for route in ROUTES if route.path.startswith("/v1/keys/{id}")},
         **{route.path: own_webhook(service) for route in ROUTES if route.path.startswith("/v1/webhooks/{id}")},
     }

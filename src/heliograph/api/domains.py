@@ -25,8 +25,9 @@ class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class DomainChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     brand: Annotated[
-        Brand, says("Another display name. Of an approved domain it waits for an operator; until then the old is used.")
-    ]
+        Brand | None,
+        says("Another display name. Of an approved domain it waits for an operator; until then the old is used."),
+    ] = None
 
 
 class DeletedDomain(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +84,10 @@ async def create(call: Call) -> Response:
 
 async def change(call: Call) -> Response:
     call.query()
-    brand, domains = to_request(call.json, DomainChange).brand, call.management.domains
-    return answer(await _view(call, await domains.set_brand(call.actor, _own(call), brand, by_operator=False)))
+    brand, domain = to_request(call.json, DomainChange).brand, _own(call)
+    if brand is not None:
+        domain = await call.management.domains.set_brand(call.actor, domain, brand, by_operator=False)
+    return answer(await _view(call, domain))
 
 
 async def delete(call: Call) -> Response:

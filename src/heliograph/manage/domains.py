@@ -97,7 +97,7 @@ class Domains:
             return current.domains[name]
         brand = brand or current.record.name
         new = Domain(id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True)
-        keys = await asyncio.to_thread(self._new_keys, new, "active")
+        keys: list[DkimKey] = []
 
         def decide(setup: Setup, _: int) -> SetupChange:
             own, holder = find_team(setup, team), setup.domain_named(name)
@@ -115,6 +115,8 @@ class Domains:
             rows = [to_row("domain", new.id, new, team), *_rows(keys)]
             return SetupChange(rows=rows, audit=[self._entry(actor, "add", new)])
 
+        decide(self._store.setup.current, 0)  # what is refused costs no keys
+        keys += await asyncio.to_thread(self._new_keys, new, "active")
         await self._store.setup.change(decide)
         return self._store.setup.current.teams[team].domains[name]
 
