@@ -182,8 +182,8 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> TestClock:
     """The clock of PostgreSQL goes with it."""
-    clock, told = TestClock(), leases.Leases._told
-    monkeypatch.setattr(leases.Leases, "_told", lambda self, row: told(self, row) + _is_server(row) * clock.later)
+    clock, told = TestClock(), leases.Leases._shared
+    monkeypatch.setattr(leases.Leases, "_shared", lambda self, row: told(self, row) + _is_server(row) * clock.later)
     return clock
 
 

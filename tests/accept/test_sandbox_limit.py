@@ -114,13 +114,13 @@ async def test_simulators_and_live_teams_are_not_counted(store: Store, clock: An
 @pytest.mark.anyio
 async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
     context = await prepare(store, clock, "test")
-    once = msgspec.structs.replace(
+    retry_key = msgspec.structs.replace(
         context.store.setup.current.teams[TEAM].record, verify=VerifyLimits(countries=("GB",))
     )
     await set_up(
         store,
         ("platform", PLATFORM_ID, Platform(sandbox_per_day=0), None),
-        ("team", TEAM, once, TEAM),
+        ("team", TEAM, retry_key, TEAM),
         ("carrier", "sms", CarrierRecord(id="sms", channel="sms", kind="test"), None),
     )
     for send in (sms, whatsapp, verify):

@@ -82,7 +82,7 @@ def test_a_route_is_described_as_it_is(route: Route) -> None:
     assert str(route.status) in found["responses"]
     names = {one["name"] for one in found["parameters"]}
     wanted = {*re.findall(r"\{(.+?)\}", route.path), *route.query_names}
-    assert names == wanted | ({"Idempotency-Key"} if route.once else set())
+    assert names == wanted | ({"Idempotency-Key"} if route.idempotent else set())
 
 
 @pytest.mark.parametrize("route", V1, ids=named)

@@ -15,7 +15,7 @@ import msgspec
 
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.handover import Handover
-from heliograph.rules.acceptance import Once
+from heliograph.rules.acceptance import IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
@@ -54,7 +54,7 @@ class Wish(msgspec.Struct):
     team: int
     channel: str  # "verify" too
     to: tuple[str, ...]
-    once: Once | None
+    retry_key: IdempotencyKey | None
     tried: list[str] = []  # ids of its attempts
     answers: list[bytes] = []
     fresh: int = 0  # answers that were not replayed
@@ -196,8 +196,10 @@ class World:
         number, channel = self._numbers, self.rng.choice((*CHANNELS, "verify"))
         many = self.rng.choice((1, 1, 3)) if channel == "email" else 1
         to = tuple(f"{n}.{number}@example.com" if channel == "email" else f"+1415555{number:04d}" for n in range(many))
-        once = Once(f"key {number}", "body") if self.rng.random() < 0.8 else None
-        self.wishes.append(Wish(number=number, team=self.rng.choice((1, 2)), channel=channel, to=to, once=once))
+        retry_key = IdempotencyKey(f"key {number}", "body") if self.rng.random() < 0.8 else None
+        self.wishes.append(
+            Wish(number=number, team=self.rng.choice((1, 2)), channel=channel, to=to, retry_key=retry_key)
+        )
         return self.wishes[-1]
 
     async def ask(self, process: Process) -> None:
@@ -209,7 +211,13 @@ class World:
 
     async def _send(self, process: Process, wish: Wish) -> None:
         item = message(
-            self.clock, *wish.to, team=wish.team, channel=wish.channel, price=self.price, once=wish.once, country="US"
+            self.clock,
+            *wish.to,
+            team=wish.team,
+            channel=wish.channel,
+            price=self.price,
+            retry_key=wish.retry_key,
+            country="US",
         )
         wish.tried.append(item.id)
         self._answered(wish, await process.store.messages.accept(item))
@@ -221,7 +229,7 @@ class World:
             team=wish.team,
             phone=wish.to[0],
             price=self.price,
-            once=wish.once,
+            retry_key=wish.retry_key,
         )
         wish.tried.append(item.id)
         replay = await process.store.verifications.start(item)

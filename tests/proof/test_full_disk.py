@@ -20,7 +20,7 @@ from tests.clocks import TestClock
 from tests.journeys.load import Load, check_all_arrived
 from tests.proof.size import report, size
 from tests.service import Service, until
-from tests.storage.samples import message, once
+from tests.storage.samples import message, retry_key
 
 BREAKS = size("P13 breaks")  # the n-th write or sync fails, n = 1 … BREAKS
 PRICE, CREDIT = 10, 1_000_000
@@ -88,7 +88,7 @@ async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Di
     for n in range(1, BREAKS + 1):
         disk.left, disk.for_good = n, for_good
         while disk.left > 0:
-            items = [message(clock, price=PRICE, once=once(f"{sent}/{i}")) for i in range(2)]
+            items = [message(clock, price=PRICE, retry_key=retry_key(f"{sent}/{i}")) for i in range(2)]
             results = await asyncio.gather(*(store.messages.accept(item) for item in items), return_exceptions=True)
             sent += len(items)
         disk.left = -1
@@ -97,7 +97,7 @@ async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Di
             refused += isinstance(result, StoreUnavailable)
         # Mended, the same keys work. A refusal may come after the commit (a checkpoint failed): then it replays too.
         for item, result in zip(items, results, strict=True):
-            again = await store.messages.accept(message(clock, price=PRICE, once=item.once))
+            again = await store.messages.accept(message(clock, price=PRICE, retry_key=item.retry_key))
             assert again.replayed or isinstance(result, StoreUnavailable)
     account = await store.ledger.account(1)
     await store.close()

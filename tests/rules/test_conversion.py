@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.conversion import Tally, check_conversion, hour_of, places
+from heliograph.rules.conversion import Tally, areas, check_conversion, hour_of
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
@@ -33,7 +33,7 @@ def refused(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False)
     ],
 )
 def test_places(phone: str, expected: tuple[str, ...]) -> None:
-    assert places(phone) == expected
+    assert areas(phone) == expected
 
 
 def test_hours() -> None:

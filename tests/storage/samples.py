@@ -5,7 +5,7 @@ from typing import Any
 
 from heliograph.clock import Clock
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
+from heliograph.rules.acceptance import Acceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
@@ -83,7 +83,7 @@ def finish(begun: Start, clock: Clock, status: str = "pending", response: bytes 
         response=response,
         at=clock.now(),
         owner=begun.owner,
-        once=begun.once,
+        retry_key=begun.retry_key,
     )
 
 
@@ -95,8 +95,8 @@ def digest(code: str) -> Callable[[str], str]:
     return lambda salt: f"{salt}/{code}"
 
 
-def once(name: str, body: str = "body") -> Once:
-    return Once(name, body)
+def retry_key(name: str, body: str = "body") -> IdempotencyKey:
+    return IdempotencyKey(name, body)
 
 
 def refusals(results: Sequence[Any]) -> list[str]:

@@ -26,7 +26,7 @@ from heliograph.storage.setup import NewSuppression, SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import ENTRY, KEY, check, finish, message, once, start
+from tests.storage.samples import ENTRY, KEY, check, finish, message, retry_key, start
 
 pytestmark = pytest.mark.anyio
 
@@ -124,8 +124,8 @@ def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) 
 
 async def plant(store: Store, clock: TestClock, canary: str, written: str) -> None:
     """By every way that an address comes into the database."""
-    await store.messages.accept(mail(clock, written, once=once("k1"), marketing_to=canary))
-    await store.messages.accept(mail(clock, OTHER, written, once=once("k2")))
+    await store.messages.accept(mail(clock, written, retry_key=retry_key("k1"), marketing_to=canary))
+    await store.messages.accept(mail(clock, OTHER, written, retry_key=retry_key("k2")))
     await store.messages.accept(mail(clock, OTHER, content=naming(written)))
     await deliver(store, clock)
     await store.messages.accept(mail(clock, written))
@@ -135,7 +135,7 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     words = msgspec.json.encode({"text": f"{OTHER}, {written}: unknown"}).decode()
     row = (1, OTHER, OTHER, "bounce", None, words, clock.now())
     await store.database.write(lambda tx: tx.run("insert_suppressions", suppressions=[row]))
-    begun = start(clock, phone=canary, prefix=canary[:-4], once=once("k3"))
+    begun = start(clock, phone=canary, prefix=canary[:-4], retry_key=retry_key("k3"))
     await store.verifications.start(begun)
     answer = msgspec.json.encode({"to": canary})
     await store.verifications.finish(finish(begun, clock, response=answer))

@@ -7,7 +7,7 @@ import pytest
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.storage.samples import finish, message, once, start
+from tests.storage.samples import finish, message, retry_key, start
 from tests.storage.test_outbox import sent
 
 pytestmark = pytest.mark.anyio
@@ -32,13 +32,13 @@ async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Stor
 
 
 async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, clock: TestClock) -> None:
-    frozen = start(clock, once=once("key"))
+    frozen = start(clock, retry_key=retry_key("key"))
     await store.verifications.start(frozen)
     clock.forward(IDEMPOTENCY_LEASE_MS)
-    winner = start(clock, once=once("key"))
+    winner = start(clock, retry_key=retry_key("key"))
     await store.verifications.start(winner)
     await store.verifications.finish(finish(frozen, clock, response=b'"frozen"'))
     await store.verifications.finish(finish(winner, clock, response=b'"winner"'))
-    again = await store.verifications.start(start(clock, once=once("key")))
+    again = await store.verifications.start(start(clock, retry_key=retry_key("key")))
     assert again
     assert (again.body, again.replayed) == (b'"winner"', True)

@@ -12,7 +12,7 @@ from heliograph.storage import leases
 from heliograph.storage.leases import FORGOTTEN_MS, Leases
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.storage.samples import finish, message, once, start
+from tests.storage.samples import finish, message, retry_key, start
 from tests.storage.test_outbox import sent
 
 pytestmark = pytest.mark.anyio
@@ -92,8 +92,8 @@ async def test_nobody_is_robbed_when_the_shared_clock_is_set(
             await store.messages.accept(message(clock))
         working, lost = await store.outbox.claim("email", 2)
         await other.outbox.reclaim()
-        told = Leases._told
-        monkeypatch.setattr(leases.Leases, "_told", lambda self, row: told(self, row) + HOUR_MS)
+        told = Leases._shared
+        monkeypatch.setattr(leases.Leases, "_shared", lambda self, row: told(self, row) + HOUR_MS)
         clock.wrong = HOUR_MS
         await other.outbox.reclaim()
         assert await other.outbox.claim("email", 2) == []
@@ -106,15 +106,15 @@ async def test_nobody_is_robbed_when_the_shared_clock_is_set(
 
 
 async def test_a_key_under_way_is_not_taken_over_by_a_wrong_clock(store: Store, other: Store, clock: TestClock) -> None:
-    running = start(clock, once=once("key"))
+    running = start(clock, retry_key=retry_key("key"))
     await store.verifications.start(running)
     clock_of(other).wrong = HOUR_MS
-    found = await other.messages.remembered(running.key_id, once("key").hash)
+    found = await other.messages.remembered(running.key_id, retry_key("key").hash)
     assert found
     assert not found.abandoned
     await other.outbox.reclaim()  # gives up nobody's verification
     await store.verifications.finish(finish(running, clock))
-    assert await store.verifications.start(start(clock, once=once("key")))
+    assert await store.verifications.start(start(clock, retry_key=retry_key("key")))
 
 
 # -- the row that stands for a clock on SQLite ------------------------------------------------------------------

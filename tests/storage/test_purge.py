@@ -14,7 +14,7 @@ from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import finish, message, once, start
+from tests.storage.samples import finish, message, retry_key, start
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,9 @@ async def counts(sql: Sql) -> dict[str, int]:
 
 async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store, clock: TestClock, sql: Sql) -> None:
     file = store.blobs.put(b"attachment")
-    await store.messages.accept(message(clock, price=5, blobs=[file], once=once("k"), marketing_to="a@example.com"))
+    await store.messages.accept(
+        message(clock, price=5, blobs=[file], retry_key=retry_key("k"), marketing_to="a@example.com")
+    )
     await end(store, clock)
     whole = await counts(sql)
     assert whole["event"] == 2
@@ -136,7 +138,7 @@ async def test_everything_goes_however_much_it_is(
 ) -> None:
     monkeypatch.setattr(retention, "PORTION", 2)
     for number in range(5):
-        await store.messages.accept(message(clock, once=once(f"{number}"), marketing_to="a@example.com"))
+        await store.messages.accept(message(clock, retry_key=retry_key(f"{number}"), marketing_to="a@example.com"))
     await end(store, clock)
     clock.forward(90 * DAY_MS)
     await store.upkeep.purge()

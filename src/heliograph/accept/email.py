@@ -8,7 +8,7 @@ import pybase64
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, pricing
-from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Once
+from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.fields import (
@@ -134,10 +134,12 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
 
 
-async def send_email(context: Context, caller: Caller, request: EmailRequest, once: Once | None) -> Answer:
+async def send_email(
+    context: Context, caller: Caller, request: EmailRequest, retry_key: IdempotencyKey | None
+) -> Answer:
     draft = draft_email(context, caller, request)
     files = await _keep_files(context, draft.attachments)
-    return await context.store.messages.accept(email_acceptance(context, caller, draft, files, once))
+    return await context.store.messages.accept(email_acceptance(context, caller, draft, files, retry_key))
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
@@ -247,7 +249,7 @@ async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> 
 
 
 def email_acceptance(
-    context: Context, caller: Caller, draft: EmailDraft, files: list[File], once: Once | None
+    context: Context, caller: Caller, draft: EmailDraft, files: list[File], retry_key: IdempotencyKey | None
 ) -> Acceptance:
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
@@ -305,7 +307,7 @@ def email_acceptance(
         template_version=template.version if template else None,
         watch=[address.normal for address, _ in recipients.distinct()],
         blobs=sorted({file.blob for file in files if file.blob}),
-        once=once,
+        retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
     )
 

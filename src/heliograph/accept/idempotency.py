@@ -4,27 +4,29 @@ from collections.abc import Awaitable, Callable
 
 from heliograph.accept.context import Context
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
 
 
-async def run_once(context: Context, key_id: str, once: Once, run: Callable[[], Awaitable[Answer]]) -> Answer:
+async def run_idempotent(
+    context: Context, key_id: str, retry_key: IdempotencyKey, run: Callable[[], Awaitable[Answer]]
+) -> Answer:
     """Replay the first answer, or run and let the accept transaction remember the key.
 
     Two requests of this process meet here; those of two processes meet in the transaction.
     """
-    place = (key_id, once.hash)
-    running = context.running.get(place)
+    request = (key_id, retry_key.hash)
+    running = context.running.get(request)
     if running is not None:
-        if running != once.fingerprint:
+        if running != retry_key.fingerprint:
             raise IdempotencyKeyReused(param=idempotency.HEADER)
         raise IdempotencyRequestInProgress(param=idempotency.HEADER, retry_after=1)
-    context.running[place] = once.fingerprint
+    context.running[request] = retry_key.fingerprint
     try:
-        row = await context.store.messages.remembered(key_id, once.hash)
-        found = idempotency.decide(row, once.fingerprint, context.clock.now())
+        row = await context.store.messages.remembered(key_id, retry_key.hash)
+        found = idempotency.decide(row, retry_key.fingerprint, context.clock.now())
         if found is not None and found.status is not None and found.response is not None:
             return Answer(found.status, found.response, replayed=True)
         return await run()
     finally:
-        del context.running[place]
+        del context.running[request]

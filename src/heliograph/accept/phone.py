@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
-from heliograph.rules.acceptance import Acceptance, Decision, Found, Once
+from heliograph.rules.acceptance import Acceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.fields import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
 from heliograph.rules.gsm import segment
@@ -146,7 +146,7 @@ def phone_acceptance(
     *,
     content: msgspec.Struct,
     price: int,
-    once: Once | None,
+    retry_key: IdempotencyKey | None,
     marketing_to: str | None = None,
     check: LastCheck,
 ) -> Acceptance:
@@ -176,6 +176,6 @@ def phone_acceptance(
         country=draft.country,
         credit_low=team.record.credit_low,
         marketing_to=marketing_to,
-        once=once,
+        retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
     )

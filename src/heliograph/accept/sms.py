@@ -15,7 +15,7 @@ from heliograph.accept.phone import (
     sms_content,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Answer, Once
+from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.fields import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import SMS_BODY_MAX
@@ -38,8 +38,8 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-async def send_sms(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await context.store.messages.accept(_acceptance(context, caller, request, once)[0])
+async def send_sms(context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None) -> Answer:
+    return await context.store.messages.accept(_acceptance(context, caller, request, retry_key)[0])
 
 
 async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
@@ -59,14 +59,14 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
 
 
 def _acceptance(
-    context: Context, caller: Caller, request: PhoneRequest, once: Once | None
+    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, PhoneDraft, SmsContent]:
     draft = draft_message(caller, context.store.setup.current, "sms", request)
-    return sms_acceptance(context, caller, draft, once)
+    return sms_acceptance(context, caller, draft, retry_key)
 
 
 def sms_acceptance(
-    context: Context, caller: Caller, draft: PhoneDraft, once: Once | None
+    context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, PhoneDraft, SmsContent]:
     setup, team = context.store.setup.current, caller.team
     if len(draft.body) > SMS_BODY_MAX:
@@ -76,5 +76,7 @@ def sms_acceptance(
     check = check_destination(context, caller, "sms", draft)
     content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    item = phone_acceptance(context, caller, "sms", draft, content=content, price=price, once=once, check=check)
+    item = phone_acceptance(
+        context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
+    )
     return item, draft, content

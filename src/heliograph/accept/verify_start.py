@@ -14,7 +14,7 @@ from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_pri
 from heliograph.channels.carrier import Parcel
 from heliograph.handover import first_of
 from heliograph.rules import magic, pricing, routing
-from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.conversion import check_conversion
 from heliograph.rules.fields import (
     TIME,
@@ -76,12 +76,14 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-async def start_verification(context: Context, caller: Caller, request: VerifyRequest, once: Once | None) -> Answer:
+async def start_verification(
+    context: Context, caller: Caller, request: VerifyRequest, retry_key: IdempotencyKey | None
+) -> Answer:
     setup, team = context.store.setup.current, caller.team
     phone, country = _check(caller, request)
     id_, carriers = context.clock.new_id("vrf_"), _carriers(context, caller, phone, country)
     code = _code(context, caller, phone, id_, carriers)
-    start = _start(context, caller, phone, id_, code, once, carriers)
+    start = _start(context, caller, phone, id_, code, retry_key, carriers)
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
@@ -116,7 +118,7 @@ async def start_verification(context: Context, caller: Caller, request: VerifyRe
             response=response,
             at=context.clock.now(),
             owner=start.owner,
-            once=once,
+            retry_key=retry_key,
             simulated=any(isinstance(one.outcome, Accepted) and _is_simulator(one.carrier) for one in asked),
             asked=asked,
         )
@@ -191,7 +193,7 @@ def _start(
     phone: str,
     id_: str,
     code: str,
-    once: Once | None,
+    retry_key: IdempotencyKey | None,
     carriers: Sequence[CarrierRecord],
 ) -> Start:
     record, now, salt = caller.team.record, context.clock.now(), context.clock.entropy(16)
@@ -225,7 +227,7 @@ def _start(
         sandbox_most=context.store.setup.current.platform.sandbox_per_day if is_counted else None,
         owner=context.store.owner,
         check=check,
-        once=once,
+        retry_key=retry_key,
     )
 
 

@@ -14,7 +14,7 @@ from heliograph.accept.phone import (
     phone_price,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Answer, Found, Once
+from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
 from heliograph.rules.content import WhatsappContent
 from heliograph.rules.fields import BODY, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import DAY_MS, SECOND_MS
@@ -38,8 +38,10 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-async def send_whatsapp(context: Context, caller: Caller, request: PhoneRequest, once: Once | None) -> Answer:
-    return await context.store.messages.accept(_acceptance(context, caller, request, once)[0])
+async def send_whatsapp(
+    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
+) -> Answer:
+    return await context.store.messages.accept(_acceptance(context, caller, request, retry_key)[0])
 
 
 async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
@@ -59,14 +61,14 @@ async def preview_whatsapp(context: Context, caller: Caller, request: PhoneReque
 
 
 def _acceptance(
-    context: Context, caller: Caller, request: PhoneRequest, once: Once | None
+    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
     draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
-    return whatsapp_acceptance(context, caller, draft, once)
+    return whatsapp_acceptance(context, caller, draft, retry_key)
 
 
 def whatsapp_acceptance(
-    context: Context, caller: Caller, draft: PhoneDraft, once: Once | None
+    context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
     team = caller.team
     check_where = check_destination(context, caller, "whatsapp", draft)
@@ -97,7 +99,7 @@ def whatsapp_acceptance(
         draft,
         content=content,
         price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
-        once=once,
+        retry_key=retry_key,
         marketing_to=draft.to if capped else None,
         check=check,
     )

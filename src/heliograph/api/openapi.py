@@ -233,7 +233,7 @@ def _parameters(route: Route) -> list[Schema]:
     found = [{"name": name, "in": "path", "required": True, **_path_value(route)} for name in names]
     for query in route.query:
         found.append({"name": query.name, "in": "query", "description": query.meaning, "schema": query.schema})
-    return [*found, KEY_HEADER] if route.once else found
+    return [*found, KEY_HEADER] if route.idempotent else found
 
 
 def _path_value(route: Route) -> Schema:
@@ -275,7 +275,7 @@ def _response(route: Route, status: int, words: str, content: dict[str, Schema])
         names.append("Retry-After")
     if status == 401:
         names.append("WWW-Authenticate")
-    if route.once and status == route.status:
+    if route.idempotent and status == route.status:
         names.append("Idempotency-Replayed")
     return {
         "description": words,

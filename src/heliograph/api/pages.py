@@ -211,7 +211,7 @@ def _curl(route: Route, base_url: str, operation: Schema) -> str:
     parts = [f"curl {'' if route.method == 'GET' else f'-X {route.method} '}{base_url}{path}"]
     if route.scopes is not None:
         parts.append('-H "Authorization: Bearer $HELIOGRAPH_KEY"')
-    if route.once:
+    if route.idempotent:
         parts.append("-H 'Idempotency-Key: order-1234'")
     if route.body is not None:
         example = operation["requestBody"]["content"]["application/json"].get("example", {})

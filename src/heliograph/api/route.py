@@ -34,7 +34,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     answer: Any = None  # type of the answer
     query: tuple[Query, ...] = ()
-    once: bool = False  # takes an Idempotency-Key
+    idempotent: bool = False  # takes an Idempotency-Key
     preview: Any = None  # type of the answer to ?dry_run=true
     refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
     name: str = ""  # method and path, in counters

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.accept.context import Context
-from heliograph.accept.idempotency import run_once
+from heliograph.accept.idempotency import run_idempotent
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer, Once
+from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Caller
@@ -20,7 +20,7 @@ from heliograph.web.request import Response
 REPLAYED = [(b"idempotency-replayed", b"true")]
 DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})
 
-SendCall = Callable[[Context, Caller, Any, Once | None], Awaitable[Answer]]
+SendCall = Callable[[Context, Caller, Any, IdempotencyKey | None], Awaitable[Answer]]
 PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 
 
@@ -33,9 +33,9 @@ def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[
         if key is None:
             done = await send(context, caller, to_request(call.json, kind), None)
         else:
-            once = Once(idempotency.key_hash(key), await _fingerprint(call))
-            done = await run_once(
-                context, caller.key.id, once, lambda: send(context, caller, to_request(call.json, kind), once)
+            retry_key = IdempotencyKey(idempotency.key_hash(key), await _fingerprint(call))
+            done = await run_idempotent(
+                context, caller.key.id, retry_key, lambda: send(context, caller, to_request(call.json, kind), retry_key)
             )
         if not done.replayed:
             context.accepted()

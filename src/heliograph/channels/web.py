@@ -226,11 +226,11 @@ def read_form(octets: bytes) -> list[tuple[str, str]]:
 
 def pick(document: Any, path: str) -> Any:
     """What `$.a.b[0].c` leads to, or None."""
-    for name, place in _STEP.findall(path):
+    for name, index in _STEP.findall(path):
         if name:
             document = document.get(name) if isinstance(document, dict) else None
         else:
-            document = document[int(place)] if isinstance(document, list) and int(place) < len(document) else None
+            document = document[int(index)] if isinstance(document, list) and int(index) < len(document) else None
     return document
 
 

@@ -61,10 +61,10 @@ def buckets(span: str, now: int) -> list[Bucket]:
         Bucket(
             start=int(start.timestamp()) * 1000,
             finish=int(finish.timestamp()) * 1000,
-            label=start.strftime(label) if place % every == 0 else "",
+            label=start.strftime(label) if index % every == 0 else "",
             name=start.strftime(name),
         )
-        for place, (start, finish) in enumerate(pairwise(starts))
+        for index, (start, finish) in enumerate(pairwise(starts))
     ]
 
 
@@ -107,8 +107,8 @@ def bars(
     columns = list(zip(*(one.values for one in series), strict=True))
     top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
     parts = [_lines(top, text)]
-    for place, (bucket, column) in enumerate(zip(times, columns, strict=True)):
-        parts.append(_bar(place, len(times), bucket, _told(series, column, text), _heights(series, column, top)))
+    for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
+        parts.append(_bar(index, len(times), bucket, _caption(series, column, text), _heights(series, column, top)))
     svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
     rows = [
         (bucket.name, ["–" if value is None else text(value) for value in column])
@@ -117,7 +117,7 @@ def bars(
     return Chart(title=title, svg=svg, columns=[(one.name, one.kind) for one in series], rows=rows[::-1])
 
 
-def _told(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
+def _caption(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
     """What a bar says; empty when it has nothing to say."""
     known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]
     if not known:
@@ -147,11 +147,11 @@ def _lines(top: float, text: Callable[[float], str]) -> Markup:
     return lines
 
 
-def _bar(place: int, places: int, bucket: Bucket, told: str, pieces: Iterable[tuple[str, float, float]]) -> Markup:
-    width = 100 / places
-    x = width * place
+def _bar(index: int, count: int, bucket: Bucket, caption: str, pieces: Iterable[tuple[str, float, float]]) -> Markup:
+    width = 100 / count
+    x = width * index
     label = Markup('<text x="{:.2f}%" y="{}">{}</text>').format(x, HEIGHT - 6, bucket.label) if bucket.label else ""
-    if not told:
+    if not caption:
         return Markup(label)
     rects = Markup("").join(
         Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
@@ -159,7 +159,7 @@ def _bar(place: int, places: int, bucket: Bucket, told: str, pieces: Iterable[tu
         )
         for kind, y, height in pieces
     )
-    said = f"{bucket.name}: {told}"
+    said = f"{bucket.name}: {caption}"
     return Markup(
         '{label}<g tabindex="0" role="img" aria-label="{said}"><title>{said}</title>'
         '<rect class="place" x="{x:.2f}%" width="{width:.2f}%" y="{top}" height="{height}"/>'

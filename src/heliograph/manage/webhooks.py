@@ -168,9 +168,9 @@ class Webhooks:
     async def test(self, actor: Actor, team: str | None, id_: str) -> str:
         """Tell the webhook, and no other, a test event; answers its id."""
         hook = self._listening(team, id_)
-        told = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
+        data = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
         entry = actor.did(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
-        return await self._store.deliveries.tell(self._ref(hook), id_, TEST, id_, told, entry)
+        return await self._store.deliveries.tell(self._ref(hook), id_, TEST, id_, data, entry)
 
     async def replay(self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents) -> int:
         """Tell these events, or those of a span, once more; answers how many."""

@@ -29,7 +29,7 @@ class Decision(msgspec.Struct):
     price: int = 0  # held now, captured when a carrier accepts
 
 
-class Once(msgspec.Struct, frozen=True):
+class IdempotencyKey(msgspec.Struct, frozen=True):
     """The Idempotency-Key of a request: hash of the key, fingerprint of path and body."""
 
     hash: str
@@ -62,5 +62,5 @@ class Acceptance(msgspec.Struct, kw_only=True):
     credit_low: int = 0  # tell when credit falls below; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
-    once: Once | None = None
+    retry_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # of a send by a person

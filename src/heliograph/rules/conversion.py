@@ -31,7 +31,7 @@ def hour_of(at: int) -> int:
     return at - at % HOUR_MS
 
 
-def places(phone: str) -> tuple[str, ...]:
+def areas(phone: str) -> tuple[str, ...]:
     """Where a start is counted, from the widest place to the narrowest; simulator numbers count nowhere."""
     if is_magic_phone(phone):
         return ()
@@ -44,7 +44,7 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
     if known or not limits.conversion_guard or not enough or max(map(_lost, tallies)) < enough:
         return
     _, in_country, in_range = map(_sums, tallies)
-    _, country, range_ = places(phone)
+    _, country, range_ = areas(phone)
     if in_range[0] - in_range[1] >= TRIES + EXCUSED * in_range[1]:
         raise _refusal(f"numbers that begin with {range_}", range_)
     hopeless = in_country[0] - in_country[1] >= enough and in_country[1] * HOPELESS < in_country[0]
@@ -61,10 +61,10 @@ def _sums(tally: Tally) -> tuple[int, int]:
     return sum(starts for starts, _ in tally.values()), sum(verified for _, verified in tally.values())
 
 
-def _refusal(where: str, place: str) -> VerifyRateLimited:
+def _refusal(where: str, area: str) -> VerifyRateLimited:
     return VerifyRateLimited(
         f"Codes for {where} are hardly ever entered, so no more are sent there now. {VerifyRateLimited.fix}",
         param="to",
-        details={"place": place},
+        details={"place": area},
         retry_after=VERIFICATION_MS // SECOND_MS,  # by then every code that is out is entered or lost
     )

@@ -44,7 +44,7 @@ def _ulid_time(ms: int) -> str:
 
 def ulid_ms(body: str) -> int:
     """The time in a ULID."""
-    return sum(_CROCKFORD.index(letter) << 5 * (9 - place) for place, letter in enumerate(body[:10]))
+    return sum(_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10]))
 
 
 def timestamp(ms: int) -> str:

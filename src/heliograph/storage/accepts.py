@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Once
+from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
@@ -28,7 +28,9 @@ async def accept(
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
-    remembered = await find_remembered(tx, [(item.key_id, item.once.hash) for item in items if item.once], leases)
+    remembered = await find_remembered(
+        tx, [(item.key_id, item.retry_key.hash) for item in items if item.retry_key], leases
+    )
     suppressed = await _suppressed(tx, items, accounts, name_of)
     marketing = await _marketing(tx, items, now)
 
@@ -37,7 +39,7 @@ async def accept(
     for item in items:
         before = msgspec.structs.replace(accounts[item.team])
         try:
-            if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
+            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, now)):
                 answers.append(replay)
                 continue
             found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
@@ -51,7 +53,7 @@ async def accept(
         accepted.append((item, done))
         answers.append(Answer(ACCEPTED, done.response))
     if accepted:
-        await remember(tx, [_memory(item, done) for item, done in accepted if item.once], now, remembered, leases)
+        await remember(tx, [_memory(item, done) for item, done in accepted if item.retry_key], now, remembered, leases)
         await _write(tx, accepted, accounts)
         if entries := [item.audit for item, _ in accepted if item.audit]:
             await audit.write(tx, *entries)
@@ -66,13 +68,13 @@ async def tell_low_credit(
     for team, mark in low.items():
         account = accounts[team]
         if before[team] >= mark > account.available:
-            told = {"credit": format_money(account.available), "held": format_money(account.held)}
+            data = {"credit": format_money(account.available), "held": format_money(account.held)}
             event = Event(
                 id=publisher.new_id("evt_"),
                 team=team,
                 subject="credit",
                 type="credit.low",
-                detail=msgspec.json.encode(told | {"threshold": format_money(mark)}).decode(),
+                detail=msgspec.json.encode(data | {"threshold": format_money(mark)}).decode(),
                 created_at=at,
             )
             await publisher.publish(tx, [event])
@@ -118,9 +120,11 @@ async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -
     }
 
 
-def replayed(remembered: dict[tuple[str, str], Remembered], key_id: str, once: Once, now: int) -> Answer | None:
+def replayed(
+    remembered: dict[tuple[str, str], Remembered], key_id: str, retry_key: IdempotencyKey, now: int
+) -> Answer | None:
     """The first answer, when this key has one; None when the request is to be carried out."""
-    row = idempotency.decide(remembered.get((key_id, once.hash)), once.fingerprint, now)
+    row = idempotency.decide(remembered.get((key_id, retry_key.hash)), retry_key.fingerprint, now)
     if row is None or row.status is None or row.response is None:
         return None
     return Answer(row.status, row.response, replayed=True)
@@ -203,7 +207,7 @@ def _message(item: Acceptance, done: Decision) -> tuple[Any, ...]:
 
 
 def _memory(item: Acceptance, done: Decision) -> tuple[Any, ...]:
-    assert item.once
+    assert item.retry_key
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
     response = done.response.decode()
-    return (item.key_id, item.once.hash, item.once.fingerprint, item.id, 0, ACCEPTED, response, expires_at)
+    return (item.key_id, item.retry_key.hash, item.retry_key.fingerprint, item.id, 0, ACCEPTED, response, expires_at)

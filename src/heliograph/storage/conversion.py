@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from heliograph.rules.conversion import KNOWN_MS, WINDOW_MS, Tally, hour_of, places
+from heliograph.rules.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
 from heliograph.storage.engine.database import Tx
 
 Phone = tuple[int, str]  # team, number
@@ -11,11 +11,11 @@ Phone = tuple[int, str]  # team, number
 
 async def tallies(tx: Tx, phones: Iterable[Phone], now: int) -> dict[tuple[int, str], Tally]:
     """The last day in every place of these phones, by team and place."""
-    asked = {(team, place) for team, phone in phones for place in places(phone)}
+    asked = {(team, area) for team, phone in phones for area in areas(phone)}
     found: dict[tuple[int, str], Tally] = defaultdict(dict)
     if asked:
-        for team, place, hour, *counts in await tx.run("conversion", places=list(asked), after=now - WINDOW_MS):
-            found[team, place][hour] = counts
+        for team, area, hour, *counts in await tx.run("conversion", areas=list(asked), after=now - WINDOW_MS):
+            found[team, area][hour] = counts
     return found
 
 
@@ -28,10 +28,10 @@ async def count(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> No
     """Each: team, phone, when, starts to add, verified to add."""
     sums: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for team, phone, at, starts, verified in changes:
-        for place in places(phone):
-            counts = sums[team, place, hour_of(at)]
+        for area in areas(phone):
+            counts = sums[team, area, hour_of(at)]
             counts[0] += starts
             counts[1] += verified
     if sums:
         # In order: processes that count the same places then wait in a line, never in a ring.
-        await tx.run("count_conversion", counts=sorted((*place, *counts) for place, counts in sums.items()))
+        await tx.run("count_conversion", counts=sorted((*area, *counts) for area, counts in sums.items()))

@@ -75,17 +75,17 @@ class Erasures:
 
 
 async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
-    place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
+    whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
     await tx.run("mark_erased", team=wanted.ref)
-    ((messages,),) = await tx.run("moving_messages", lanes=LANES, **place)
-    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **place)
+    ((messages,),) = await tx.run("moving_messages", lanes=LANES, **whose)
+    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **whose)
     ((imports,),) = await tx.run("moving_imports", team=wanted.ref)
     if messages or codes:
         raise StillMoving(f"What was sent to it has not ended yet (messages: {messages}, verifications: {codes}).")
     if imports:
         raise StillMoving("An import of suppressions is running in this team.")
     await _suppress(tx, wanted, entry.at)
-    await tx.run("erase_marketing", **place)
+    await tx.run("erase_marketing", **whose)
     await audit.write(tx, entry)
 
 
@@ -123,12 +123,12 @@ class _Hit(msgspec.Struct, frozen=True):
     record: str
     people: list[Any]  # message, position, address, given, status, …, detail
     forms: Forms
-    places: dict[str, str]  # as the address was given → what stands there now; empty: it is no recipient
+    stand_ins: dict[str, str]  # as the address was given → what stands there now; empty: it is no recipient
 
     @property
     def is_over(self) -> bool:
         """Nobody listens any more to what becomes of an erased recipient: the message ends with the others."""
-        return all(is_final(person[4]) for person in self.people if person[3] not in self.places)
+        return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
 
 
 async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int) -> tuple[int, int]:
@@ -140,10 +140,10 @@ async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: in
         people[person[0]].append(person)
     hits: list[_Hit] = []
     for key, record, body in rows:
-        places = {p[3]: stand_in(p[2], p[1]) for p in people[key] if p[2] == wanted.address}
-        forms = wanted.forms.also(places)
-        if places or forms.are_in(record) or forms.are_in(body):
-            hits.append(_Hit(key, record, people[key], forms, places))
+        stand_ins = {p[3]: stand_in(p[2], p[1]) for p in people[key] if p[2] == wanted.address}
+        forms = wanted.forms.also(stand_ins)
+        if stand_ins or forms.are_in(record) or forms.are_in(body):
+            hits.append(_Hit(key, record, people[key], forms, stand_ins))
     idle = [hit for hit in hits if hit.key not in working]
     if idle:
         await _write_messages(tx, wanted, idle, now)
@@ -160,7 +160,7 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) ->
     recipients: list[tuple[Any, ...]] = []
     for hit in hits:
         for key, position, address, given, *_, detail in hit.people:
-            instead = hit.places.get(given)
+            instead = hit.stand_ins.get(given)
             recipients.append(
                 (key, position, instead, instead, None)
                 if instead
@@ -170,7 +170,7 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) ->
     by_key, events = {hit.key: hit for hit in hits}, []
     for key, id_, subject, recipient, detail, message in await tx.run("events_of", messages=keys):
         hit = by_key[message]
-        instead = hit.places.get(recipient)
+        instead = hit.stand_ins.get(recipient)
         events.append(
             (id_, key, subject, instead, None) if instead else (id_, key, subject, recipient, hit.forms.scrub(detail))
         )
@@ -201,10 +201,10 @@ async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
     await tx.run("erase_events", events=[event[1:] for event in events])
     subjects = {id_: subject for id_, _, subject, *_ in events}
     pairs = [(webhook, id_) for webhook in wanted.webhooks for id_ in subjects]
-    told = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
-    if told:
-        await tx.run("erase_deliveries", deliveries=told)
-        await tx.run("erase_answers", deliveries=told)
+    sent = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
+    if sent:
+        await tx.run("erase_deliveries", deliveries=sent)
+        await tx.run("erase_answers", deliveries=sent)
 
 
 async def _walk(
@@ -235,7 +235,7 @@ async def _texts(
     own = {field: value for field, value in given.items() if field in ("team", "key_id", "import_id")}
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-        scrubbed = [(place, *map(wanted.forms.scrub, texts)) for place, *texts in rows]
+        scrubbed = [(whose, *map(wanted.forms.scrub, texts)) for whose, *texts in rows]
         await tx.run(write, rows=scrubbed, **own)
 
     await _walk(database, wanted, look, given, change, tell, start)
@@ -250,9 +250,9 @@ async def _imports(database: Database, wanted: Wanted, tell: Tell) -> None:
 
 async def _verifications(database: Database, wanted: Wanted, now: int) -> None:
     async def portion(tx: Tx) -> int:
-        place: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
+        whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
         name = stand_in(wanted.address)
-        return len(await tx.run("erase_verifications", stand_in=name, limit=PORTION, now=now, **place))
+        return len(await tx.run("erase_verifications", stand_in=name, limit=PORTION, now=now, **whose))
 
     while await database.write(portion):
         continue

@@ -131,12 +131,12 @@ class Imports:
     async def report(self, id_: str, after: int, limit: int = WRITTEN) -> ImportReport:
         """Lines that are done with what became of each."""
         rows = await self._database.read(lambda tx: tx.run("done_portions", id=id_, after=after, limit=limit))
-        told = []
+        reported = []
         for _, text, added_text in rows:
             added = set(msgspec.json.decode(added_text, type=list[int]))
             for line in msgspec.json.decode(text, type=list[KeptLine]):
-                told.append(ReportedLine(line, line.wrong or (ADDED if line.number in added else KNOWN)))
-        return ImportReport(told, rows[-1][0] if len(rows) == limit else None)
+                reported.append(ReportedLine(line, line.wrong or (ADDED if line.number in added else KNOWN)))
+        return ImportReport(reported, rows[-1][0] if len(rows) == limit else None)
 
 
 def _json(lines: Sequence[Line]) -> str:

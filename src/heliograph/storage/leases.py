@@ -27,15 +27,15 @@ class Leases:
         clock = self._clock
         before = clock.count()
         row = await _read(tx)
-        told = self._told(row)
+        shared = self._shared(row)
         after = clock.count()
-        clock.compare(told, after - before)
-        apart = told - after
+        clock.compare(shared, after - before)
+        apart = shared - after
         if self._apart is not None and abs(apart - self._apart) > OFF_MS + after - before:
             # It was set. Whoever lives gets its whole lease anew, because heartbeats are by the new time.
             self._calm_at = after + LEASE_MS
         self._apart = apart
-        return told
+        return shared
 
     async def until(self, tx: Tx, length: int = LEASE_MS) -> int:
         """The end of a lease that begins now."""
@@ -65,7 +65,7 @@ class Leases:
         await self.now(tx)
         return row is not None
 
-    def _told(self, row: Row | None) -> int:
+    def _shared(self, row: Row | None) -> int:
         if row is not None and row[0] is None:
             return row[1]  # PostgreSQL's own
         if row is None or not self._is_of_this_boot(row):
@@ -81,13 +81,13 @@ class Leases:
         """What the row should be; None: as it is."""
         if row is not None and row[0] is None:
             return None
-        clock, told = self._clock, self._told(row)
+        clock, shared = self._clock, self._shared(row)
         count, wall = clock.count(), clock.wall()
         if row is None or not self._is_of_this_boot(row):
-            return clock.boot, told - count, told
-        if told - row[2] > CONFIRM_MS and abs(wall - told) <= OFF_MS:
-            return clock.boot, row[1], told
-        if told - row[2] > FORGOTTEN_MS:
+            return clock.boot, shared - count, shared
+        if shared - row[2] > CONFIRM_MS and abs(wall - shared) <= OFF_MS:
+            return clock.boot, row[1], shared
+        if shared - row[2] > FORGOTTEN_MS:
             return clock.boot, wall - count, wall
         return None
 

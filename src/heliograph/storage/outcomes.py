@@ -376,7 +376,7 @@ async def _suppress(tx: Tx, rows: _Rows) -> None:
 def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> Event:
     """`row`: team, address, email, reason, source message, detail, made at."""
     team, address, email, reason, source, detail, at = row
-    told = {
+    data = {
         "email": email,
         "reason": reason,
         "source_message_id": source,
@@ -389,7 +389,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> E
         subject=address,
         recipient=address,
         type=type_,
-        detail=msgspec.json.encode(told).decode(),
+        detail=msgspec.json.encode(data).decode(),
         created_at=at,
     )
 

@@ -101,13 +101,13 @@ def _is_suspended(setup: Setup, team: str) -> bool:
 
 
 def _domain_event(publisher: Publisher, setup: Setup, event: DomainEvent, at: int) -> Event:
-    told = {"id": event.domain, "name": event.name, "verified": event.type == "domain.verified"}
+    data = {"id": event.domain, "name": event.name, "verified": event.type == "domain.verified"}
     return Event(
         id=publisher.new_id("evt_"),
         team=setup.teams[event.team].record.ref,
         subject=event.domain,
         type=event.type,
-        detail=msgspec.json.encode(told).decode(),
+        detail=msgspec.json.encode(data).decode(),
         created_at=at,
     )
 

@@ -9,8 +9,8 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules import pricing, verification
-from heliograph.rules.acceptance import Answer, Once
-from heliograph.rules.conversion import Tally, hour_of, places
+from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.conversion import Tally, areas, hour_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Asked
@@ -64,7 +64,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_most: int | None = None  # a day, over real carriers; None: it is not counted
     owner: str  # the process that will ask the carrier
     check: Callable[[Recent], None]  # raises when a limit is reached
-    once: Once | None = None
+    retry_key: IdempotencyKey | None = None
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     response: bytes
     at: int
     owner: str
-    once: Once | None = None
+    retry_key: IdempotencyKey | None = None
     simulated: bool = False  # a simulator took it: it reached nobody
     asked: Sequence[Asked] = ()
 
@@ -111,14 +111,14 @@ async def start(
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
-    remembered = await find_remembered(tx, [(i.key_id, i.once.hash) for i in items if i.once], leases)
+    remembered = await find_remembered(tx, [(i.key_id, i.retry_key.hash) for i in items if i.retry_key], leases)
     lately = await _lately(tx, items, now)
     answers: list[Answer | None | Exception] = []
     begun: list[Start] = []
     for item in items:
         before = msgspec.structs.replace(accounts[item.team])
         try:
-            if item.once and (replay := replayed(remembered, item.key_id, item.once, now)):
+            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, now)):
                 answers.append(replay)
                 continue
             _decide(item, lately, accounts[item.team], now)
@@ -131,7 +131,7 @@ async def start(
         answers.append(None)
     if begun:
         lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
-        await remember(tx, [_key(i, lease_until) for i in begun if i.once], now, remembered, leases)
+        await remember(tx, [_key(i, lease_until) for i in begun if i.retry_key], now, remembered, leases)
         await _begin(tx, begun, accounts, lease_until)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i in begun}, now)
     return answers
@@ -162,10 +162,10 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
             events.append(_event(publisher, row, "failed", item.at, item.error_message))
             failed.append((row.team, row.phone, row.expires_at - VERIFICATION_MS, -1, 0))
         done.append((item.team, item.id, item.status, item.error_message, charge, int(item.simulated)))
-        if item.once:
+        if item.retry_key:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
             fence = (item.owner, row.lease_until)
-            keys.append((item.key_id, item.once.hash, *fence, 202, item.response.decode(), expires))
+            keys.append((item.key_id, item.retry_key.hash, *fence, 202, item.response.decode(), expires))
     if done:
         await tx.run("finish_verifications", rows=done)
     if entries:
@@ -181,26 +181,26 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
 
 async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[CheckResult | Exception]:
     rows = await _lock(tx, list({(i.team, i.id) for i in items}))
-    states = {place: (row.status, row.wrong) for place, row in rows.items()}
+    states = {area: (row.status, row.wrong) for area, row in rows.items()}
     results: list[CheckResult | Exception] = []
     events, verified = [], []
     for item in items:
-        place = (item.team, item.id)
-        row = rows.get(place)
+        area = (item.team, item.id)
+        row = rows.get(area)
         if row is None:
             item.digest("00" * 16)  # the same work as for a known one, so that time tells nothing
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
-        status, wrong = states[place]
+        status, wrong = states[area]
         matches = hmac.compare_digest(row.digest, item.digest(row.salt))
         result = verification.check(status, wrong, item.at, row.expires_at, matches)
         if result.status != status and result.status in ("verified", "exhausted"):
             events.append(_event(publisher, row, result.status, item.at))
         if result.verified:
             verified.append((row.team, row.phone, item.at, 0, 1))
-        states[place] = (result.status, result.wrong)
+        states[area] = (result.status, result.wrong)
         results.append(result)
-    changed = [(*place, *state) for place, state in states.items() if state != (rows[place].status, rows[place].wrong)]
+    changed = [(*area, *state) for area, state in states.items() if state != (rows[area].status, rows[area].wrong)]
     if changed:
         await tx.run("update_checked", rows=changed)
     await conversion.count(tx, verified)
@@ -255,15 +255,15 @@ class _Lately(msgspec.Struct, frozen=True):
             [at for at, _ in phone],
             self.prefixes[item.team, item.prefix],
             sum(wrong for at, wrong in phone if at >= today),
-            [self.tallies[item.team, place] for place in places(item.phone)],
+            [self.tallies[item.team, area] for area in areas(item.phone)],
             (item.team, item.phone) in self.known,
         )
 
     def add(self, item: Start) -> None:
         self.phones[item.team, item.phone].append((item.created_at, 0))
         self.prefixes[item.team, item.prefix].append(item.created_at)
-        for place in places(item.phone):
-            self.tallies[item.team, place].setdefault(hour_of(item.created_at), [0, 0])[0] += 1
+        for area in areas(item.phone):
+            self.tallies[item.team, area].setdefault(hour_of(item.created_at), [0, 0])[0] += 1
 
 
 async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
@@ -281,9 +281,18 @@ async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
 
 
 def _key(item: Start, lease_until: int) -> tuple[Any, ...]:
-    assert item.once
+    assert item.retry_key
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
-    return (item.key_id, item.once.hash, item.once.fingerprint, item.owner, lease_until, None, None, expires_at)
+    return (
+        item.key_id,
+        item.retry_key.hash,
+        item.retry_key.fingerprint,
+        item.owner,
+        lease_until,
+        None,
+        None,
+        expires_at,
+    )
 
 
 async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease_until: int) -> None:
@@ -321,7 +330,7 @@ async def _lock(tx: Tx, ids: list[tuple[int, str]]) -> dict[tuple[int, str], _Ro
 
 
 def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | None = None) -> Event:
-    told = {
+    data = {
         "id": row.id,
         "channel": "sms",
         "to": row.phone,
@@ -339,7 +348,7 @@ def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | N
         type=f"verification.{status}",
         status=status,
         previous_status=row.status,
-        detail=msgspec.json.encode(told).decode(),
+        detail=msgspec.json.encode(data).decode(),
         created_at=at,
     )
 

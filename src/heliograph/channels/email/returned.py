@@ -60,11 +60,11 @@ def read_returned(raw: bytes) -> Returned:
     mail = read_mail(raw)
     feedback = read_feedback(mail)
     group = read_status(mail) if feedback is None else None
-    told = feedback or _usable(group) or read_notification(mail.text())
-    if isinstance(told, Feedback):
-        return _complaint(mail, told)
-    if isinstance(told, Group):
-        return _status_report(mail, told)
+    found = feedback or _usable(group) or read_notification(mail.text())
+    if isinstance(found, Feedback):
+        return _complaint(mail, found)
+    if isinstance(found, Group):
+        return _status_report(mail, found)
     return _notice(mail) or _auto_reply(mail) or Returned(kind="unknown", text=_line(mail.fields.get("subject", "")))
 
 
@@ -113,8 +113,8 @@ def _status_report(mail: ReceivedMail, group: Group) -> Returned:
     kind = _kind(group, status, notice)
     diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
     # A diagnostic may be the first line of a longer reply that the notice quotes.
-    told = (diagnostic, words.read_codes(notice).excerpt)
-    reason = read_reason(*(told if _WORD.search(diagnostic) else (codes.excerpt, notice)))
+    found = (diagnostic, words.read_codes(notice).excerpt)
+    reason = read_reason(*(found if _WORD.search(diagnostic) else (codes.excerpt, notice)))
     return Returned(
         kind=kind,
         permanent=None if kind == "delivered" else kind == "bounce" and _is_permanent(status, codes, reason, notice),
@@ -132,11 +132,11 @@ def _status_report(mail: ReceivedMail, group: Group) -> Returned:
     )
 
 
-def _sharper(field: str | None, told: str | None) -> str | None:
+def _sharper(field: str | None, found: str | None) -> str | None:
     """The status field decides the class; the reply's own code adds the details it lacks."""
     if field is None:
-        return told
-    return told if told and words.is_vague(field) and told[0] == field[0] else field
+        return found
+    return found if found and words.is_vague(field) and found[0] == field[0] else field
 
 
 def _kind(group: Group, status: str | None, notice: str) -> Kind:

@@ -49,25 +49,25 @@ def read_notification(text: str) -> Group | Feedback | None:
     try:
         inner = text[start : end + 1].replace("!\n ", "")  # how some relays fold lines over 998 octets
         inner = msgspec.json.decode(inner, type=_Envelope).message or inner
-        told = msgspec.json.decode(inner, type=_Notification)
+        notification = msgspec.json.decode(inner, type=_Notification)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    if told.bounce:
-        first = next(iter(told.bounce.bounced_recipients), _SesRecipient())
-        status = first.status or ("5.0.0" if told.bounce.bounce_type == "Permanent" else "4.0.0")
+    if notification.bounce:
+        first = next(iter(notification.bounce.bounced_recipients), _SesRecipient())
+        status = first.status or ("5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0")
         return Group(
             action="failed", status=status, diagnostic=first.diagnostic_code, recipient=first.email_address or None
         )
-    if told.complaint:
-        first = next(iter(told.complaint.complained_recipients), _SesRecipient())
-        return Feedback(type=told.complaint.complaint_feedback_type, recipient=first.email_address or None)
-    if told.delivery:
-        named = next(iter(told.delivery.recipients), None)
-        taken = _STATUS.search(told.delivery.smtp_response)
+    if notification.complaint:
+        first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
+        return Feedback(type=notification.complaint.complaint_feedback_type, recipient=first.email_address or None)
+    if notification.delivery:
+        named = next(iter(notification.delivery.recipients), None)
+        taken = _STATUS.search(notification.delivery.smtp_response)
         return Group(
             action="delivered",
             status=taken[0] if taken else None,
-            diagnostic=told.delivery.smtp_response,
+            diagnostic=notification.delivery.smtp_response,
             recipient=named,
         )
     return None

@@ -126,13 +126,13 @@ class Http(Carrier):
         if not self._is_theirs(callback):
             return FORBIDDEN
         form = callback.headers.get("content-type", "").startswith(FORM)
-        told = dict(read_form(callback.body)) if form else read_json(callback.body)
+        given = dict(read_form(callback.body)) if form else read_json(callback.body)
         if self._options.callback_timestamp and not _is_fresh(
-            pick(told, self._options.callback_timestamp), callback.now
+            pick(given, self._options.callback_timestamp), callback.now
         ):
             return FORBIDDEN
         untimed = not self._options.callback_timestamp
-        return CallbackAnswer(reports=_reports(told, self._options.callback), untimed=untimed)
+        return CallbackAnswer(reports=_reports(given, self._options.callback), untimed=untimed)
 
     def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
         return {
@@ -146,11 +146,11 @@ class Http(Carrier):
         }
 
     def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
-        accepted, refused, told, status = self._options.accepted, self._options.refused, answer.json, answer.status
-        id_ = _scalar(pick(told, accepted.id)) if accepted.id else None
+        accepted, refused, given, status = self._options.accepted, self._options.refused, answer.json, answer.status
+        id_ = _scalar(pick(given, accepted.id)) if accepted.id else None
         if status in accepted.status and (id_ or not accepted.id):
             return Accepted(carrier_id=id_, detail=reply(NAME, status, "accepted", sender=sender))
-        words = said(pick(told, refused.text), [*codes_in(body), *self._hidden]) if refused.text else ""
+        words = said(pick(given, refused.text), [*codes_in(body), *self._hidden]) if refused.text else ""
         detail = reply(NAME, status, words or f"the carrier answered {status}")
         if status in refused.status:
             return Refused(detail=detail)
@@ -170,8 +170,8 @@ def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]
     return _PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 
-def _reports(told: Any, where: CallbackMap) -> list[CarrierReport]:
-    each = pick(told, where.each) if where.each else [told]
+def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
+    each = pick(given, where.each) if where.each else [given]
     reports = []
     for one in each if isinstance(each, list) else []:
         id_, status = _scalar(pick(one, where.id)), _scalar(pick(one, where.status))

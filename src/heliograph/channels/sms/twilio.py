@@ -152,27 +152,27 @@ class Twilio(Carrier):
         expected = [made for url in _spellings(callback.url) for made in self._signatures(url, form)]
         if not any(same(given, made) for made in expected):
             return FORBIDDEN
-        told = dict(form)
-        id_, status = told.get("MessageSid"), told.get("MessageStatus", "")
+        fields = dict(form)
+        id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
         if not id_ or status not in STATES:
             return CallbackAnswer()
-        code = told.get("ErrorCode", "")
+        code = fields.get("ErrorCode", "")
         words = _words(int(code)) if code.isascii() and code.isdigit() else status
-        detail = reply(NAME, code or status, words, **_price(told.get("Price"), told.get("PriceUnit")))
+        detail = reply(NAME, code or status, words, **_price(fields.get("Price"), fields.get("PriceUnit")))
         return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))], untimed=True)
 
     def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
-        told = answer.json
+        given = answer.json
         if answer.status in (200, 201):
-            if isinstance(pick(told, "$.sid"), str):
-                return _accepted(told, answer.status, sender)
+            if isinstance(pick(given, "$.sid"), str):
+                return _accepted(given, answer.status, sender)
             return Deferred(
                 detail=reply(NAME, answer.status, "Twilio returned no message id: maybe it was sent"), uncertain=True
             )
-        code = pick(told, "$.code")
+        code = pick(given, "$.code")
         code = code if isinstance(code, int) else answer.status
         hidden = [*codes_in(body), self._options.auth_token]
-        unknown = verdict_of(answer.status), said(pick(told, "$.message"), hidden) or f"Twilio answered {code}"
+        unknown = verdict_of(answer.status), said(pick(given, "$.message"), hidden) or f"Twilio answered {code}"
         verdict, words = CODES.get(code, unknown)
         return judged(verdict, reply(NAME, code, words), answer)
 

@@ -154,28 +154,28 @@ class CloudApi(Carrier):
         return CallbackAnswer(body=query.get("hub.challenge", "").encode())
 
     def _outcome(self, answer: WebAnswer, content: WhatsappContent) -> Outcome:
-        told = answer.json
+        given = answer.json
         if answer.status == 200:
-            id_ = pick(told, "$.messages[0].id")
+            id_ = pick(given, "$.messages[0].id")
             if isinstance(id_, str):
-                status = said(pick(told, "$.messages[0].message_status"), ()) or "accepted"
+                status = said(pick(given, "$.messages[0].message_status"), ()) or "accepted"
                 sender = self._options.phone_number_id
                 return Accepted(carrier_id=id_, detail=reply(NAME, answer.status, status, sender=sender))
             return Deferred(
                 detail=reply(NAME, answer.status, "Meta returned no message id: maybe it was sent"), uncertain=True
             )
-        code = pick(told, "$.error.code")
+        code = pick(given, "$.error.code")
         if not isinstance(code, int):  # not Meta, but something between us and Meta
             return put_off(reply(NAME, answer.status, f"Meta answered {answer.status}"), answer)
-        theirs = self._words(told, content)
+        theirs = self._words(given, content)
         verdict, ours = CODES.get(200 if 200 <= code < 300 else code, (verdict_of(answer.status), theirs))
-        if pick(told, "$.error.is_transient") is True:
+        if pick(given, "$.error.is_transient") is True:
             verdict = "deferred"
         return judged(verdict, reply(NAME, code, ours, said=theirs), answer)
 
-    def _words(self, told: Any, content: WhatsappContent) -> str:
+    def _words(self, given: Any, content: WhatsappContent) -> str:
         hidden = [content.body, *content.parameters, self._options.access_token]
-        words = (said(pick(told, path), hidden) for path in ("$.error.error_data.details", "$.error.message"))
+        words = (said(pick(given, path), hidden) for path in ("$.error.error_data.details", "$.error.message"))
         return next(filter(None, words), "Meta gave no reason")
 
 
@@ -194,9 +194,9 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
     }
 
 
-def _reports(told: Any) -> Iterator[CarrierReport]:
+def _reports(given: Any) -> Iterator[CarrierReport]:
     """A webhook's statuses; incoming messages, news about templates and everything else are ignored."""
-    for entry in _list(pick(told, "$.entry")):
+    for entry in _list(pick(given, "$.entry")):
         for change in _list(pick(entry, "$.changes")):
             for status in _list(pick(change, "$.value.statuses")):
                 id_, state = pick(status, "$.id"), pick(status, "$.status")

@@ -246,7 +246,7 @@ def _mend_spf(record: Record, found: Sequence[str]) -> str:
     lookups = sum(bool(_LOOKUP.fullmatch(term)) for term in terms)
     if lookups > SPF_LOOKUPS_MAX:
         return _set(record, f"The SPF policy takes {lookups} DNS look-ups, above {SPF_LOOKUPS_MAX} it is an error.")
-    end = next((place for place, term in enumerate(terms) if _ALL.fullmatch(term)), len(terms))
+    end = next((index for index, term in enumerate(terms) if _ALL.fullmatch(term)), len(terms))
     if terms[end : end + 1] in (["all"], ["+all"]):
         return _set(record, f"{terms[end]} lets the whole Internet send for the domain.")
     lacking = [term for term in record.value.split()[1:-1] if not any(_covers(given, term) for given in terms[:end])]

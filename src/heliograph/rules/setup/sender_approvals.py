@@ -92,8 +92,12 @@ def decide(setup: Setup, item: Pending, approve: bool, reason: str = "") -> list
     found = next((one for one in pending(setup) if replace(one, is_change=False) == item), None)
     if found is None:
         return []
-    place = (item.kind, item.id)
-    return _decided_change(setup, place, approve, reason) if found.is_change else decided(setup, place, approve, reason)
+    record_id = (item.kind, item.id)
+    return (
+        _decided_change(setup, record_id, approve, reason)
+        if found.is_change
+        else decided(setup, record_id, approve, reason)
+    )
 
 
 def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: str) -> list[Row]:

@@ -15,7 +15,7 @@ SELECT DISTINCT v.team, v.phone FROM rows(:phones, team bigint, phone text) AS r
 JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :after AND v.status = 'verified';
 
 -- name: conversion
-SELECT c.team, c.place, c.hour, c.starts, c.verified FROM rows(:places, team bigint, place text) AS r
+SELECT c.team, c.place, c.hour, c.starts, c.verified FROM rows(:areas, team bigint, place text) AS r
 JOIN conversion c ON c.team = r.team AND c.place = r.place AND c.hour > :after;
 
 -- name: count_conversion

@@ -57,19 +57,19 @@ def issued_id(id_: str, form: IdForm) -> str:
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
     """None: it is not a receipt, or says nothing."""
-    told = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
+    tagged = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
     # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
-    if not told and sm.esm_class & _KIND not in _RECEIPTS:
+    if not tagged and sm.esm_class & _KIND not in _RECEIPTS:
         return None
     pairs = _pairs(sm)
     written = pairs.get("id", "")
     state = _state(sm, pairs)
-    if not (told or written) or not state:
+    if not (tagged or written) or not state:
         return None
-    if told and written and _plain(told) != _plain(written):  # then the TLV is written as in submit_sm_resp
-        id_ = issued_id(told, form)
+    if tagged and written and _plain(tagged) != _plain(written):  # then the TLV is written as in submit_sm_resp
+        id_ = issued_id(tagged, form)
     else:
-        id_ = told or written
+        id_ = tagged or written
         id_ = _plain(id_) if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
     return CarrierReport(id_, _report(state, sm, pairs))
 
