@@ -1,10 +1,9 @@
 """Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
+from heliograph.manage.rows import change_rows
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
@@ -13,7 +12,6 @@ from heliograph.rules.setup.records import DisplayName, SenderId
 from heliograph.rules.setup.sender_approvals import Pending, Submitted, asked_again, decided, pending, wish
 from heliograph.rules.setup.sender_approvals import decide as decided_pending
 from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 WRONG = {
@@ -36,7 +34,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
         check_fields(errors)
         return [to_row("display_name", new.id, new, team)]
 
-    await _change(store, actor, team, "display_name.submit", name, rows)
+    await change_rows(store, actor, team, "display_name.submit", name, rows)
 
 
 async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
@@ -57,7 +55,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
             raise InvalidRequest(f"{country} has this sender id already.", param="value")
         return found
 
-    await _change(store, actor, team, "sender_id.submit", f"{value} for {country}", rows)
+    await change_rows(store, actor, team, "sender_id.submit", f"{value} for {country}", rows)
 
 
 async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
@@ -69,25 +67,27 @@ async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str
         subject_of(setup, team, record)
         return [to_row(kind, id_, None, team)]
 
-    await _change(store, actor, team, f"{kind}.remove", subject, rows)
+    await change_rows(store, actor, team, f"{kind}.remove", subject, rows)
     return subject
 
 
 async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> None:
     subject = subject_of(store.setup.current, team, record)
-    await _change(store, actor, team, f"{record[0]}.submit", subject, lambda setup: asked_again(setup, record))
+    await change_rows(store, actor, team, f"{record[0]}.submit", subject, lambda setup: asked_again(setup, record))
 
 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
     """An operator's word about a record of the team, also about one that was decided before."""
     subject, action = subject_of(store.setup.current, team, record), _action(record[0], approve)
-    await _change(store, actor, team, action, subject, lambda setup: decided(setup, record, approve, reason), reason)
+    await change_rows(
+        store, actor, team, action, subject, lambda setup: decided(setup, record, approve, reason), reason
+    )
 
 
 async def decide_pending(store: Store, actor: Actor, item: Pending, approve: bool, reason: str = "") -> bool:
     """An operator's word about what they saw; False: it was changed or decided meanwhile."""
     detail = "" if approve else reason
-    return await _change(
+    return await change_rows(
         store,
         actor,
         item.team,
@@ -116,22 +116,3 @@ def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:
 
 def _action(kind: str, approve: bool) -> str:
     return f"{kind}.{'approve' if approve else 'refuse'}"
-
-
-async def _change(
-    store: Store,
-    actor: Actor,
-    team: str,
-    action: str,
-    subject: str,
-    rows_of: Callable[[Setup], list[Row]],
-    detail: str = "",
-) -> bool:
-    """Whether anything was changed; without rows there is no entry."""
-
-    def decide(setup: Setup, _: int) -> SetupChange:
-        rows = rows_of(setup)
-        entry = actor.did(store.clock.now(), action, subject, detail, team=team)
-        return SetupChange(rows=rows, audit=[entry] if rows else ())
-
-    return bool((await store.setup.change(decide)).rows)

@@ -1,11 +1,12 @@
 """Templates: saved, restored, archived and brought back; drafts discarded, approved or refused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
+from heliograph.manage.rows import change_rows
 from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
 from heliograph.rules.setup import template_approvals as approvals
@@ -13,7 +14,6 @@ from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.rules.setup.template_edit import read_template, save_rows
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 REASON_MAX = 500
@@ -44,7 +44,7 @@ async def save(
             raise InvalidRequest("Somebody changed this template while you wrote. Open it again to see how.")
         return _saved(store, actor, setup, new, by_operator, free)
 
-    return await _change(store, actor, "template.save", new.team, new.id, rows)
+    return await change_rows(store, actor, new.team, "template.save", new.id, rows)
 
 
 async def restore(
@@ -59,7 +59,7 @@ async def restore(
     def rows(setup: Setup) -> list[Row]:
         return _saved(store, actor, setup, replace(find(setup, team, id_), **content), by_operator, free)
 
-    return await _change(store, actor, "template.restore", template.team, id_, rows)
+    return await change_rows(store, actor, template.team, "template.restore", id_, rows)
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
@@ -72,7 +72,7 @@ async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> boo
             return discarded
         return [*discarded, to_row("template", id_, replace(template, status="archived"), own)]
 
-    return await _change(store, actor, "template.archive", own, id_, rows)
+    return await change_rows(store, actor, own, "template.archive", id_, rows)
 
 
 async def unarchive(
@@ -84,13 +84,13 @@ async def unarchive(
         back = replace(find(setup, team, id_), status="approved")
         return _saved(store, actor, setup, back, by_operator, free)
 
-    return await _change(store, actor, "template.unarchive", own, id_, rows)
+    return await change_rows(store, actor, own, "template.unarchive", id_, rows)
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
     """The draft; a template that was never approved is gone with it."""
     own = find(store.setup.current, team, id_).team
-    return await _change(store, actor, "template.discard", own, id_, lambda setup: approvals.discard(setup, id_))
+    return await change_rows(store, actor, own, "template.discard", id_, lambda setup: approvals.discard(setup, id_))
 
 
 async def approve(
@@ -115,7 +115,7 @@ async def approve(
     def rows(setup: Setup) -> list[Row]:
         return approvals.approve(setup, id_, _mark(setup, id_, mark), free=free, **terms)
 
-    return await _change(store, actor, "template.approve", template.team, id_, rows)
+    return await change_rows(store, actor, template.team, "template.approve", id_, rows)
 
 
 async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: str | None, reason: str) -> bool:
@@ -126,7 +126,7 @@ async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: s
     def rows(setup: Setup) -> list[Row]:
         return approvals.refuse(setup, id_, _mark(setup, id_, mark), reason[:REASON_MAX])
 
-    return await _change(store, actor, "template.refuse", own, id_, rows, reason)
+    return await change_rows(store, actor, own, "template.refuse", id_, rows, reason)
 
 
 def _mark(setup: Setup, id_: str, seen: str | None) -> str:
@@ -140,22 +140,3 @@ def _mark(setup: Setup, id_: str, seen: str | None) -> str:
 
 def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
     return save_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now(), free=free)
-
-
-async def _change(
-    store: Store,
-    actor: Actor,
-    action: str,
-    team: str,
-    id_: str,
-    rows_of: Callable[[Setup], list[Row]],
-    detail: str = "",
-) -> bool:
-    """Whether anything was changed; without rows there is no entry."""
-
-    def decide(setup: Setup, _: int) -> SetupChange:
-        rows = rows_of(setup)
-        entry = actor.did(store.clock.now(), action, id_, detail, team=team)
-        return SetupChange(rows=rows, audit=[entry] if rows else ())
-
-    return bool((await store.setup.change(decide)).rows)

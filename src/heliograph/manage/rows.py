@@ -1,0 +1,27 @@
+"""A change of the setup that is some rows of it, with its audit entry."""
+
+from collections.abc import Callable
+
+from heliograph.rules.audit import Actor
+from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+
+
+async def change_rows(
+    store: Store,
+    actor: Actor,
+    team: str,
+    action: str,
+    subject: str,
+    rows_of: Callable[[Setup], list[Row]],
+    detail: str = "",
+) -> bool:
+    """Whether anything was changed; without rows there is no entry."""
+
+    def decide(setup: Setup, _: int) -> SetupChange:
+        rows = rows_of(setup)
+        entry = actor.did(store.clock.now(), action, subject, detail, team=team)
+        return SetupChange(rows=rows, audit=[entry] if rows else ())
+
+    return bool((await store.setup.change(decide)).rows)
