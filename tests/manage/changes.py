@@ -10,7 +10,7 @@ import msgspec
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.keys import parse_token
 from tests.accounts.house import PASSWORD
-from tests.manage.edges import Entry, Make, Said, Values, World
+from tests.manage.edges import CLIENT, Entry, Make, Said, Values, World
 from tests.service import TOKENS
 
 TEAM = "/dashboard/teams/{team}"
@@ -67,7 +67,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             actor = f"key {parse_token(TOKENS['ACME'])}"
         else:
             actor = values.get("actor") or world.people[values.get("who", self.who)][0]
-        return Entry(actor, self.action, self.team and _filled(self.team, values))
+        address = "" if self.edge == "command" else CLIENT
+        return Entry(actor, self.action, self.team and _filled(self.team, values), address)
 
 
 def _filled(given: Any, values: Values) -> Any:

@@ -42,6 +42,7 @@ COLUMNS = (
 )
 USED = ("person", "totp_step")  # the last code that was taken, right before a change that needed one
 FORM = "application/x-www-form-urlencoded"
+CLIENT = "192.0.2.1"
 BOUNDARY = "----file"
 
 
@@ -49,6 +50,7 @@ class Entry(msgspec.Struct, frozen=True):
     actor: str
     action: str
     team: str | None
+    address: str
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -162,7 +164,7 @@ class World:
         return int(key)
 
     async def entries(self, after: int) -> list[Entry]:
-        rows = await self.sql(f"SELECT person, action, team FROM audit WHERE key > {after} ORDER BY key")
+        rows = await self.sql(f"SELECT person, action, team, address FROM audit WHERE key > {after} ORDER BY key")
         return [Entry(*row) for row in rows]
 
     # -- the edges ------------------------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ class World:
             "raw_path": quote(path, safe="/@:").encode(),
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": ("192.0.2.1", 4711),
+            "client": (CLIENT, 4711),
         }
         sent: list[Any] = []
 

@@ -18,7 +18,7 @@ from heliograph.manage.people import first_link
 from heliograph.settings import Settings
 from tests.conftest import DATABASES, lent_database
 from tests.manage.changes import CHANGES, EXCEPTIONS, Change
-from tests.manage.edges import FAULTS, UNWATCHED, Entry, Said, Values, World, opened
+from tests.manage.edges import CLIENT, FAULTS, UNWATCHED, Entry, Said, Values, World, opened
 from tests.people import PASSWORD
 from tests.storage.conftest import asking
 
@@ -92,7 +92,7 @@ async def test_the_first_operator_is_one_entry(database_url: str, tmp_path: Path
         last = await world.last_entry()
         assert (await world.post(link, form)).ok
         id_ = await world.house.id_of("first@example.com")
-        assert await world.entries(last) == [Entry(id_, "account.password", None)]
+        assert await world.entries(last) == [Entry(id_, "account.password", None, CLIENT)]
 
 
 async def test_a_backup_is_paused_by_the_command_line(world: World, url: str, tmp_path: Path) -> None:
