@@ -23,9 +23,9 @@ from heliograph.rules.setup.snapshot import Setup, to_row, updated
 from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +107,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
         to_row("domain", "dom_a", domain, "team_a"),
         to_row("dkim_key", key.id, key, "team_a"),
     ]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
     keys_of = signing_keys(store, AFTER)
     assert [found.private for found in signing_keys(store, BEFORE)("a.test")] == [b"pem"]
 
@@ -160,7 +160,7 @@ async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(stor
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("webhook", "whk_1", HOOK, "team_a"),
     ]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
     with pytest.raises(WrongSecret, match="gone"):
         await check_secret(store, make_secrets(settings))
     await check_secret(store, make_secrets(replace(settings, secret=ANOTHER)))

@@ -13,8 +13,9 @@ from heliograph.handover import Handover
 from heliograph.rules.content import SmsContent
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
+from tests.entries import set_up
 from tests.storage.test_idempotency import make_context
 
 PRICE = 50_000
@@ -45,7 +46,7 @@ class Verifying:
             to_row("team", record.id, record, record.id),
             to_row("key", KEY.id, KEY, record.id),
         ]
-        await self._store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=[NewTeam(1, credit)]))
+        await set_up(self._store, rows=rows, new_teams=[NewTeam(1, credit)])
 
     async def serve_only(self, carrier: str, country: str) -> None:
         row = to_row(
@@ -54,7 +55,7 @@ class Verifying:
             records.CarrierRecord(id=carrier, channel="sms", kind="test", countries=(country,)),
             None,
         )
-        await self._store.setup.change(lambda _, __: SetupChange(rows=[row]))
+        await set_up(self._store, rows=[row])
 
     @property
     def caller(self) -> records.Caller:

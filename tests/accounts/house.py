@@ -19,11 +19,12 @@ from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.storage.people import Link, Offered
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.samples import ENTRY
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -87,12 +88,12 @@ class House:
         teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]
         rows = [to_row("team", team.id, team, team.id) for team in teams]
         new = [NewTeam(team.ref, 0) for team in teams]
-        await self.store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=new))
+        await set_up(self.store, rows=rows, new_teams=new)
 
     async def send_mail(self) -> None:
         """From now on there is a carrier that takes mail for real."""
         row = to_row("carrier", "relay", records.CarrierRecord(id="relay", channel="email", kind="smtp"), None)
-        await self.store.setup.change(lambda _, __: SetupChange(rows=[row]))
+        await set_up(self.store, rows=[row])
 
     async def person(self, email: str, *, operator: bool = False, **roles: str) -> "Browser":
         """Somebody who accepted these roles by an operator's link; answers the browser, signed in."""

@@ -18,6 +18,7 @@ from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
+from tests.entries import SET_UP
 from tests.storage.test_idempotency import make_management
 
 OPERATOR = "operator"  # who asks; any other word is a role in every team
@@ -112,5 +113,7 @@ async def set_up(store: Store, *records: tuple[str, str, Setting, str | None]) -
     rows = [to_row(*record) for record in records]
     teams = [NewTeam(r[2].ref, 10**10) for r in records if isinstance(r[2], TeamRecord)]
     await store.setup.change(
-        lambda current, _: SetupChange(rows=rows, new_teams=[t for t in teams if t.ref not in current.teams_by_ref])
+        lambda current, _: SetupChange(
+            rows=rows, new_teams=[t for t in teams if t.ref not in current.teams_by_ref], audit=SET_UP
+        )
     )

@@ -12,9 +12,10 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Decision, Found
 from heliograph.rules.lanes import LANE
 from heliograph.rules.setup import records
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store, make_store
 from tests.clocks import TestClock
+from tests.entries import set_up
 
 CREDIT = 1_000_000
 TEAMS = (1, 2)
@@ -31,7 +32,7 @@ Story = Callable[[str], Awaitable[list[str]]]
 @pytest.fixture
 async def store(store: Store) -> Store:
     """The store of both databases, with two teams."""
-    await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS]))
+    await set_up(store, new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS])
     return store
 
 

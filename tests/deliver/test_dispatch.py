@@ -17,8 +17,8 @@ from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
+from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ def working(store: Store, carriers: Carriers, clock: Any) -> Dispatch:
 
 async def set_carriers(store: Store, *carriers: CarrierRecord) -> None:
     rows = [to_row("carrier", carrier.id, carrier, None) for carrier in carriers]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
 
 
 async def status(store: Store, id_: str) -> str:

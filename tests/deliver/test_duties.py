@@ -34,10 +34,10 @@ from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import CarrierRecord, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.requests import RequestLog, Requests, Spent
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.deliver.conftest import Send, Story
+from tests.entries import set_up
 from tests.storage.test_money import outcome
 from tests.storage.test_requests import refused
 
@@ -160,7 +160,7 @@ async def test_a_report_waits_for_the_record_of_its_hand_over(
 async def test_a_process_follows_the_others(store: Store, other: Store) -> None:
     async with doing(follow.follow_others(other)):
         platform = Platform(brand="New")
-        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("platform", PLATFORM_ID, platform, None)]))
+        await set_up(store, rows=[to_row("platform", PLATFORM_ID, platform, None)])
         await until(lambda: other.setup.current.platform.brand == "New")
         await store.circuits.change("a", None, opened(None, "a", "no answer", 1))
         await until(lambda: "a" in other.circuits.current)
@@ -181,9 +181,9 @@ async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:
 
     line, record = Line(), CarrierRecord(id="a", channel="sms", kind="test")
     async with doing(carriers.keep_carriers(store, Carriers(lambda _: line))):
-        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("carrier", "a", record, None)]))
+        await set_up(store, rows=[to_row("carrier", "a", record, None)])
         await until(lambda: line.is_open)
-        await store.setup.change(lambda _, __: SetupChange(rows=[to_row("carrier", "a", None, None)]))
+        await set_up(store, rows=[to_row("carrier", "a", None, None)])
         await until(lambda: not line.is_open)
 
 

@@ -13,9 +13,9 @@ from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ class Lines:
             to_row("carrier", id_, records.CarrierRecord(id=id_, channel="sms", kind="test", priority=place), None)
             for place, id_ in enumerate(self.lines)
         ]
-        await self.store.setup.change(lambda _, __: SetupChange(rows=rows))
+        await set_up(self.store, rows=rows)
 
     async def deliver(self) -> int:
         claims = await self.store.outbox.claim("phone", 100)

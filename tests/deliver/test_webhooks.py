@@ -23,11 +23,11 @@ from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.deliver.test_worker import until
+from tests.entries import set_up
 from tests.storage.samples import ENTRY
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +101,7 @@ async def running(store: Store, poster: Any, clock: TestClock) -> AsyncIterator[
 async def save(store: Store, *hooks: Webhook) -> None:
     team = TeamRecord(ref=1, id="team_1", name="One")
     rows = [to_row("team", "team_1", team, "team_1"), *(to_row("webhook", hook.id, hook, "team_1") for hook in hooks)]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
 
 
 def webhook(id_: str = HOOK, **more: Any) -> Webhook:

@@ -19,8 +19,8 @@ from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store, StoreUnavailable
+from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ def is_empty(store: Store) -> Callable[[], Awaitable[bool]]:
 
 async def pause(store: Store, paused: bool) -> None:
     row = to_row("platform", PLATFORM_ID, Platform(paused=paused), None)
-    await store.setup.change(lambda _, __: SetupChange(rows=[row]))
+    await set_up(store, rows=[row])
 
 
 async def has_status(store: Store, id_: str, wanted: str) -> bool:

@@ -5,8 +5,9 @@ import pytest
 from heliograph.rules.audit import Actor
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
+from tests.entries import set_up
 
 CREDIT = 1_000_000
 TEAMS = ("team_1", "team_2")
@@ -23,4 +24,4 @@ async def teams(store: Store) -> None:
     records = [TeamRecord(ref=ref, id=id_, name=id_, currency="USD") for ref, id_ in enumerate(TEAMS, 1)]
     rows = [to_row("team", record.id, record, record.id) for record in records]
     new = [NewTeam(record.ref, CREDIT) for record in records]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=new))
+    await set_up(store, rows=rows, new_teams=new)

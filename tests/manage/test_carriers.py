@@ -12,8 +12,8 @@ from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
+from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def relay(store: Store) -> str:
     record = CarrierRecord(id="relay", channel="email", kind="simulator")
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("carrier", "relay", record, None)]))
+    await set_up(store, rows=[to_row("carrier", "relay", record, None)])
     return record.id
 
 

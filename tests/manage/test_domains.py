@@ -14,9 +14,10 @@ from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.rules.setup.records import Platform, TeamRecord
 from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ def dns() -> Dns:
 @pytest.fixture
 async def domains(store: Store, clock: TestClock, dns: Dns) -> Domains:
     rows, accounts = [to_row("team", team.id, team, team.id) for team in TEAMS], [NewTeam(1, 0), NewTeam(2, 0)]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows, new_teams=accounts))
+    await set_up(store, rows=rows, new_teams=accounts)
     private = dkim.make_key("ed25519-sha256")
     return Domains(
         store,
@@ -125,7 +126,7 @@ async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Sto
     await publish(domains, dns, owner.id)
     await domains.check(ADA, owner.id)
     moved = to_row("platform", PLATFORM_ID, Platform(sender="hello@shop.test"), None)
-    await store.setup.change(lambda _, __: SetupChange(rows=[moved]))
+    await set_up(store, rows=[moved])
     await domains.ensure_keys("shop.test")
     assert domains.find("shop.test").id == owner.id
     assert store.setup.current.platform_domains == {}
@@ -187,7 +188,7 @@ async def test_a_check_that_changes_nothing_notes_its_time(store: Store, domains
 async def test_what_may_send_is_not_removed(store: Store, domains: Domains) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     usable = replace(shop, verified=True, approved=True)
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("domain", shop.id, usable, "team_a")]))
+    await set_up(store, rows=[to_row("domain", shop.id, usable, "team_a")])
     with pytest.raises(InvalidRequest, match="This domain may send"):
         await domains.remove(ADA, shop)
 

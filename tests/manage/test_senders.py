@@ -8,8 +8,8 @@ from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
+from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ GB = ("sender_id", "team_1/GB")
 
 @pytest.fixture
 async def shop(store: Store, teams: None) -> None:
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("domain", SHOP.id, SHOP, SHOP.team)]))
+    await set_up(store, rows=[to_row("domain", SHOP.id, SHOP, SHOP.team)])
 
 
 async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) -> None:

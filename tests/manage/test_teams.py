@@ -10,8 +10,8 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
+from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ UseCase = Callable[[Store], Awaitable[object]]
 
 async def _approve_domain(store: Store) -> None:
     domain = Domain(id="dom_1", team="team_1", name="one.test", brand="One", verified=True, approved=True)
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("domain", "dom_1", domain, "team_1")]))
+    await set_up(store, rows=[to_row("domain", "dom_1", domain, "team_1")])
 
 
 async def test_a_team_is_made_with_its_credit(store: Store) -> None:

@@ -15,9 +15,9 @@ from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import WantedEvents
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.manage.test_keys import ADA
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +119,7 @@ async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: S
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     more = [replace(hook, id=f"{hook.id}{number}") for number in range(WEBHOOKS_MAX - 2)]
     rows = [to_row("webhook", one.id, one, "team_1") for one in more]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
     made = await asyncio.gather(*(webhooks.create(ADA, "team_1", WANTED) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in made].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX

@@ -28,6 +28,7 @@ from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Start
+from tests.entries import SET_UP
 from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_turning_store
 from tests.storage.samples import RIGHT, WRONG, check, finish, message, start
 
@@ -393,6 +394,7 @@ def make_template(folder: Path) -> apsw.Connection:
     change = SetupChange(
         rows=[to_row("carrier", carrier.id, carrier, None) for carrier in carriers],
         new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)],
+        audit=SET_UP,
     )
     acting = store.setup.change(lambda _, __: change)
     while True:

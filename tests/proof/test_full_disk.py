@@ -14,9 +14,10 @@ from heliograph.storage.engine import sqlite
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import BUSY_MS, SqliteDatabase
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import StoreUnavailable, make_store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.journeys.load import Load, check_all_arrived
 from tests.proof.size import report, size
 from tests.service import Service, until
@@ -83,7 +84,7 @@ async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Di
     path, clock = tmp_path / "breaking.db", TestClock()
     migrate_sqlite(path)
     store = make_store(SqliteDatabase(path), Blobs(tmp_path / "blobs"), clock, "seat/0")
-    await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT)]))
+    await set_up(store, new_teams=[NewTeam(1, CREDIT)])
     sent = refused = 0
     for n in range(1, BREAKS + 1):
         disk.left, disk.for_good = n, for_good

@@ -10,9 +10,10 @@ import pytest
 
 from heliograph.opening import open_store, sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.setup import NewTeam, SetupChange
+from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.service import PATIENCE_S
 
 CREDIT = 1_000_000
@@ -23,7 +24,7 @@ Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
     """Runs on both databases; teams 1 and 2 have credit."""
     async with open_store(settings, clock, "seat/0") as store:
-        await store.setup.change(lambda _, __: SetupChange(new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)]))
+        await set_up(store, new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)])
         yield store
 
 

@@ -9,9 +9,9 @@ from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.dead_letters import DeadLetter, Queue, Retried
 from heliograph.storage.outbox import Claim
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import ENTRY, message
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
@@ -159,7 +159,7 @@ async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock,
 async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
     record = TeamRecord(ref=1, id="team_1", name="T", credit_low=CREDIT)
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_1", record, "team_1")]))
+    await set_up(store, rows=[to_row("team", "team_1", record, "team_1")])
     await _retry(store, clock, dead)
     assert await sql("SELECT count(*) FROM event WHERE type = 'credit.low'") == [(1,)]
 

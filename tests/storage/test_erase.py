@@ -22,9 +22,10 @@ from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.outcomes import Change
-from heliograph.storage.setup import NewSuppression, SetupChange
+from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, KEY, check, finish, message, retry_key, start
 
@@ -53,7 +54,7 @@ async def team(store: Store) -> None:
     ]
     for address in (CANARY, PHONE, OTHER):
         rows.append(to_row("recipient", f"team_a/{address}", Recipient(team="team_a", address=address), "team_a"))
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
 
 
 def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:

@@ -8,8 +8,9 @@ import pytest
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.setup import NewSuppression, SetupChange
+from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
+from tests.entries import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, PHONE, check, finish, message, start
 
@@ -20,7 +21,7 @@ async def subscribe(store: Store, *events: str, id_: str = "whk_1", enabled: boo
     team = TeamRecord(ref=1, id="team_1", name="One")
     hook = Webhook(id=id_, team="team_1", url="https://a.test", secret="", events=events, enabled=enabled)
     rows = [to_row("team", "team_1", team, "team_1"), to_row("webhook", id_, hook, "team_1")]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
 
 
 async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> list[str]:

@@ -25,6 +25,7 @@ from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store, make_store
 from heliograph.storage.verifications import Start
 from tests.clocks import TestClock
+from tests.entries import SET_UP
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, start
 
@@ -133,7 +134,7 @@ class Money(RuleBasedStateMachine):
 
     @rule(credit=st.integers(0, 500))
     def open_team(self, credit: int) -> None:
-        self.run(self.store.setup.change(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, credit)])))
+        self.run(self.store.setup.change(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, credit)], audit=SET_UP)))
         self.teams += 1
         self.topped_up += credit
 

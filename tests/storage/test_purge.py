@@ -10,9 +10,9 @@ from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import retention
 from heliograph.storage.outcomes import Change
 from heliograph.storage.retention import WHOLE, _purge_ended
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, retry_key, start
 
@@ -73,7 +73,7 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
 
 async def set_days(store: Store, team: int, content: int, messages: int) -> None:
     record = TeamRecord(ref=team, id="team_a", name="A", keep_content_days=content, keep_messages_days=messages)
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", record, "team_a")]))
+    await set_up(store, rows=[to_row("team", "team_a", record, "team_a")])
 
 
 @pytest.mark.parametrize(

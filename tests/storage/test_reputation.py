@@ -10,9 +10,9 @@ from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change, Later
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, message
 
@@ -28,7 +28,7 @@ async def teams(store: Store) -> Store:
     rows = [
         to_row("team", f"team_{ref}", TeamRecord(ref=ref, id=f"team_{ref}", name="T"), f"team_{ref}") for ref in (1, 2)
     ]
-    await store.setup.change(lambda _, __: SetupChange(rows=rows))
+    await set_up(store, rows=rows)
     return store
 
 

@@ -8,13 +8,14 @@ from heliograph.rules.setup.records import Platform, TeamRecord, Template
 from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
+from tests.entries import SET_UP
 from tests.storage.conftest import Sql
 
 pytestmark = pytest.mark.anyio
 
 
 def brand(name: str) -> SetupChange:
-    return SetupChange(rows=[to_row("platform", PLATFORM_ID, Platform(brand=name), None)])
+    return SetupChange(rows=[to_row("platform", PLATFORM_ID, Platform(brand=name), None)], audit=SET_UP)
 
 
 def team_row(id_: str, ref: int) -> Row:
@@ -27,20 +28,24 @@ async def test_nothing_new_is_the_same_object(store: Store) -> None:
 
 
 async def test_teams_that_did_not_change_keep_their_objects(store: Store, other: Store) -> None:
-    await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11), team_row("team_b", 12)]))
+    await store.setup.change(
+        lambda _, __: SetupChange(rows=[team_row("team_a", 11), team_row("team_b", 12)], audit=SET_UP)
+    )
     await other.setup.refresh()
     kept = other.setup.current.teams["team_a"]
     template = Template(id="tpl_x", team="team_b", channel="sms", name="x", body="x")
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("template", "tpl_x", template, "team_b")]))
+    await store.setup.change(
+        lambda _, __: SetupChange(rows=[to_row("template", "tpl_x", template, "team_b")], audit=SET_UP)
+    )
     await other.setup.refresh()
     assert other.setup.current.teams["team_a"] is kept
     assert other.setup.current.teams["team_b"].templates == {"tpl_x": template}
 
 
 async def test_a_deleted_record_is_gone_everywhere(store: Store, other: Store) -> None:
-    await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11)]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11)], audit=SET_UP))
     await other.setup.refresh()
-    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", None, "team_a")]))
+    await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", None, "team_a")], audit=SET_UP))
     await other.setup.refresh()
     assert "team_a" not in store.setup.current.teams
     assert "team_a" not in other.setup.current.teams
@@ -64,7 +69,9 @@ async def test_changes_at_once_happen_one_after_the_other(store: Store, other: S
     def add(name: str) -> object:
         def decide(current: Setup, ref: int) -> SetupChange:
             brands = f"{current.platform.brand} {name}"
-            return SetupChange(rows=[*brand(brands).rows, team_row(name, ref)], new_teams=[NewTeam(ref, 5)])
+            return SetupChange(
+                rows=[*brand(brands).rows, team_row(name, ref)], new_teams=[NewTeam(ref, 5)], audit=SET_UP
+            )
 
         return decide
 
@@ -76,14 +83,16 @@ async def test_changes_at_once_happen_one_after_the_other(store: Store, other: S
 
 
 async def test_the_opening_balance_is_booked(store: Store, sql: Sql) -> None:
-    await store.setup.change(lambda _, ref: SetupChange(new_teams=[NewTeam(ref, 77), NewTeam(ref + 1, 0)]))
+    await store.setup.change(
+        lambda _, ref: SetupChange(new_teams=[NewTeam(ref, 77), NewTeam(ref + 1, 0)], audit=SET_UP)
+    )
     assert (await store.ledger.account(3)).available == 77
     assert await sql("SELECT kind, amount FROM ledger WHERE team IN (3, 4)") == [("topup", 77)]
 
 
 async def test_suppressions_come_with_the_setup(store: Store) -> None:
     given = [NewSuppression(1, "a@example.com", "A@example.com", "bounce")] * 2  # twice in one file
-    await store.setup.change(lambda _, __: SetupChange(suppressions=given))
+    await store.setup.change(lambda _, __: SetupChange(suppressions=given, audit=SET_UP))
     found = await store.suppressions.get(1, "a@example.com")
     assert found
     assert (found.email, found.reason) == ("A@example.com", "bounce")

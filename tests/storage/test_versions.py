@@ -1,7 +1,5 @@
 """Versions of templates: kept with the change that makes them, by whoever makes it."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from heliograph.opening import sqlite_path
@@ -14,6 +12,7 @@ from heliograph.storage.engine.query import for_dialect
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from heliograph.storage.versions import PAGE
+from tests.entries import SET_UP, set_up
 from tests.storage.conftest import Sql
 
 ADA = Actor(kind="person", id="usr_a")
@@ -25,7 +24,7 @@ def template(version: int, body: str, name: str = "Parcel") -> Template:
     return Template(id="tpl_x", team="team_a", channel="sms", name=name, version=version, body=body)
 
 
-async def put(store: Store, *templates: Template, audit: Sequence[AuditEntry] = ()) -> None:
+async def put(store: Store, *templates: Template, audit: AuditEntry = SET_UP) -> None:
     for one in templates:
         rows = [to_row("template", one.id, one, one.team)]
         await store.setup.change(lambda _, __, rows=rows: SetupChange(rows=rows, audit=audit))  # type: ignore[misc]
@@ -46,7 +45,7 @@ async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> 
     await put(
         store,
         template(1, "first", name="Other"),
-        audit=[ADA.did(1, "a", "b")],
+        audit=ADA.did(1, "a", "b"),
     )
     (line,) = await store.versions.of("tpl_x")
     assert line.person == "command line"
@@ -55,7 +54,7 @@ async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> 
 
 
 async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:
-    await put(store, template(1, "first"), audit=[ADA.did(1, "a", "b")])
+    await put(store, template(1, "first"), audit=ADA.did(1, "a", "b"))
     (line,) = await store.versions.of("tpl_x")
     assert line.person == "usr_a"
 
@@ -81,9 +80,7 @@ async def test_templates_of_before_get_their_version(store: Store, settings: Set
 
 async def test_pages_of_versions(store: Store) -> None:
     many = [template(n, f"body {n}") for n in range(1, PAGE + 3)]
-    await store.setup.change(
-        lambda _, __: SetupChange(rows=[to_row("template", one.id, one, one.team) for one in many[-1:]])
-    )
+    await set_up(store, rows=[to_row("template", one.id, one, one.team) for one in many[-1:]])
     await put(store, *many[:-1])
     first = await store.versions.of("tpl_x")
     assert [line.version for line in first] == list(range(PAGE + 2, 1, -1))

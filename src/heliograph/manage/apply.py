@@ -38,7 +38,7 @@ async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, ma
             rows=done.rows,
             new_teams=[NewTeam(ref, credit) for ref, credit in done.opened],
             suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
-            audit=[entry] if done.changed else (),
+            audit=entry,
         )
 
     await store.setup.change(decide)

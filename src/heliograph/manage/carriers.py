@@ -39,7 +39,7 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
             return SetupChange()
         detail = f"enabled={after.enabled}, priority={after.priority}"
         entry = actor.did(store.clock.now(), "carrier.change", id_, detail)
-        return SetupChange(rows=[to_row("carrier", id_, after, None)], audit=[entry])
+        return SetupChange(rows=[to_row("carrier", id_, after, None)], audit=entry)
 
     await store.setup.change(decide)
     return find_carrier(store.setup.current, id_)

@@ -113,7 +113,7 @@ class Domains:
                 )
                 raise InvalidRequest(why, param="name")
             rows = [to_row("domain", new.id, new, team), *_rows(keys)]
-            return SetupChange(rows=rows, audit=[self._entry(actor, "add", new)])
+            return SetupChange(rows=rows, audit=self._entry(actor, "add", new))
 
         decide(self._store.setup.current, 0)  # what is refused costs no keys
         keys += await asyncio.to_thread(self._new_keys, new, "active")
@@ -129,7 +129,7 @@ class Domains:
             old = _own(setup, domain.team, domain.id)
             rows = wish(setup, ("domain", old.id), brand, operator=by_operator)
             entry = self._entry(actor, "brand", old, f"{old.brand} → {brand}")
-            return SetupChange(rows=rows, audit=[entry] if rows else ())
+            return SetupChange(rows=rows, audit=entry)
 
         await self._store.setup.change(decide)
         return self.find(domain.id)
@@ -145,7 +145,7 @@ class Domains:
             ids = [("domain", old.id), *(("dkim_key", key.id) for key in setup.keys_of(old))]
             ids += [("display_name", name.id) for name in names if name.domain == old.id]
             rows = [to_row(kind, id_, None, old.team) for kind, id_ in ids]
-            return SetupChange(rows=rows, audit=[self._entry(actor, "remove", old)])
+            return SetupChange(rows=rows, audit=self._entry(actor, "remove", old))
 
         await self._store.setup.change(decide)
 
@@ -165,7 +165,7 @@ class Domains:
             return
         if not self._keys(domain):
             made = await asyncio.to_thread(self._new_keys, domain, "active")
-            change = SetupChange(rows=_rows(made), audit=[self._entry(SERVICE, "keys", domain, "made")])
+            change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "keys", domain, "made"))
             await self._store.setup.change(lambda now, _: change if _keyless(now, domain) else SetupChange())
 
     @property
@@ -189,7 +189,7 @@ class Domains:
                 approved=True,
                 by_dns=True,
             )
-            return SetupChange(rows=[to_row("domain", new.id, new, None)], audit=[self._entry(SERVICE, "add", new)])
+            return SetupChange(rows=[to_row("domain", new.id, new, None)], audit=self._entry(SERVICE, "add", new))
 
         if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
             await self._store.setup.change(decide)
@@ -200,7 +200,7 @@ class Domains:
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):
             made = await asyncio.to_thread(self._new_keys, domain, "pending")
-            change = SetupChange(rows=_rows(made), audit=[self._entry(actor, "rotate", domain)])
+            change = SetupChange(rows=_rows(made), audit=self._entry(actor, "rotate", domain))
             await self._store.setup.change(lambda now, _: SetupChange() if self._pending(now, domain) else change)
         return self._pending(self._store.setup.current, domain)
 
@@ -235,7 +235,7 @@ class Domains:
             return SetupChange(
                 rows=[to_row("domain", domain.id, after, domain.team or None), *_rows(swapped), *over],
                 events=_events(before, after),
-                audit=[self._entry(actor, action, after, ", ".join(details))],
+                audit=self._entry(actor, action, after, ", ".join(details)),
             )
 
         if decide(self._store.setup.current, 0).rows:

@@ -39,7 +39,7 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
             return SetupChange()
         gone = Row("recipient", f"{record.id}/{address}", record.id, None)
         entry = actor.did(store.clock.now(), "recipient.remove", subject, team=record.id)
-        return SetupChange(rows=[gone], audit=[entry])
+        return SetupChange(rows=[gone], audit=entry)
 
     await store.setup.change(without_recipient)
     await asyncio.sleep(SETTLE_S)

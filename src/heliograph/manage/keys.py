@@ -64,7 +64,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | Non
         check_fields(wrong_fields(setup, made.key, now))
         check_giver(giver, made.key)
         row = to_row("key", made.key.id, made.key, made.key.team)
-        return SetupChange(rows=[row], audit=[_entry(store, actor, "key.create", made.key)])
+        return SetupChange(rows=[row], audit=_entry(store, actor, "key.create", made.key))
 
     await store.setup.change(decide)
     return made
@@ -84,7 +84,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         ended.append(replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS)))
         new = replace(made.key, name=next_name(old.name, {key.name for key in keys_of(setup, old.team)}))
         rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended[-1], old.team)]
-        return SetupChange(rows=rows, audit=[_entry(store, actor, "key.rotate", new)])
+        return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
 
     await store.setup.change(decide)
     return replace(made, key=_find(store.setup.current, team, made.key.id), old=ended[-1])
@@ -100,7 +100,7 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
         if key.revoked:
             return SetupChange()
         row = to_row("key", key.id, replace(key, revoked=True), key.team)
-        return SetupChange(rows=[row], audit=[_entry(store, actor, "key.revoke", key)])
+        return SetupChange(rows=[row], audit=_entry(store, actor, "key.revoke", key))
 
     await store.setup.change(decide)
     return found[-1]

@@ -13,6 +13,6 @@ async def set_paused(store: Store, actor: Actor, paused: bool, reason: str = "")
 
     def decide(current: Setup, _: int) -> SetupChange:
         rows = pause_rows(current, paused, reason)
-        return SetupChange(rows=rows, audit=[entry] if rows else ())
+        return SetupChange(rows=rows, audit=entry)
 
     return bool((await store.setup.change(decide)).rows)

@@ -24,6 +24,6 @@ async def change(store: Store, actor: Actor, given: Mapping[str, Any]) -> None:
         if after == setup.platform:
             return SetupChange()
         entry = actor.did(store.clock.now(), "platform.change", PLATFORM_ID, detail)
-        return SetupChange(rows=[to_row("platform", PLATFORM_ID, after, None)], audit=[entry])
+        return SetupChange(rows=[to_row("platform", PLATFORM_ID, after, None)], audit=entry)
 
     await store.setup.change(decide)

@@ -37,7 +37,7 @@ async def add(store: Store, actor: Actor, team: str, address: str) -> None:
         if address in find_team(setup, team).recipients:
             return SetupChange()
         row = to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)
-        return SetupChange(rows=[row], audit=[_entry(store, actor, "add", team, address)])
+        return SetupChange(rows=[row], audit=_entry(store, actor, "add", team, address))
 
     await store.setup.change(decide)
 
@@ -47,7 +47,7 @@ async def remove(store: Store, actor: Actor, team: str, address: str) -> None:
         if address not in find_team(setup, team).recipients:
             raise NotFound(f"The team has no recipient {address}.")
         row = to_row("recipient", f"{team}/{address}", None, team)
-        return SetupChange(rows=[row], audit=[_entry(store, actor, "remove", team, address)])
+        return SetupChange(rows=[row], audit=_entry(store, actor, "remove", team, address))
 
     await store.setup.change(decide)
 

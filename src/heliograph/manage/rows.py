@@ -20,8 +20,7 @@ async def change_rows(
     """Whether anything was changed; without rows there is no entry."""
 
     def decide(setup: Setup, _: int) -> SetupChange:
-        rows = rows_of(setup)
         entry = actor.did(store.clock.now(), action, subject, detail, team=team)
-        return SetupChange(rows=rows, audit=[entry] if rows else ())
+        return SetupChange(rows=rows_of(setup), audit=entry)
 
     return bool((await store.setup.change(decide)).rows)

@@ -35,7 +35,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
             check_fields({"id": "There is a team with this id already."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
         entry = _entry(store, actor, "team.create", id_)
-        return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=[entry])
+        return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
     await store.setup.change(decide)
     return store.setup.current.teams[id_].record
@@ -125,7 +125,7 @@ async def _change(
         after = revise(found, current)
         if after == found.record:
             return SetupChange()
-        return SetupChange(rows=[to_row("team", id_, after, id_)], audit=[_entry(store, actor, action, id_, detail)])
+        return SetupChange(rows=[to_row("team", id_, after, id_)], audit=_entry(store, actor, action, id_, detail))
 
     await store.setup.change(decide)
     return store.setup.current.teams[id_].record

@@ -132,7 +132,7 @@ class Webhooks:
             if len(_team(setup, team).webhooks) >= WEBHOOKS_MAX:
                 raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
             entry = actor.did(now, "webhook.create", new.url, id_, team=team)
-            return SetupChange(rows=[to_row("webhook", id_, new, team)], audit=[entry])
+            return SetupChange(rows=[to_row("webhook", id_, new, team)], audit=entry)
 
         await self._store.setup.change(decide)
         return MadeSecret(webhook=new, secret=secret)
@@ -154,7 +154,7 @@ class Webhooks:
         def decide(setup: Setup, _: int) -> SetupChange:
             hook = _own(setup, team, id_)
             entry = actor.did(self._clock.now(), "webhook.remove", hook.url, id_, team=hook.team)
-            return SetupChange(rows=[to_row("webhook", id_, None, hook.team)], audit=[entry])
+            return SetupChange(rows=[to_row("webhook", id_, None, hook.team)], audit=entry)
 
         await self._store.setup.change(decide)
         await self._store.deliveries.drop(id_)
@@ -207,7 +207,7 @@ class Webhooks:
             if changed == hook:
                 return SetupChange()
             entry = actor.did(self._clock.now(), _action(hook, changed), changed.url, id_, team=hook.team)
-            return SetupChange(rows=[to_row("webhook", id_, changed, hook.team)], audit=[entry])
+            return SetupChange(rows=[to_row("webhook", id_, changed, hook.team)], audit=entry)
 
         await self._store.setup.change(decide)
         return self.find(team, id_)

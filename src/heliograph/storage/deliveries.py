@@ -335,7 +335,7 @@ class Deliveries:
             if current.records.get(("webhook", hook.id)) != hook:
                 return SetupChange()
             entry = SERVICE.did(now, "webhook.disable", hook.url, f"{hook.id}: {reason}", team=hook.team)
-            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)], audit=[entry])
+            return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)], audit=entry)
 
         async def story(tx: Tx) -> bool:
             done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)

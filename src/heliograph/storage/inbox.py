@@ -72,13 +72,17 @@ class Inbox:
         """What these carriers took; `text`: lower-case, empty: all."""
         given = {"text": text, "carriers": [(id_,) for id_ in carriers]}
         return await self._database.read(
-            lambda tx: _page(tx, "inbox_messages", InboxLine, team, PREFIXES[channel], before, limit, given)
+            lambda tx: _page(
+                tx, ("inbox_messages", "inbox_messages_end"), InboxLine, team, PREFIXES[channel], before, limit, given
+            )
         )
 
     async def codes(self, team: int, text: str = "", before: str = "", limit: int = PAGE) -> InboxPage[CodeLine]:
         given = {"text": text, "now": self._clock.now()}
         return await self._database.read(
-            lambda tx: _page(tx, "inbox_codes", CodeLine, team, PREFIXES["verification"], before, limit, given)
+            lambda tx: _page(
+                tx, ("inbox_codes", "inbox_codes_end"), CodeLine, team, PREFIXES["verification"], before, limit, given
+            )
         )
 
     async def item(self, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:
@@ -103,14 +107,21 @@ class Inbox:
 
 
 async def _page(
-    tx: Tx, query: str, kind: type[Line], team: int, prefix: str, before: str, limit: int, given: dict[str, Any]
+    tx: Tx,
+    queries: tuple[str, str],  # of the lines, and of the end of what was searched
+    kind: type[Line],
+    team: int,
+    prefix: str,
+    before: str,
+    limit: int,
+    given: dict[str, Any],
 ) -> InboxPage[Line]:
     cleared = await tx.run("inbox_cleared_at", team=team)
     since = cleared[0][0] if cleared else None
     low = prefix if since is None else prefix + ulid(since, LAST_OF_A_MS)
     span = {"team": team, "low": low, "high": before or f"{prefix}~", "scan": SCAN}
-    lines = [kind(*row) for row in await tx.run(query, limit=limit + 1, **span, **given)]
+    lines = [kind(*row) for row in await tx.run(queries[0], limit=limit + 1, **span, **given)]
     if len(lines) > limit:
         return InboxPage(lines=lines[:limit], before=lines[limit - 1].id, cleared_at=since)
-    ((last, count),) = await tx.run(f"{query}_end", **span)
+    ((last, count),) = await tx.run(queries[1], **span)
     return InboxPage(lines=lines, before=last if count == SCAN else None, cleared_at=since)

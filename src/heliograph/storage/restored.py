@@ -34,7 +34,7 @@ async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publishe
 
     def pause(current: Setup, _: int) -> SetupChange:
         rows = pause_rows(current, True, TURNED_BACK)
-        return SetupChange(rows=rows, audit=[entry] if rows else ())
+        return SetupChange(rows=rows, audit=entry)
 
     # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)

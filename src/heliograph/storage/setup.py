@@ -6,9 +6,10 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
+from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
@@ -43,7 +44,15 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[DomainEvent] = ()
-    audit: Sequence[AuditEntry] = ()
+    audit: AuditEntry | None = None  # written when there is a change
+
+    def __post_init__(self) -> None:
+        if self.changes and self.audit is None:
+            raise TypeError("a change without an actor cannot be written")
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.rows or self.new_teams or self.suppressions)
 
 
 async def load(tx: Tx, seen: Setup) -> Setup:
@@ -62,28 +71,52 @@ async def change(
 
     Of the setup that was seen before, only what is newer is read under the lock.
     """
-    ((version,),) = await tx.run("next_setup_version")  # also the lock: changes happen one after the other
-    current = updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
+    current = await locked(tx, seen)
     ((next_team,),) = await tx.run("next_team")
     plan = decide(current, next_team)
-    rows = [(r.kind, r.id, r.team, r.body, version) for r in plan.rows]
+    if plan.audit:
+        await write(tx, current, plan.rows, plan.new_teams, plan.audit.actor, now)
+    await suppress(tx, plan.suppressions, now, publisher)
+    if plan.changes:
+        await audit.write(tx, plan.audit)
+    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
+    return plan
+
+
+async def write(
+    tx: Tx, current: Setup, rows: Sequence[Row], new_teams: Sequence[NewTeam], actor: str, now: int
+) -> None:
+    """Rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
     if rows:
-        await tx.run("save_settings", settings=rows)
-        await keep_versions(tx, plan.rows, plan.audit[0].actor if plan.audit else COMMAND_LINE.name, now)
-        after = updated(current, plan.rows, version).teams
+        await _save(tx, rows, current.version)
+        await keep_versions(tx, rows, actor, now)
+        after = updated(current, rows, current.version).teams
         stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
         if stopped:
             await tx.run("delete_links_of_teams", teams=stopped)
-    for team in plan.new_teams:
+    for team in new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
-    entries = [(team.ref, "topup", team.credit, None, now) for team in plan.new_teams if team.credit]
+    entries = [(team.ref, "topup", team.credit, None, now) for team in new_teams if team.credit]
     if entries:
         await tx.run("insert_ledger", entries=entries)
-    await suppress(tx, plan.suppressions, now, publisher)
-    if plan.audit:
-        await tx.run("insert_audit", entries=plan.audit)
-    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
-    return plan
+
+
+async def observe(tx: Tx, domain: str, checked_at: int, failures: int, seen: Setup) -> None:
+    current = await locked(tx, seen)
+    record = current.records.get(("domain", domain))
+    if isinstance(record, Domain):
+        checked = replace(record, checked_at=checked_at, failures=failures)
+        await _save(tx, [to_row("domain", domain, checked, record.team or None)], current.version)
+
+
+async def locked(tx: Tx, seen: Setup) -> Setup:
+    """The newest setup under its next version, which is also the lock: changes happen one after the other."""
+    ((version,),) = await tx.run("next_setup_version")
+    return updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
+
+
+async def _save(tx: Tx, rows: Sequence[Row], version: int) -> None:
+    await tx.run("save_settings", settings=[(r.kind, r.id, r.team, r.body, version) for r in rows])
 
 
 async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:
@@ -137,15 +170,9 @@ class SetupStore:
 
         Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
         """
-
-        def decide(setup: Setup, _: int) -> SetupChange:
-            record = setup.records.get(("domain", domain))
-            if not isinstance(record, Domain):
-                return SetupChange()
-            seen = replace(record, checked_at=checked_at, failures=failures)
-            return SetupChange(rows=[to_row("domain", domain, seen, record.team or None)])
-
-        await self.change(decide)
+        seen = self.current
+        await self._database.write(lambda tx: observe(tx, domain, checked_at, failures, seen))
+        await self.refresh()
 
     def _subscribers(self, team: int, type_: str) -> list[str]:
         return [hook.id for hook in self.current.webhooks.get(team, ()) if hook.hears(type_)]
