@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
@@ -197,6 +198,10 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+def repeated(names: list[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
 def bad_words(path: str) -> set[str]:
     return {word for part in Path(path).with_suffix("").parts for word in part.split("_")} & {
         *FORBIDDEN_WORDS,
@@ -232,6 +237,12 @@ def test_file(path: str) -> None:
 
 def test_no_import_cycle() -> None:
     assert cycle({path: own_imports(parse(path)) for path in FILES}) == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    names = [node.name for path in FILES for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
+    assert repeated(names) == []
+    assert repeated(["Carrier", "Report", "Carrier"]) == ["Carrier"]
 
 
 def test_every_row_and_exception_is_needed() -> None:

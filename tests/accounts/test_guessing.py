@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, Line
+from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, PasswordQueue
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.tries import SPAN_MS
@@ -99,7 +99,7 @@ async def test_many_strangers_at_once_do_not_keep_the_others_waiting(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await owner(house)
-    monkeypatch.setattr("heliograph.dashboard.passwords._strangers", Line(0))
+    monkeypatch.setattr("heliograph.dashboard.passwords._strangers", PasswordQueue(0))
     refused = await house.browser(ROAD).sign_in(OWNER)
     assert (refused.status, BUSY in refused.body, WAITING_MAX > 0) == (503, True, True)
     assert (await device.sign_in(OWNER)).status == 303

@@ -23,7 +23,7 @@ class LastHour(msgspec.Struct, frozen=True, kw_only=True):
     put_off: int
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class CarrierLine(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     channel: str
     kind: str
@@ -76,7 +76,7 @@ def show(settings: Settings, as_json: bool) -> None:
     message tries it. Example: heliograph carriers show
     """
 
-    async def story(store: Store) -> list[Line]:
+    async def story(store: Store) -> list[CarrierLine]:
         ordered = sorted(
             store.setup.current.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id)
         )
@@ -97,8 +97,8 @@ def show(settings: Settings, as_json: bool) -> None:
         click.echo(f"{head}  {_health(line)}; {counts}")
 
 
-def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> Line:
-    line = Line(
+def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> CarrierLine:
+    line = CarrierLine(
         id=carrier.id,
         channel=carrier.channel,
         kind=carrier.kind,
@@ -119,7 +119,7 @@ def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> Line:
     )
 
 
-def _health(line: Line) -> str:
+def _health(line: CarrierLine) -> str:
     if line.since is None:
         return line.health
     return f"{line.health} since {line.since}: {line.reason} (next try {line.next_probe})"

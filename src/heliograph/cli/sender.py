@@ -6,7 +6,7 @@ import msgspec
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.manage import senders
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.sender_approvals import Pending, pending
+from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -31,7 +31,7 @@ def list_(settings: Settings, as_json: bool) -> None:
     heliograph sender list
     """
 
-    async def story(store: Store) -> list[Pending]:
+    async def story(store: Store) -> list[PendingSender]:
         return pending(store.setup.current)
 
     found = with_store(settings, "Reading", story)

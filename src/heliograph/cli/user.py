@@ -132,7 +132,7 @@ def remove(settings: Settings, email: str) -> None:
     click.echo(f"{email} is removed")
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class UserLine(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     operator: bool
@@ -152,8 +152,8 @@ def list_(settings: Settings, as_json: bool) -> None:
     Example: heliograph user list
     """
 
-    async def story(store: Store) -> list[Line]:
-        lines = list[Line]()
+    async def story(store: Store) -> list[UserLine]:
+        lines = list[UserLine]()
         while found := await store.people.lines(after=lines[-1].email if lines else "", limit=500):
             for one in found:
                 seen = timestamp(one.seen_at) if one.seen_at else None
@@ -164,7 +164,7 @@ def list_(settings: Settings, as_json: bool) -> None:
                     "roles": await store.people.roles(one.id),
                     "invited": [f"{role} of {team}" if team else role for team, role in offered.items()],
                 }
-                lines.append(msgspec.convert({**given, **signs_in, **more}, Line))
+                lines.append(msgspec.convert({**given, **signs_in, **more}, UserLine))
         return lines
 
     lines = with_store(settings, "Reading", story)
@@ -176,7 +176,7 @@ def list_(settings: Settings, as_json: bool) -> None:
         click.echo("\n".join(map(_shown, lines)))
 
 
-def _shown(one: Line) -> str:
+def _shown(one: UserLine) -> str:
     roles = [*(["operator"] if one.operator else []), *(f"{role} of {team}" for team, role in one.roles.items())]
     roles += [f"invited: {role}" for role in one.invited]
     signs_in = "password and code" if one.code else "password" if one.password else "no password"

@@ -23,7 +23,7 @@ class Busy(Exception):
     """Too many passwords wait to be checked."""
 
 
-class Line:
+class PasswordQueue:
     """Passwords that are checked one after the other: what they cost is one core at most, however many come."""
 
     def __init__(self, longest: int) -> None:
@@ -41,8 +41,8 @@ class Line:
             self._waiting -= 1
 
 
-_strangers = Line(WAITING_MAX)
-_people = Line(1000)  # who is signed in, has a link, or was here before: they never wait for strangers
+_strangers = PasswordQueue(WAITING_MAX)
+_people = PasswordQueue(1000)  # who is signed in, has a link, or was here before: they never wait for strangers
 
 
 @cache

@@ -9,7 +9,7 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_sender_id_fields
 from heliograph.rules.setup.records import DisplayName, SenderId
-from heliograph.rules.setup.sender_approvals import Pending, Submitted, asked_again, decided, pending, wish
+from heliograph.rules.setup.sender_approvals import PendingSender, Submitted, asked_again, decided, pending, wish
 from heliograph.rules.setup.sender_approvals import decide as decided_pending
 from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
 from heliograph.storage.store import Store
@@ -84,7 +84,7 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
     )
 
 
-async def decide_pending(store: Store, actor: Actor, item: Pending, approve: bool, reason: str = "") -> bool:
+async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
     """An operator's word about what they saw; False: it was changed or decided meanwhile."""
     detail = "" if approve else reason
     return await change_rows(
@@ -98,7 +98,7 @@ async def decide_pending(store: Store, actor: Actor, item: Pending, approve: boo
     )
 
 
-def waiting(setup: Setup, id_: str) -> Pending:
+def waiting(setup: Setup, id_: str) -> PendingSender:
     """What waits for an operator's word with this id, as it is now."""
     for item in pending(setup):
         if item.id == id_:

@@ -17,7 +17,7 @@ class Unreadable(Exception):
     """The file as a whole cannot be taken; the message says why."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class ReadLine(msgspec.Struct, frozen=True, kw_only=True):
     number: int  # in the file, from 1
     text: str  # the address as written
     address: Address | None = None
@@ -25,7 +25,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""  # why the line is left out
 
 
-def read_lines(file: bytes) -> list[Line]:
+def read_lines(file: bytes) -> list[ReadLine]:
     """Empty lines are skipped; further columns, as of our own export, are ignored."""
     try:
         text = file.decode("utf-8-sig")
@@ -33,7 +33,7 @@ def read_lines(file: bytes) -> list[Line]:
         raise Unreadable("The file is not UTF-8 text. Save it as CSV in UTF-8 and try again.") from None
     reader = csv.reader(text.splitlines(), strict=False)
     seen: dict[str, int] = {}
-    lines: list[Line] = []
+    lines: list[ReadLine] = []
     try:
         for cells in reader:
             line = _read(reader.line_num, [cell.strip() for cell in cells], seen)
@@ -48,7 +48,7 @@ def read_lines(file: bytes) -> list[Line]:
     return lines
 
 
-def _read(number: int, cells: list[str], seen: dict[str, int]) -> Line | None:
+def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | None:
     if not any(cells) or (number == 1 and cells[0].lower() in HEADERS):
         return None
     # Our own export marks what a spreadsheet would take for a formula.
@@ -56,10 +56,10 @@ def _read(number: int, cells: list[str], seen: dict[str, int]) -> Line | None:
     email, reason = written, (cells[1] if len(cells) > 1 else "").lower() or DEFAULT
     address = parse_address(email)
     if address is None:
-        return Line(number=number, text=email, wrong="not an email address")
+        return ReadLine(number=number, text=email, wrong="not an email address")
     if reason not in REASONS:
-        return Line(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(REASONS)}")
+        return ReadLine(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(REASONS)}")
     if address.normal in seen:
-        return Line(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
+        return ReadLine(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
     seen[address.normal] = number
-    return Line(number=number, text=email, address=address, reason=reason)
+    return ReadLine(number=number, text=email, address=address, reason=reason)

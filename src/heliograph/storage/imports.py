@@ -13,7 +13,7 @@ from heliograph.rules.address import parse_address
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.suppression_file import Line
+from heliograph.rules.suppression_file import ReadLine
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
@@ -69,7 +69,7 @@ class Imports:
         self._publisher = publisher
         self.begun = asyncio.Event()  # a hint: an import was begun in this process
 
-    async def begin(self, id_: str, team: int, lines: Sequence[Line], entry: AuditEntry) -> None:
+    async def begin(self, id_: str, team: int, lines: Sequence[ReadLine], entry: AuditEntry) -> None:
         """Keep the file: first its portions, some at a time, then the import itself."""
         for start in range(0, len(lines), PORTION * WRITTEN):
             await self._keep(id_, start, lines[start : start + PORTION * WRITTEN])
@@ -91,7 +91,7 @@ class Imports:
         await self._database.write(story)
         self.begun.set()
 
-    async def _keep(self, id_: str, start: int, some: Sequence[Line]) -> None:
+    async def _keep(self, id_: str, start: int, some: Sequence[ReadLine]) -> None:
         portions = [
             (id_, (start + at) // PORTION, _json(some[at : at + PORTION])) for at in range(0, len(some), PORTION)
         ]
@@ -139,7 +139,7 @@ class Imports:
         return ImportReport(reported, rows[-1][0] if len(rows) == limit else None)
 
 
-def _json(lines: Sequence[Line]) -> str:
+def _json(lines: Sequence[ReadLine]) -> str:
     return msgspec.json.encode([KeptLine(line.number, line.text, line.reason, line.wrong) for line in lines]).decode()
 
 

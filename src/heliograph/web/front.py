@@ -13,7 +13,7 @@ FORWARDED = b"x-forwarded-for"
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Api(Protocol):
+class ApiEdge(Protocol):
     """The API answers too for requests that never reach a route."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
@@ -26,7 +26,7 @@ class Api(Protocol):
 class Front:
     """The door: pages of the dashboard, or the API. Behind it the client is who came to the first trusted proxy."""
 
-    def __init__(self, api: Api, pages: App, trusted_proxies: Sequence[str] = ()) -> None:
+    def __init__(self, api: ApiEdge, pages: App, trusted_proxies: Sequence[str] = ()) -> None:
         self._api = api
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]

@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from heliograph.channels.email.resolve import Forbidden, NoAnswer, Resolver, Unknown
+from heliograph.channels.email.resolve import DnsSilent, Forbidden, Resolver, Unknown
 
 POLICY_MAX = 64 * 1024  # octets
 MAX_AGE_S = 31_557_600  # a year, RFC 8461's own limit
@@ -82,14 +82,14 @@ class Policies:
     async def _published_id(self, domain: str) -> str | None:
         try:
             return read_id(await self._resolver.texts(f"_mta-sts.{domain}"))
-        except NoAnswer:
+        except DnsSilent:
             return None
 
     async def _fetched(self, domain: str) -> Policy | None:
         try:
             async with asyncio.timeout(FETCH_S):
                 return read_policy(await self._fetch(domain))
-        except (OSError, ValueError, aiohttp.ClientError, Unknown, NoAnswer, Forbidden):
+        except (OSError, ValueError, aiohttp.ClientError, Unknown, DnsSilent, Forbidden):
             return None
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
-from heliograph.channels.email.resolve import Exchange, Forbidden, NoAnswer, NullMx, Resolver, Unknown, networks
+from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, NullMx, Resolver, Unknown, networks
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.tls import Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
@@ -62,7 +62,7 @@ class Mx(Carrier):
             outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
         except Unknown:
             outcome = _absent(domain, parcel.absent_ms)
-        except NoAnswer as error:
+        except DnsSilent as error:
             outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})")
         return tell(outcome, parcel, "mx", started, delivered=True)
 
@@ -98,7 +98,7 @@ class Mx(Carrier):
             try:
                 addresses = await self._resolver.addresses(host)
                 pins = await self._resolver.pins(host, self._options.port) if exchange.secure else ()
-            except NoAnswer as error:
+            except DnsSilent as error:
                 yield _later(host, f"DNS does not say where {host} is ({error})")
             except Forbidden:
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")

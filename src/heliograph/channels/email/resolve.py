@@ -22,7 +22,7 @@ CACHED_MAX = 20_000  # answers
 DANE_EE = 3  # RFC 7672: the usage that needs no chain
 
 
-class NoAnswer(Exception):
+class DnsSilent(Exception):
     """DNS did not answer."""
 
 
@@ -104,7 +104,7 @@ class Resolver:
         except dns.resolver.NXDOMAIN:
             raise Unknown from None
         except (dns.exception.DNSException, OSError) as error:
-            raise NoAnswer(type(error).__name__) from None
+            raise DnsSilent(type(error).__name__) from None
 
     async def _make(self) -> dns.asyncresolver.Resolver:
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)

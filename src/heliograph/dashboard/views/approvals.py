@@ -3,7 +3,7 @@
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.manage import senders
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.sender_approvals import Pending, pending
+from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending
 
 HERE = "/dashboard/operator/approvals"
@@ -16,7 +16,7 @@ async def show(visit: Visit) -> Answer:
 async def decide(visit: Visit) -> Answer:
     """About what the operator saw: what was changed since stays undecided. Templates have their own page."""
     kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
-    item = Pending(kind=kind, team=visit.team.record.id, id=id_, text=text)
+    item = PendingSender(kind=kind, team=visit.team.record.id, id=id_, text=text)
     approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
     try:
         done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)

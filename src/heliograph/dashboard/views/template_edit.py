@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.dashboard.views.template_change import saved
 from heliograph.dashboard.views.template_find import current
-from heliograph.dashboard.views.template_form import Line, is_free, lines_for, lines_of, to_form, to_given
+from heliograph.dashboard.views.template_form import FormLine, is_free, lines_for, lines_of, to_form, to_given
 from heliograph.dashboard.views.template_preview import frame
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.manage.templates import proposed
@@ -46,7 +46,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     template, errors = _read(visit, base)
     if visit.form.get("do") == "declare":
         missing = [name for name in placeholder_names(template) if name not in template.variables]
-        return _editor(visit, base, {}, [*lines_of(visit.form), *map(Line, missing)])
+        return _editor(visit, base, {}, [*lines_of(visit.form), *map(FormLine, missing)])
     if not errors:
         operator, free = visit.may("operator"), is_free(visit.form)
         try:
@@ -58,7 +58,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
 
 
 def _editor(
-    visit: Visit, base: Template, errors: dict[str, str] | None = None, lines: list[Line] | None = None
+    visit: Visit, base: Template, errors: dict[str, str] | None = None, lines: list[FormLine] | None = None
 ) -> Page:
     values = {
         "base": base,

@@ -15,7 +15,7 @@ PARTS: dict[Channel, tuple[str, ...]] = {
 }
 
 
-class Line(msgspec.Struct, frozen=True):
+class FormLine(msgspec.Struct, frozen=True):
     """A declared variable as the form shows it."""
 
     name: str
@@ -29,14 +29,14 @@ def to_form(template: Template) -> dict[str, str]:
     return form | {"name": template.name, "price": format_money(template.price), "prices": prices}
 
 
-def lines_for(template: Template) -> list[Line]:
-    return [Line(name, name in template.optional, template.examples.get(name, "")) for name in template.variables]
+def lines_for(template: Template) -> list[FormLine]:
+    return [FormLine(name, name in template.optional, template.examples.get(name, "")) for name in template.variables]
 
 
-def lines_of(form: dict[str, str]) -> list[Line]:
+def lines_of(form: dict[str, str]) -> list[FormLine]:
     """The variables that were typed, in their order."""
     found = [
-        Line(
+        FormLine(
             form.get(f"variable.{i}", "").strip().removeprefix("customer."),
             f"optional.{i}" in form,
             form.get(f"example.{i}", ""),

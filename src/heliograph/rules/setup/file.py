@@ -417,7 +417,7 @@ class _Suppression(_Table):
     reason: Literal["bounce", "complaint", "manual"] = _ABSENT
 
 
-class _Recipient(_Table):
+class _RecipientTable(_Table):
     address: Annotated[str, form(read_recipient)]
 
 
@@ -449,7 +449,7 @@ class _Team(_Table):
     keys: list[_Key] = _ABSENT
     webhooks: list[_Webhook] = _ABSENT
     suppressions: list[_Suppression] = _ABSENT
-    recipients: list[_Recipient] = _ABSENT
+    recipients: list[_RecipientTable] = _ABSENT
     sender_ids: list[_SenderId] = _ABSENT
 
 

@@ -21,7 +21,7 @@ Changing = Domain | SenderId | TeamRecord
 FIELD: dict[str, str] = {"domain": "brand", "sender_id": "value", "team": "name"}
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingSender(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # of the record
     team: str
     id: str  # of the record
@@ -35,15 +35,15 @@ def state_of(record: Submitted) -> State:
     return "refused" if record.refused_reason else "waiting"
 
 
-def pending(setup: Setup) -> list[Pending]:
+def pending(setup: Setup) -> list[PendingSender]:
     """Team by team. A domain is asked about once DNS has shown whose it is."""
     changes = [
-        Pending(kind=kind, team=_team_of(record), id=id_, text=_CHANGE[kind](record), is_change=True)
+        PendingSender(kind=kind, team=_team_of(record), id=id_, text=_CHANGE[kind](record), is_change=True)
         for (kind, id_), record in setup.records.items()
         if isinstance(record, Changing) and _is_approved(record) and record.wanted and not record.wanted_refused
     ]
     waiting = [
-        Pending(kind=kind, team=record.team, id=id_, text=_TEXT[kind](record, setup))
+        PendingSender(kind=kind, team=record.team, id=id_, text=_TEXT[kind](record, setup))
         for (kind, id_), record in setup.records.items()
         if isinstance(record, Submitted) and state_of(record) == "waiting" and getattr(record, "verified", True)
     ]
@@ -87,7 +87,7 @@ def _domain_name(setup: Setup, id_: str) -> str:
     return record.name if isinstance(record, Domain) else id_
 
 
-def decide(setup: Setup, item: Pending, approve: bool, reason: str = "") -> list[Row]:
+def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
     """The rows to write, none when it is no longer what was seen. A refusal needs a reason."""
     found = next((one for one in pending(setup) if replace(one, is_change=False) == item), None)
     if found is None:

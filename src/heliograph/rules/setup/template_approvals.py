@@ -11,7 +11,7 @@ from heliograph.rules.setup.records import Team, Template, TemplateDraft
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingTemplate(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     template: Template  # as it would become
     current: Template | None  # as it is sent now; None: it never was
@@ -28,7 +28,7 @@ def mark_of(template: Template) -> str:
     return hashlib.sha256(msgspec.json.encode(template)).hexdigest()[:16]
 
 
-def list_pending(setup: Setup) -> list[Pending]:
+def list_pending(setup: Setup) -> list[PendingTemplate]:
     """Of the whole instance; those that were refused wait for their team instead."""
     kinds = ("template", "template_draft")
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
@@ -36,15 +36,15 @@ def list_pending(setup: Setup) -> list[Pending]:
     return sorted(waiting.values(), key=lambda draft: (draft.team.record.name, draft.template.name))
 
 
-def find_draft(setup: Setup, id_: str) -> Pending | None:
+def find_draft(setup: Setup, id_: str) -> PendingTemplate | None:
     """The unapproved state of a template, when there is one, refused or not."""
     current, draft = setup.records.get(("template", id_)), setup.records.get(("template_draft", id_))
     if not isinstance(current, Template) or current.team not in setup.teams:
         return None
     team = setup.teams[current.team]
     if isinstance(draft, TemplateDraft):
-        return Pending(team=team, template=draft.template, current=current, by=draft.by, at=draft.at)
-    return Pending(team=team, template=current, current=None) if current.status == "draft" else None
+        return PendingTemplate(team=team, template=draft.template, current=current, by=draft.by, at=draft.at)
+    return PendingTemplate(team=team, template=current, current=None) if current.status == "draft" else None
 
 
 def approve(
@@ -108,7 +108,7 @@ def _numbered(setup: Setup, new: Template) -> Template:
     return replace(new, version=next_version(old, new)) if isinstance(old, Template) else new
 
 
-def _seen(setup: Setup, id_: str, mark: str) -> Pending:
+def _seen(setup: Setup, id_: str, mark: str) -> PendingTemplate:
     draft = find_draft(setup, id_)
     if draft is None or draft.mark != mark:
         raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")

@@ -13,7 +13,7 @@ from heliograph.rules.setup.file import read_template_fields
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Team, Template
 from heliograph.rules.setup.snapshot import Row, Setup
-from heliograph.rules.setup.template_approvals import Pending, approved_rows, check_price, draft_rows
+from heliograph.rules.setup.template_approvals import PendingTemplate, approved_rows, check_price, draft_rows
 from heliograph.rules.template import check_template
 
 DRAFT = 0  # the version that a message made from a draft records
@@ -88,7 +88,7 @@ def offered(setup: Setup, new: Template) -> Template:
     return replace(new, price=listed.get("*", 0), prices=prices)
 
 
-def trial(draft: Pending) -> Team:
+def trial(draft: PendingTemplate) -> Team:
     """The team as a sandbox in which the draft can be sent: to whom it has verified only, and for nothing.
 
     A mail says in its subject that it is a test; a phone shows the text as it will be, segments and all.
