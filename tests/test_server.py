@@ -19,7 +19,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "AGAIN_S", 0.0)
 
 
-async def test_a_loop_that_breaks_is_begun_anew() -> None:
+async def test_a_loop_that_breaks_is_restarted() -> None:
     errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("a bug")]
 
     async def loop() -> None:
@@ -27,7 +27,7 @@ async def test_a_loop_that_breaks_is_begun_anew() -> None:
             raise errors.pop()
 
     with capture_logs() as logs:
-        await server._begun_anew("rates", loop)
+        await server._restarted("rates", loop)
     assert [(line["loop"], line["error"]) for line in logs] == [
         ("rates", "RuntimeError"),
         ("rates", "StoreUnavailable"),

@@ -26,7 +26,7 @@ from heliograph.web.front import Front
 log = structlog.get_logger()
 
 DRAIN_S = 30  # for requests under way when the stop comes
-AGAIN_S = 1.0  # until a database that is away is asked again, or a loop that broke begins anew
+AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 
 T = TypeVar("T")
 
@@ -98,13 +98,13 @@ async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T
     raise Stopped
 
 
-async def _begun_anew(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """No loop takes the process with it."""
+async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    """No duty takes the process with it."""
     while True:
         try:
             return await loop()
         except Exception as error:
-            log.exception("a loop broke and begins anew", loop=name, error=type(error).__name__)
+            log.exception("a duty failed and is restarted", duty=name, error=type(error).__name__)
             await asyncio.sleep(AGAIN_S)
 
 
@@ -116,7 +116,7 @@ async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, re
         if app.returns:
             opened.callback((await listen_for_returns(app.settings, app.returns)).close)
         duties = app.duties | {"slow clients": partial(close_slow, server.server_state.connections)}
-        tasks = [asyncio.create_task(_begun_anew(name, duty), name=name) for name, duty in duties.items()]
+        tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
         if listener:

@@ -51,7 +51,7 @@ def show(settings: Settings, team: str | None) -> None:
 @with_settings(*STORE_FLAGS)
 @click.argument("team")
 def resume(settings: Settings, team: str) -> None:
-    """Let TEAM send direct emails again; counting begins anew.
+    """Let TEAM send direct emails again; counting starts over.
 
     A running service follows within a second.
 

@@ -340,7 +340,7 @@ class Deliveries:
         async def story(tx: Tx) -> bool:
             done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)
             if done:
-                await tx.run("forget_failures", webhook=hook.id)  # whoever enables it again begins anew
+                await tx.run("forget_failures", webhook=hook.id)  # enabling it again starts over
             return done
 
         done = await self._database.write(story)

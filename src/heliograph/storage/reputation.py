@@ -55,7 +55,7 @@ class Reputations:
         return written
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
-        """End the pause of a team's direct sends: counting begins anew. False when they are not paused."""
+        """End the pause of a team's direct sends: counting starts over. False when they are not paused."""
         ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
         async def story(tx: Tx) -> bool:
