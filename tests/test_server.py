@@ -28,7 +28,7 @@ async def test_a_loop_that_breaks_is_restarted() -> None:
 
     with capture_logs() as logs:
         await server._restarted("rates", loop)
-    assert [(line["loop"], line["error"]) for line in logs] == [
+    assert [(line["duty"], line["error"]) for line in logs] == [
         ("rates", "RuntimeError"),
         ("rates", "StoreUnavailable"),
     ]
