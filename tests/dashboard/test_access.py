@@ -132,7 +132,7 @@ def judge(page: Any, axe: str) -> list[str]:
     page.add_script_tag(url=axe)
     found = []
     for look, (scheme, size) in LOOKS.items():
-        page.emulate_media(color_scheme=scheme)
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # not while it fades in
         page.set_viewport_size(size)
         found += [f"{page.url} {look} {line}" for line in page.evaluate(JUDGE)]
     return found
