@@ -191,4 +191,4 @@ async def test_verifications(store: Store, clock: TestClock) -> None:
     assert await listed(status="pending", before=begun[1].id) == [begun[0].id]
     clock.forward(DAY_MS)
     assert await listed(status="expired", address=PHONE) == [begun[0].id]
-    assert await store.verifications.line(2, begun[0].id) is None
+    assert await store.verifications.get(2, begun[0].id) is None

@@ -9,7 +9,7 @@ from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
 from heliograph.accept.verify_start import VerificationRecord
 from heliograph.api.route import Call, Query, answer
-from heliograph.rules import message, verification
+from heliograph.rules import message
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import is_simulated
 from heliograph.rules.fields import (
@@ -32,8 +32,7 @@ from heliograph.rules.refusals import InvalidRequest, MessageNotFound, Verificat
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.storage.messages import Filter
-from heliograph.storage.search import RecipientLine, TimelineEvent
-from heliograph.storage.verifications import StoredVerification
+from heliograph.storage.search import RecipientLine, TimelineEvent, VerificationLine
 from heliograph.web.request import Response
 
 PAGE = 20
@@ -170,14 +169,13 @@ async def read_verification(call: Call) -> Response:
     row = await call.context.store.verifications.get(call.team, id_)
     if row is None:
         raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
-    return answer(_verification(row, call.context.clock.now()))
+    return answer(_verification(row))
 
 
 async def list_verifications(call: Call) -> Response:
     wanted = _filter(call, PREFIXES["verification"], VERIFICATION_STATES)
     rows = await call.context.store.verifications.page(call.team, wanted)
-    now = call.context.clock.now()
-    return page([_verification(row, now) for row in rows], wanted.limit)
+    return page([_verification(row) for row in rows], wanted.limit)
 
 
 async def read_me(call: Call) -> Response:
@@ -267,12 +265,12 @@ def _event(found: TimelineEvent) -> EventView:
     return EventView(**own | read, simulated=is_simulated(found.detail))
 
 
-def _verification(found: StoredVerification, now: int) -> VerificationRecord:
+def _verification(found: VerificationLine) -> VerificationRecord:
     return VerificationRecord(
         id=found.id,
         channel="sms",
         to=found.phone,
-        status=verification.current_status(found.status, now, found.expires_at),
+        status=found.status,
         sandbox=bool(found.sandbox),
         expires_at=timestamp(found.expires_at),
         error_message=found.error_message,

@@ -101,17 +101,14 @@ class Sessions:
         await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
 
     async def end(self, person: str, session: str, entry: AuditEntry) -> None:
-        async def story(tx: Tx) -> None:
-            if await tx.run("delete_session", person=person, id=session):
-                await audit.write(tx, entry)
-
-        await self._database.write(story)
+        await self._end("delete_session", entry, person=person, id=session)
 
     async def end_all(self, person: str, kept: str, entry: AuditEntry) -> None:
         """All but the one that is kept."""
+        await self._end("delete_sessions", entry, person=person, kept=kept)
 
+    async def _end(self, query: str, entry: AuditEntry, **given: str) -> None:
         async def story(tx: Tx) -> None:
-            if await tx.run("delete_sessions", person=person, kept=kept):
-                await audit.write(tx, entry)
+            await audit.write(tx, entry if await tx.run(query, **given) else None)
 
         await self._database.write(story)

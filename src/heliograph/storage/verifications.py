@@ -353,16 +353,6 @@ def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | N
     )
 
 
-class StoredVerification(msgspec.Struct, frozen=True):
-    id: str
-    phone: str
-    status: str
-    sandbox: int
-    expires_at: int
-    error_message: str | None
-    wrong: int
-
-
 class Verifications:
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, leases: Leases) -> None:
         self._database = database
@@ -385,24 +375,19 @@ class Verifications:
     async def check(self, item: Check) -> CheckResult:
         return await self._checks.submit(item)
 
-    async def get(self, team: int, id_: str) -> StoredVerification | None:
-        rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_))
-        return StoredVerification(*rows[0]) if rows else None
+    async def get(self, team: int, id_: str) -> VerificationLine | None:
+        """Never its code: nobody has that."""
+        now = self._clock.now()
+        rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_, now=now))
+        return VerificationLine(*rows[0]) if rows else None
 
-    async def page(self, team: int, wanted: Filter) -> list[StoredVerification]:
+    async def page(self, team: int, wanted: Filter) -> list[VerificationLine]:
         """One more than the limit, when there are more."""
         given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1, "now": self._clock.now()}
         del given["template_id"]
         rows = await self._database.read(lambda tx: tx.run("list_verifications", team=team, **given))
-        return [StoredVerification(*row) for row in rows]
+        return [VerificationLine(*row) for row in rows]
 
     async def search(self, team: int, wanted: Search) -> SearchPage[VerificationLine]:
         now = self._clock.now()
         return await self._database.read(lambda tx: search.verifications(tx, team, wanted, now))
-
-    async def line(self, team: int, id_: str) -> VerificationLine | None:
-        """Never its code: nobody has that."""
-        rows = await self._database.read(
-            lambda tx: tx.run("verification_facts", team=team, id=id_, now=self._clock.now())
-        )
-        return VerificationLine(*rows[0]) if rows else None

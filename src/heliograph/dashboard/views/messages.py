@@ -63,7 +63,7 @@ async def page_of(visit: Visit, text: str) -> str | None:
     if not is_id(text):
         return None
     if text.startswith(PREFIXES["verification"]):
-        return f"{visit.base}/verifications/{text}" if await visit.store.verifications.line(team, text) else None
+        return f"{visit.base}/verifications/{text}" if await visit.store.verifications.get(team, text) else None
     if text.startswith(tuple(PREFIXES[channel] for channel in CHANNELS)):
         return f"{visit.base}/messages/{text}" if await visit.store.pulses.message(team, text) else None
     return None

@@ -26,7 +26,7 @@ async def show_list(visit: Visit) -> Answer:
 
 async def show(visit: Visit) -> Answer:
     id_ = visit.params["id"]
-    found = await visit.store.verifications.line(visit.team.record.ref, id_) if is_id(id_) else None
+    found = await visit.store.verifications.get(visit.team.record.ref, id_) if is_id(id_) else None
     if found is None:
         raise Gone
     key = visit.setup.records.get(("key", found.key_id))

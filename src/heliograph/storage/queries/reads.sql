@@ -22,14 +22,10 @@ WHERE m.team = :team AND m.id > :low AND m.id < :high
        OR EXISTS (SELECT 1 FROM recipient r WHERE r.message = m.key AND r.address = :address))
 ORDER BY m.id DESC LIMIT :limit;
 
--- name: find_verification
-SELECT id, phone, status, sandbox, expires_at, error_message, wrong FROM verification
-WHERE team = :team AND id = :id;
-
 -- name: list_verifications
 -- A pending one past its time is expired, whether or not housekeeping has written it down.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
-       sandbox, expires_at, error_message, wrong
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification
 WHERE team = :team AND id > :low AND id < :high
   AND (CAST(:status AS text) IS NULL

@@ -109,7 +109,7 @@ WHERE team = :team AND id > :low AND id < :high
        OR CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status)
 ORDER BY id DESC LIMIT :limit;
 
--- name: verification_facts
+-- name: find_verification
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification WHERE team = :team AND id = :id;
