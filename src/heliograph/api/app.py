@@ -104,7 +104,7 @@ class Api:
         await respond(scope, send, response, [*extra, *response.headers, CLOSE])
 
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
-        """Key, team, scope, rate limit, media type, size, JSON; the endpoint does the rest."""
+        """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
         now = self.context.clock.now()
         caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
         record = caller.team.record
@@ -132,6 +132,8 @@ class Api:
             request.check_media_type()
             raw = await request.read_body(route.body_max, self._budget, record.id)
             value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
+        if not route.query:
+            request.query(())
         self._active += 1
         try:
             return await route.call(

@@ -64,18 +64,15 @@ class DomainList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
-    call.query()
     domains = call.caller.team.domains.values()
     return answer(DomainList(data=[await _view(call, domain) for domain in domains]))
 
 
 async def read(call: Call) -> Response:
-    call.query()
     return answer(await _view(call, _own(call)))
 
 
 async def create(call: Call) -> Response:
-    call.query()
     request = to_request(call.json, DomainRequest)
     team = call.caller.team.record.id
     made = await call.management.domains.add(call.actor, team, request.name, request.brand or "")
@@ -83,7 +80,6 @@ async def create(call: Call) -> Response:
 
 
 async def change(call: Call) -> Response:
-    call.query()
     brand, domain = to_request(call.json, DomainChange).brand, _own(call)
     if brand is not None:
         domain = await call.management.domains.set_brand(call.actor, domain, brand, by_operator=False)
@@ -91,19 +87,16 @@ async def change(call: Call) -> Response:
 
 
 async def delete(call: Call) -> Response:
-    call.query()
     await call.management.domains.remove(call.actor, _own(call))
     return answer(DeletedDomain(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    call.query()
     await call.management.domains.rotate(call.actor, _own(call).id)
     return answer(await _view(call, _own(call)))
 
 
 async def check(call: Call) -> Response:
-    call.query()
     done = await call.management.domains.check(call.actor, _own(call).id)
     return answer(_checked(done))
 

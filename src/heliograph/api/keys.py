@@ -41,7 +41,6 @@ async def list_all(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    call.query()
     request = to_request(call.json, KeyRequest)
     wanted = WantedKey(
         team=call.caller.team.record.id,
@@ -54,13 +53,11 @@ async def create(call: Call) -> Response:
 
 
 async def rotate(call: Call) -> Response:
-    call.query()
     team, giver = call.caller.team.record.id, call.caller.key
     return answer(_new(call, await keys.rotate(call.context.store, call.actor, call.params["id"], team, giver)))
 
 
 async def revoke(call: Call) -> Response:
-    call.query()
     key = await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
     return answer(_record(call, msgspec.structs.replace(key, revoked=True)))
 

@@ -138,7 +138,6 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
-        call.query()
         id_ = call.params["id"]
         found = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
@@ -164,7 +163,6 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 
 
 async def read_verification(call: Call) -> Response:
-    call.query()
     id_ = call.params["id"]
     row = await call.context.store.verifications.get(call.team, id_)
     if row is None:
@@ -179,7 +177,6 @@ async def list_verifications(call: Call) -> Response:
 
 
 async def read_me(call: Call) -> Response:
-    call.query()
     record, account = call.caller.team.record, await call.context.store.ledger.account(call.team)
     used = account.used if account.month == month_of(call.context.clock.now()) else 0
     return answer(

@@ -36,7 +36,6 @@ class RenderView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def render_template(call: Call) -> Response:
-    call.query()
     request = to_request(call.json, RenderRequest)
     values = read_variables(request.variables)
     team = call.caller.team

@@ -45,7 +45,6 @@ def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[
 
 
 async def check_verification(call: Call) -> Response:
-    call.query()
     request = to_request(call.json, CheckRequest)
     return answer(await check(call.context, call.caller, call.params["id"], request))
 

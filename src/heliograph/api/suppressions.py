@@ -43,19 +43,16 @@ class SuppressionList(Listed, frozen=True, kw_only=True):
 
 
 async def delete(call: Call) -> Response:
-    call.query()
     email = call.params["email"]
     await suppressions.remove(call.context.store, call.actor, call.caller.team.record, email)
     return answer(DeletedSuppression(email=email))
 
 
 async def read(call: Call) -> Response:
-    call.query()
     return answer(to_record(await suppressions.find(call.context.store, call.caller.team.record, call.params["email"])))
 
 
 async def create(call: Call) -> Response:
-    call.query()
     request = to_request(call.json, SuppressionRequest)
     store, team = call.context.store, call.caller.team.record
     await suppressions.add(

@@ -58,7 +58,6 @@ class DeliveryList(Listed, frozen=True, kw_only=True):
 
 
 async def create(call: Call) -> Response:
-    call.query()
     made = await call.management.webhooks.create(call.actor, _team(call), to_request(call.json, WebhookRequest))
     return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()), 201)
 
@@ -72,37 +71,31 @@ async def list_all(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    call.query()
     return answer(to_record(call.management.webhooks.find(_team(call), call.params["id"]), call.context.clock.now()))
 
 
 async def change(call: Call) -> Response:
-    call.query()
     wanted = to_request(call.json, WebhookChange)
     hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
     return answer(to_record(hook, call.context.clock.now()))
 
 
 async def delete(call: Call) -> Response:
-    call.query()
     await call.management.webhooks.remove(call.actor, _team(call), call.params["id"])
     return answer(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    call.query()
     made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
     return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()))
 
 
 async def test(call: Call) -> Response:
-    call.query()
     event = await call.management.webhooks.test(call.actor, _team(call), call.params["id"])
     return answer(TestEvent(id=event), 202)
 
 
 async def replay(call: Call) -> Response:
-    call.query()
     wanted = _wanted(to_request(call.json, ReplayRequest))
     count = await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted)
     return answer(Replay(count=count), 202)
