@@ -10,7 +10,7 @@ import dns.name
 import dns.rdatatype
 import pytest
 
-from heliograph.channels.webhook import post
+from heliograph.channels.web import CheckedAddresses
 from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Names, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.rules.setup.webhook_url import parse_target
@@ -198,7 +198,7 @@ async def test_the_last_gate(
         return [{"hostname": "", "host": "127.0.0.1", "port": loopback[0].port, "family": 2, "proto": 6, "flags": 0}]
 
     monkeypatch.setattr(Guard, "check", check)
-    monkeypatch.setattr(post._GuardedAddresses, "resolve", resolve)
+    monkeypatch.setattr(CheckedAddresses, "resolve", resolve)
     poster = Poster(Guard())
     answer = await poster.post(f"http://{host}:{loopback[0].port}/", {}, b"{}")
     await poster.close()

@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import re
+import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 import dns.resolver
 import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from heliograph.channels.carrier import CallbackAnswer
@@ -69,6 +71,30 @@ class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def retry_after_ms(self) -> int | None:
         wish = self.headers.get("retry-after", "")
         return int(wish) * SECOND_MS if _SECONDS.fullmatch(wish) else None
+
+
+class CheckedAddresses(AbstractResolver):
+    """Makes aiohttp connect only to these addresses of a name."""
+
+    def __init__(self, addresses: Callable[[str], Awaitable[Sequence[str]]]) -> None:
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._addresses(host)
+        ]
+
+    async def close(self) -> None: ...
 
 
 class Web:

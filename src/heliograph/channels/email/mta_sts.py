@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,9 +10,9 @@ from weakref import WeakValueDictionary
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from heliograph.channels.email.resolve import DnsSilent, Forbidden, Resolver, Unknown
+from heliograph.channels.web import CheckedAddresses
 
 POLICY_MAX = 64 * 1024  # octets
 MAX_AGE_S = 31_557_600  # a year, RFC 8461's own limit
@@ -112,35 +111,12 @@ def read_policy(text: str) -> Policy:
     return Policy(mode=mode, max_age=min(int(age[:10]), MAX_AGE_S), mx=mx)
 
 
-class _CheckedAddresses(AbstractResolver):
-    """Makes aiohttp connect only where our own resolver and the deny list allow."""
-
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in await self._resolver.addresses(host)
-        ]
-
-    async def close(self) -> None: ...
-
-
 def https_fetch(resolver: Resolver, roots: ssl.SSLContext, port: int = 443) -> Fetch:
     """RFC 8461, 3.3: a certificate for the policy host, no redirects, text/plain, bounded."""
 
     async def fetch(domain: str) -> str:
-        connector: Any = aiohttp.TCPConnector(resolver=_CheckedAddresses(resolver), ssl=roots, use_dns_cache=False)
+        checked = CheckedAddresses(resolver.addresses)
+        connector: Any = aiohttp.TCPConnector(resolver=checked, ssl=roots, use_dns_cache=False)
         url = f"https://mta-sts.{domain}:{port}/.well-known/mta-sts.txt"
         async with (
             aiohttp.ClientSession(connector=connector) as client,

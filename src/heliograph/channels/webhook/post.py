@@ -9,9 +9,9 @@ from contextvars import ContextVar
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from heliograph.channels.web import CheckedAddresses
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.rules.webhook_retry import retry_after_s
@@ -41,7 +41,7 @@ class Poster:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # callers limit how many are in flight
-                resolver=_GuardedAddresses(),
+                resolver=CheckedAddresses(_checked_addresses),
                 use_dns_cache=False,
                 socket_factory=_checked_socket,
                 ssl=roots or ssl.create_default_context(),
@@ -85,23 +85,8 @@ class Poster:
         await self._session.close()
 
 
-class _GuardedAddresses(AbstractResolver):
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in _CHECKED.get()
-        ]
-
-    async def close(self) -> None: ...
+async def _checked_addresses(_: str) -> tuple[str, ...]:
+    return _CHECKED.get()
 
 
 def _checked_socket(found: aiohttp.AddrInfoType) -> socket.socket:
