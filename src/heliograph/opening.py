@@ -8,6 +8,7 @@ from pathlib import Path
 
 from heliograph.clock import Clock
 from heliograph.datafolder import Secrets, keep_number, seen_numbers
+from heliograph.rules.erasure import erased_name
 from heliograph.settings import Settings
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
@@ -71,7 +72,11 @@ async def open_store(
     await migrate(settings)
     known = secrets or make_secrets(settings)
     blobs = Blobs(settings.data / "blobs")
-    store = make_store(make_database(settings), blobs, clock or Clock(), owner, lambda: known.erasure)
+
+    def name_of(team: int, address: str) -> str:
+        return erased_name(known.erasure, team, address)  # the secret is read when the first is needed
+
+    store = make_store(make_database(settings), blobs, clock or Clock(), owner, name_of)
     try:
         await store.refresh()
         yield store

@@ -39,11 +39,13 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_sms(context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None) -> Answer:
-    return await context.store.messages.accept(_acceptance(context, caller, request, retry_key)[0])
+    draft = draft_message(caller, context.store.setup.current, "sms", request)
+    return await context.store.messages.accept(sms_acceptance(context, caller, draft, retry_key)[0])
 
 
 async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
-    item, draft, content = _acceptance(context, caller, request, None)
+    draft = draft_message(caller, context.store.setup.current, "sms", request)
+    item, content = sms_acceptance(context, caller, draft, None)
     accepted = await context.store.messages.rehearse(item)
     return SmsPreview(
         to=draft.to,
@@ -58,16 +60,9 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
     )
 
 
-def _acceptance(
-    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
-) -> tuple[Acceptance, PhoneDraft, SmsContent]:
-    draft = draft_message(caller, context.store.setup.current, "sms", request)
-    return sms_acceptance(context, caller, draft, retry_key)
-
-
 def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
-) -> tuple[Acceptance, PhoneDraft, SmsContent]:
+) -> tuple[Acceptance, SmsContent]:
     setup, team = context.store.setup.current, caller.team
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(
@@ -79,4 +74,4 @@ def sms_acceptance(
     item = phone_acceptance(
         context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
     )
-    return item, draft, content
+    return item, content

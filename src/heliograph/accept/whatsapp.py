@@ -41,11 +41,13 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 async def send_whatsapp(
     context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
 ) -> Answer:
-    return await context.store.messages.accept(_acceptance(context, caller, request, retry_key)[0])
+    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
+    return await context.store.messages.accept(whatsapp_acceptance(context, caller, draft, retry_key)[0])
 
 
 async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
-    item, draft, content = _acceptance(context, caller, request, None)
+    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
+    item, content = whatsapp_acceptance(context, caller, draft, None)
     accepted = await context.store.messages.rehearse(item)
     return WhatsappPreview(
         to=draft.to,
@@ -60,16 +62,9 @@ async def preview_whatsapp(context: Context, caller: Caller, request: PhoneReque
     )
 
 
-def _acceptance(
-    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
-) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
-    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
-    return whatsapp_acceptance(context, caller, draft, retry_key)
-
-
 def whatsapp_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
-) -> tuple[Acceptance, PhoneDraft, WhatsappContent]:
+) -> tuple[Acceptance, WhatsappContent]:
     team = caller.team
     check_where = check_destination(context, caller, "whatsapp", draft)
     template = draft.template
@@ -103,4 +98,4 @@ def whatsapp_acceptance(
         marketing_to=draft.to if capped else None,
         check=check,
     )
-    return item, draft, content
+    return item, content

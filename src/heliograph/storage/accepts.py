@@ -19,7 +19,6 @@ from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 
 ACCEPTED = 202
-Pair = tuple[Any, str]
 
 
 async def accept(

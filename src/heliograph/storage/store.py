@@ -1,11 +1,11 @@
 """The seam: everything that may be asked of the database, whichever it is, by subject."""
 
-from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.erasure import erased_name
+from heliograph.rules.erasure import NameOf, erased_name
 from heliograph.storage.audit import Audit
 from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.circuits import Circuits
@@ -37,6 +37,8 @@ from heliograph.storage.verifications import Verifications
 from heliograph.storage.versions import Versions
 
 __all__ = ["Store", "StoreUnavailable", "make_store"]
+
+UNKEYED = partial(erased_name, b"")
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,14 +82,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         await self.database.close()
 
 
-def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, key: Callable[[], bytes] = bytes) -> Store:
-    """The key is asked for when the first hash of an erased address is made."""
-
-    def name_of(team: int, address: str) -> str:
-        return erased_name(key(), team, address)
-
+def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_of: NameOf = UNKEYED) -> Store:
     setup, leases = SetupStore(database, clock), Leases(clock)
-    publisher = setup.publisher
     return Store(
         owner=owner,
         clock=clock,
@@ -95,18 +91,18 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, key: 
         blobs=blobs,
         setup=setup,
         versions=Versions(database),
-        messages=Messages(database, publisher, name_of, leases),
-        verifications=Verifications(database, clock, publisher, leases),
+        messages=Messages(database, setup.publisher, name_of, leases),
+        verifications=Verifications(database, clock, setup.publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),
         dead_letters=DeadLetters(database, setup),
         carrier_use=CarrierUse(database),
-        reports=Reports(database, clock, publisher),
+        reports=Reports(database, clock, setup.publisher),
         circuits=Circuits(database),
         reputation=Reputations(database, clock, setup),
         events=Events(database, clock),
         deliveries=Deliveries(database, clock, owner, leases, setup),
-        suppressions=Suppressions(database, clock, publisher, name_of),
-        imports=Imports(database, clock, publisher),
+        suppressions=Suppressions(database, clock, setup.publisher, name_of),
+        imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
