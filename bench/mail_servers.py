@@ -12,9 +12,9 @@ from pathlib import Path
 from accept import CLI, HERE, free_port
 from mail_install import run
 from mail_processes import Group
-from tests.entries import SET_UP
 
 from heliograph.opening import open_store
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange
@@ -115,4 +115,6 @@ async def _drop_ed25519(settings: Settings) -> None:
     async with open_store(settings) as store:
         keys = [key for key in store.setup.current.teams[TEAM].dkim_keys if key.algorithm != "rsa-sha256"]
         rows = [to_row("dkim_key", key.id, None, key.team) for key in keys]
-        await store.setup.change(lambda *_: SetupChange(rows=rows, audit=SET_UP))
+        await store.setup.change(
+            lambda *_: SetupChange(rows=rows, audit=COMMAND_LINE.did(0, "bench.set_up", "a bench"))
+        )

@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 from accept import CLI, HERE, LOAD_CORE, SERVER_CORE, Bench, look_at_machine
 from report import Cell, made_by, write_part
-from tests.entries import SET_UP
 
 from heliograph.channels.webhook.signature import make_secret
 from heliograph.opening import make_secrets, open_store
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
@@ -149,7 +149,9 @@ async def subscribe(settings: Settings, urls: list[str]) -> list[Webhook]:
         hooks.append(Webhook(id=id_, team=TEAM, url=url, secret=sealer.seal(secret, f"webhook/{id_}")))
     async with open_store(settings) as store:
         rows = [to_row("webhook", hook.id, hook, TEAM) for hook in hooks]
-        await store.setup.change(lambda _, __: SetupChange(rows=rows, audit=SET_UP))
+        await store.setup.change(
+            lambda _, __: SetupChange(rows=rows, audit=COMMAND_LINE.did(0, "bench.set_up", "a bench"))
+        )
     return hooks
 
 
