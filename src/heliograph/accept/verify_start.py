@@ -182,11 +182,6 @@ def _code(context: Context, caller: Caller, phone: str, id_: str, carriers: Sequ
     return make_code(context.clock.below(10**CODE_DIGITS))
 
 
-def _price(context: Context, caller: Caller, phone: str) -> int:
-    rate = pricing.verify_price(context.store.setup.current.platform, caller.team.record.currency)
-    return phone_price(caller.team, phone, rate)
-
-
 def _start(
     context: Context,
     caller: Caller,
@@ -196,7 +191,8 @@ def _start(
     retry_key: IdempotencyKey | None,
     carriers: Sequence[CarrierRecord],
 ) -> Start:
-    record, now, salt = caller.team.record, context.clock.now(), context.clock.entropy(16)
+    record, platform = caller.team.record, context.store.setup.current.platform
+    now, salt = context.clock.now(), context.clock.entropy(16)
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
 
     def check(recent: Recent) -> None:
@@ -220,11 +216,11 @@ def _start(
         sandbox=caller.team.sandbox,
         salt=salt.hex(),
         digest=code_digest(context.code_key, salt, code).hex(),
-        price=_price(context, caller, phone),
+        price=phone_price(caller.team, phone, pricing.verify_price(platform, record.currency)),
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,
-        sandbox_most=context.store.setup.current.platform.sandbox_per_day if is_counted else None,
+        sandbox_most=platform.sandbox_per_day if is_counted else None,
         owner=context.store.owner,
         check=check,
         retry_key=retry_key,

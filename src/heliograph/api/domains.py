@@ -1,12 +1,12 @@
 """Sending domains over HTTP, for keys with `manage`: what to set in DNS, and whether it is there."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
+from msgspec.structs import asdict
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.manage.domains import Checked
 from heliograph.rules.fields import CONTROL, DOMAIN_NAME, Deleted, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
@@ -98,7 +98,8 @@ async def rotate(call: Call) -> Response:
 
 async def check(call: Call) -> Response:
     done = await call.management.domains.check(call.actor, _own(call).id)
-    return answer(_checked(done))
+    records = [_judged(record, verdict) for record, verdict in done.records]
+    return answer(_domain(done.domain, records, done.alignment))
 
 
 def _own(call: Call) -> Domain:
@@ -107,14 +108,10 @@ def _own(call: Call) -> Domain:
 
 async def _view(call: Call, domain: Domain) -> DomainView:
     records = await call.management.domains.records(domain.id)
-    return _domain(domain, [RecordView(**_fields(record)) for record in records], None)
+    return _domain(domain, [RecordView(**asdict(record)) for record in records])
 
 
-def _checked(done: Checked) -> DomainView:
-    return _domain(done.domain, [_judged(record, verdict) for record, verdict in done.records], done.alignment)
-
-
-def _domain(domain: Domain, records: list[RecordView], alignment: Alignment | None) -> DomainView:
+def _domain(domain: Domain, records: list[RecordView], alignment: Alignment | None = None) -> DomainView:
     return DomainView(
         id=domain.id,
         name=domain.name,
@@ -129,8 +126,4 @@ def _domain(domain: Domain, records: list[RecordView], alignment: Alignment | No
 
 def _judged(record: Record, verdict: Verdict) -> RecordView:
     ok = verdict.ok if verdict.answered else None
-    return RecordView(**_fields(record), ok=ok, found=verdict.found, mend=verdict.mend)
-
-
-def _fields(record: Record) -> dict[str, Any]:
-    return msgspec.structs.asdict(record)
+    return RecordView(**asdict(record), ok=ok, found=verdict.found, mend=verdict.mend)

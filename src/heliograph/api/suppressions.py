@@ -72,10 +72,6 @@ async def list_all(call: Call) -> Response:
 
 
 def to_record(found: Suppression) -> SuppressionRecord:
-    return SuppressionRecord(
-        email=found.email,
-        reason=found.reason,
-        source_message_id=found.source_message_id,
-        detail=msgspec.Raw(found.detail.encode()) if found.detail else None,
-        created_at=timestamp(found.created_at),
-    )
+    detail = msgspec.Raw(found.detail.encode()) if found.detail else None
+    own = msgspec.structs.asdict(found)
+    return SuppressionRecord(**own | {"detail": detail, "created_at": timestamp(found.created_at)})

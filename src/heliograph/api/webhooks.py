@@ -118,15 +118,11 @@ def _wanted(request: ReplayRequest) -> WantedEvents:
     if request.event_id is not None:
         return WantedEvents(event_ids=[request.event_id])
     if request.event_ids is None:
-        return _span(request)
+        return WantedEvents(
+            created_after=read_time("created_after", request.created_after or ""),
+            created_before=read_time("created_before", request.created_before or ""),
+            failed_only=bool(request.failed_only),
+        )
     if not 1 <= len(request.event_ids) <= EVENT_IDS_MAX:
         raise InvalidRequest(f"event_ids is a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
     return WantedEvents(event_ids=list(dict.fromkeys(request.event_ids)))
-
-
-def _span(request: ReplayRequest) -> WantedEvents:
-    return WantedEvents(
-        created_after=read_time("created_after", request.created_after or ""),
-        created_before=read_time("created_before", request.created_before or ""),
-        failed_only=bool(request.failed_only),
-    )

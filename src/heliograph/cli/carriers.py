@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.manage.carriers import CarrierChange
 from heliograph.manage.carriers import change as change_carrier
 from heliograph.rules.audit import COMMAND_LINE
@@ -68,7 +68,7 @@ def change(settings: Settings, carrier: str, enabled: bool | None, priority: int
 
 @carriers.command()
 @with_settings(*STORE_FLAGS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def show(settings: Settings, as_json: bool) -> None:
     """Show the carriers in the order they are asked, and which of them cannot be reached (the default command).
 

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.manage import dead_letters
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
@@ -40,7 +40,7 @@ def deadletter() -> None:
 
 @deadletter.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def list_(settings: Settings, as_json: bool) -> None:
     """List the newest dead letters with their keys. Example: heliograph deadletter list"""
 

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from heliograph.app import make_domains
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.domains import Checked, Domains
 from heliograph.opening import make_secrets
@@ -20,7 +20,6 @@ from heliograph.storage.store import Store
 T = TypeVar("T")
 
 RESOLVER = click.option("--resolver", metavar="HOST:PORT", help="Ask this DNS server alone.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()

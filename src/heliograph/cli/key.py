@@ -5,7 +5,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage import keys
 from heliograph.manage.keys import MadeKey, WantedKey, end_of, to_record
@@ -84,7 +84,7 @@ def create(
 @key.command("list")
 @with_settings(*STORE_FLAGS)
 @click.option("--team", metavar="TEAM", help="Only this team's.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the keys of all teams, or of one: what each may do, whether it works, when it was last used.
 

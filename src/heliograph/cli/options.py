@@ -32,6 +32,7 @@ FLAGS = {
     "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.manage import senders
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
@@ -23,7 +23,7 @@ def sender() -> None:
 
 @sender.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def list_(settings: Settings, as_json: bool) -> None:
     """List what waits: its id, its team, and what is asked for.
 

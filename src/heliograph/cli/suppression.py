@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.manage import imports, suppressions
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import COMMAND_LINE
@@ -21,7 +21,6 @@ from heliograph.storage.suppressions import START, End, SuppressionLine
 BUSY_S = 0.05  # between looks at a portion that the running service has in hand
 
 _team = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -33,7 +32,7 @@ def suppression() -> None:
 @with_settings(*STORE_FLAGS)
 @_team
 @click.option("--search", default="", metavar="TEXT", help="Only addresses with this text in them.")
-@_json
+@AS_JSON
 def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
     """Show the list, newest first.
 
@@ -69,7 +68,7 @@ def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
 @click.argument("email")
 @_team
 @click.option("--reason", type=click.Choice(REASONS), default=DEFAULT, show_default=True)
-@_json
+@AS_JSON
 def add(settings: Settings, email: str, team: str, reason: str, as_json: bool) -> None:
     """Put EMAIL on the list: the team mails it no more.
 
@@ -91,7 +90,7 @@ def add(settings: Settings, email: str, team: str, reason: str, as_json: bool) -
 @with_settings(*STORE_FLAGS)
 @click.argument("email")
 @_team
-@_json
+@AS_JSON
 def remove(settings: Settings, email: str, team: str, as_json: bool) -> None:
     """Take EMAIL off the list: the team can mail it again.
 
@@ -112,7 +111,7 @@ def remove(settings: Settings, email: str, team: str, as_json: bool) -> None:
 @with_settings(*STORE_FLAGS)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @_team
-@_json
+@AS_JSON
 def import_(settings: Settings, file: Path, team: str, as_json: bool) -> None:
     """Put every address of FILE on the list: CSV, an email address and a reason (or none) on each line.
 

@@ -3,14 +3,12 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.manage import teams
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.pricing import format_money
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class TeamLine(msgspec.Struct, frozen=True, kw_only=True):

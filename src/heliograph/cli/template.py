@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.records import Template
@@ -14,7 +14,6 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 ID = click.argument("id_", metavar="TPL_ID")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.datafolder import kept_address
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, ROLES, NewPerson
@@ -145,7 +145,7 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @user.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def list_(settings: Settings, as_json: bool) -> None:
     """Show everybody: what they may do, how they sign in, when they were last seen.
 

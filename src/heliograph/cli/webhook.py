@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from heliograph.app import make_webhooks
-from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
@@ -26,7 +26,6 @@ TEAM = click.option("--team", metavar="TEAM", help="The team's id, team_…; wit
 EVENTS = click.option(
     "--event", "events", multiple=True, metavar="NAME", help="A type, a group such as email.*, or *; can be repeated."
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()

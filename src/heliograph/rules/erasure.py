@@ -48,7 +48,10 @@ class Forms(msgspec.Struct, frozen=True):
     def needles(self) -> list[tuple[str]]:
         """For a first look by the database, lower-case as SQLite knows it and as PostgreSQL does."""
         forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}
-        return [(form,) for form in sorted({form.lower() for form in forms} | {_ascii_lower(form) for form in forms})]
+        lower = {form.lower() for form in forms} | {
+            form.encode().lower().decode() for form in forms
+        }  # also ASCII alone
+        return [(form,) for form in sorted(lower)]
 
     def also(self, written: Iterable[str]) -> "Forms":
         return Forms(self.address, self.written | set(written))
@@ -72,7 +75,3 @@ def forms_of(address: str, typed: str) -> Forms:
     """Carriers write phone numbers without their plus as well."""
     written = {address, typed} if "@" in address else {address, address.removeprefix("+"), typed}
     return Forms(address, frozenset(written))
-
-
-def _ascii_lower(text: str) -> str:
-    return text.encode().lower().decode()

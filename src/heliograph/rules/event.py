@@ -67,7 +67,7 @@ def event_type(channel: Channel, status: str) -> str:
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
-    own = _message_part(event) if event.record else _other_part(event)
+    own = _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
     return msgspec.json.encode(
         {
@@ -97,8 +97,3 @@ def _message_part(event: StoredEvent) -> dict[str, Any]:
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
         own[_WORDS[event.status]] = msgspec.json.decode(event.detail)
     return own
-
-
-def _other_part(event: StoredEvent) -> dict[str, Any]:
-    part: dict[str, Any] = msgspec.json.decode(event.detail or "{}")
-    return part

@@ -21,7 +21,7 @@ class Upkeep:
         self._blobs = blobs
         self._leases = leases
         self._setup = setup
-        self.can_commit = Probe(self._commit_something)
+        self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
 
     async def attest(self, seen: Mapping[int, int]) -> Attested:
         """A database that is older than what was seen of it is paused now."""
@@ -51,6 +51,3 @@ class Upkeep:
             some = files[start : start + retention.PORTION]
             for hash_ in await self._database.read(partial(retention.unused, hashes=some)):
                 await asyncio.to_thread(self._blobs.drop, hash_, now)
-
-    async def _commit_something(self) -> None:
-        await self._database.write(lambda tx: tx.run("probe"))

@@ -55,7 +55,10 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "title": record.get("subject") or f"{NAMES[facts.channel]} to {record.get('to', '')}",
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
-        "recipients": [(one, _timeline(found, one.given)) for one in found.recipients],
+        "recipients": [
+            (one, [_step(found, event) for event in found.events if event.recipient == one.given])
+            for one in found.recipients
+        ],
         "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
         "simulated": {event.recipient for event in found.events if is_simulated(event.detail)},
         "images": "images" in visit.query,
@@ -63,10 +66,6 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "wrong": wrong,
     }
     return Page("message.html", values, 400 if wrong else 200)
-
-
-def _timeline(found: Whole, recipient: str) -> list[dict[str, Any]]:
-    return [_step(found, event) for event in found.events if event.recipient == recipient]
 
 
 def _step(found: Whole, event: TimelineEvent) -> dict[str, Any]:

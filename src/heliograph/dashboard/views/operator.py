@@ -33,10 +33,6 @@ async def create(visit: Visit) -> Answer:
     return Redirect(f"{HERE}/teams/{team.id}", "The team is made. Add its people, and it can begin in the sandbox.")
 
 
-async def show_team(visit: Visit) -> Answer:
-    return await _team(visit)
-
-
 async def set_plan(visit: Visit) -> Answer:
     form = visit.form
     given = {name: form.get(name, "").strip() for name in PLAN}
@@ -47,7 +43,7 @@ async def set_plan(visit: Visit) -> Answer:
     try:
         await teams.set_plan(visit.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
     except InvalidRequest as refusal:
-        return await _team(visit, given, errors_of(refusal))
+        return await show_team(visit, given, errors_of(refusal))
     return Redirect(_page_of(visit), "The plan is changed.")
 
 
@@ -63,7 +59,7 @@ async def book(visit: Visit) -> Answer:
     try:
         account = await credit.book(visit.store, visit.actor, Booking(team=team.id, **given))
     except InvalidRequest as refusal:
-        return await _team(visit, given, errors_of(refusal))
+        return await show_team(visit, given, errors_of(refusal))
     return Redirect(_page_of(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
 
 
@@ -90,7 +86,7 @@ async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict
     return Page("operator.html", values, 400 if errors else 200)
 
 
-async def _team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
