@@ -142,7 +142,7 @@ async def _suppressed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
 ) -> dict[int, set[str]]:
     watched = {(item.team, address): address for item in items for address in item.watch}
-    # Whether a team has erased anything came with its account's row: the others hash nothing and look up no more.
+    # Whether a team has erased anything came with its account's row: the others hash and look up nothing.
     watched |= {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}
     found: dict[int, set[str]] = defaultdict(set)
     if watched:

@@ -22,7 +22,7 @@ class AuditLine(msgspec.Struct, frozen=True):
 
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """In the transaction of what they tell; None: there is nothing to tell."""
+    """In the transaction of the change they record; None: there is nothing to record."""
     await tx.run("insert_audit", entries=[entry for entry in entries if entry])
 
 

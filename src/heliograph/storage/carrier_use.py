@@ -49,7 +49,7 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
-    """Hand-overs with the time of each. Last in a transaction: whatever else waits for these rows waits shortly."""
+    """Hand-overs with the time of each. Last in a transaction: others wait briefly for these rows."""
     sums: dict[tuple[str, int], Use] = {}
     for at, one in asked:
         row = (one.carrier.id, at - at % MINUTE_MS)

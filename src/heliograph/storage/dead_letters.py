@@ -1,6 +1,6 @@
 """What an operator sees of the queues, and what becomes of dead letters.
 
-A dead letter is a recipient that failed because three workers died with nothing else in hand.
+A dead letter is a recipient that failed because three workers died while it was all they were handling.
 """
 
 from collections.abc import Mapping, Sequence
@@ -130,13 +130,13 @@ class DeadLetters:
         return await self._database.read(lambda tx: _find(tx, key))
 
     async def retry(self, keys: Sequence[LetterKey], entry: AuditEntry) -> Retried:
-        """Into the queue again, with their prices held anew where credit covers them. The entry is for each."""
+        """Queue them again, holding their prices again where credit covers them. One entry for each."""
         low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
         return await self._database.write(lambda tx: _retry(tx, keys, entry, low=low, publisher=publisher))
 
     async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
-        """Failed for good; answers how many were dead letters. The entry is for each."""
+        """Fail them for good; returns how many were dead letters. One entry for each."""
         return await self._database.write(lambda tx: _drop(tx, keys, entry))
 
 
@@ -172,7 +172,7 @@ async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
 async def _retry(
     tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
 ) -> Retried:
-    """Into the queue again, `sending`. `low`: the credit below which a team is told."""
+    """Queue it again, as `sending`. `low`: the credit below which a team is notified."""
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
     there = [LetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
     accounts = await lock_accounts(tx, {messages[letter.message].team for letter in there})
@@ -202,7 +202,7 @@ async def _drop(tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
 
 
 def _hold_again(message: Message, account: Account) -> bool:
-    """Hold the price anew when it was released. A hold that is still open, or was captured, is for all recipients."""
+    """Hold the price again if it was released. A hold that is still open, or was captured, is for all recipients."""
     if message.charge != "released":
         return False
     hold(account, message.price)

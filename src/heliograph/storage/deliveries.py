@@ -48,7 +48,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """An event that a webhook is to be told now."""
+    """An event that is due for a webhook now."""
 
     key: int
     team: int
@@ -60,7 +60,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to tell an event, and what follows from it."""
+    """One attempt to deliver an event, and what follows from it."""
 
     lease: Lease
     due: Due
@@ -94,7 +94,7 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are told again: these, or those made between the times, both left out; None: from the first, to
+    """Which events are sent again: these, or those made between the times, both left out; None: from the first, to
     the last.
     """
 
@@ -105,7 +105,7 @@ class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the wanted events, those of other types only if the webhook was told them before."""
+    """Of the wanted events, those of other types only if they were sent to the webhook before."""
 
     team: int
     webhook: str
@@ -119,14 +119,14 @@ class _Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def due_webhooks(tx: Tx, owner: str, now: int, leases: Leases) -> dict[str, bool]:
-    """Those with something to be told now, and whether another process serves them."""
+    """Those with deliveries due now, and whether another process serves them."""
     rows = await tx.run("due_webhooks", owner=owner, now=now)
     over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
     return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
 
 
 async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
-    """Those that nobody else serves."""
+    """Those that no other process serves."""
     over, lease_until = await leases.over(tx), await leases.until(tx)
     if leases.off():
         return []
@@ -232,7 +232,7 @@ async def replay_ids(tx: Tx, asked: _Replay, ids: Sequence[str]) -> int:
 
 
 async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[str | None, int]:
-    """One portion of the events made inside the span; answers where the next one begins, and how many are told."""
+    """One portion of the events made inside the span; returns where the next one begins, and how many are sent."""
     wanted, now = asked.wanted, asked.now
     start = -1 if wanted.created_after is None else wanted.created_after
     end = now + 1 if wanted.created_before is None else wanted.created_before
@@ -253,13 +253,13 @@ async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[st
 
 
 async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int:
-    """The entry is written with the first that are told."""
+    """The entry is written with the first ones that are sent."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
         heard = state is not None or (type_ != TEST and asked.heard(type_))
         if failed if asked.wanted.failed_only else heard:
-            # One after the other: so they keep their order, also beside those that were never told.
+            # One after the other: this keeps their order, also among those that were never sent.
             chosen.append((event, subject, asked.now + done + len(chosen)))
     if chosen:
         given = {"webhook": asked.webhook, "team": asked.team, "now": asked.now}
@@ -270,13 +270,13 @@ async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int
 
 
 async def drop(tx: Tx, webhook: str) -> bool:
-    """One portion; answers whether there may be more."""
+    """One portion; returns whether there may be more."""
     await tx.run("drop_endpoint", webhook=webhook)
     return await _drop(tx, await tx.run("deliveries_of", webhook=webhook, limit=PORTION))
 
 
 async def purge(tx: Tx, before: int) -> bool:
-    """One portion of those that were made before; answers whether there may be more."""
+    """One portion of those that were made before; returns whether there may be more."""
     return await _drop(tx, await tx.run("old_deliveries", before=before, limit=PORTION))
 
 
@@ -299,7 +299,7 @@ class Deliveries:
         self._tries: Batch[DeliveryTry, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
 
     async def due_webhooks(self) -> dict[str, bool]:
-        """Those with something to be told now, also disabled ones, and whether another process serves them."""
+        """Those with deliveries due now, also disabled ones, and whether another process serves them."""
         now = self._clock.now()
         return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, self._leases))
 
@@ -307,7 +307,7 @@ class Deliveries:
         return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
 
     async def keep(self, leases: Sequence[Lease]) -> set[str]:
-        """A heartbeat; answers the webhooks that are still ours."""
+        """A heartbeat; returns the webhooks that are still ours."""
         return await self._database.write(lambda tx: keep(tx, self._owner, leases, self._leases))
 
     async def release(self, lease: Lease) -> None:
@@ -361,9 +361,9 @@ class Deliveries:
     async def replay(
         self, team: int, webhook: str, wanted: WantedEvents, heard: Callable[[str], bool], entry: AuditEntry
     ) -> int:
-        """Tell events anew, with the same ids and bodies; none, no entry.
+        """Send events again, with the same ids and bodies; none, no entry.
 
-        Answers how many, at most REPLAY_MAX. Raises NoSuchEvents, and then tells none.
+        Returns how many, at most REPLAY_MAX. Raises NoSuchEvents, and then sends none.
         """
         now, ids = self._clock.now(), wanted.event_ids
         asked = _Replay(team=team, webhook=webhook, wanted=wanted, heard=heard, entry=entry, now=now)
@@ -380,7 +380,7 @@ class Deliveries:
     async def tell(
         self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
     ) -> str:
-        """Publish an event and tell it to this webhook alone; answers its id."""
+        """Publish an event to this webhook alone; returns its id."""
         publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
         event = Event(
             id=self._clock.new_id("evt_"),

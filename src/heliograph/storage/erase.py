@@ -51,7 +51,7 @@ class Erasures:
         await self._database.write(lambda tx: _begin(tx, wanted, entry))
 
     async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
-        """After `begin`. Answers how many messages named the address.
+        """After `begin`. Returns how many messages named the address.
 
         Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
         """
@@ -123,11 +123,11 @@ class _Hit(msgspec.Struct, frozen=True):
     record: str
     people: list[Any]  # message, position, address, given, status, …, detail
     forms: Forms
-    stand_ins: dict[str, str]  # as the address was given → what stands there now; empty: it is no recipient
+    stand_ins: dict[str, str]  # the address as given → what replaces it; empty: it is no recipient
 
     @property
     def is_over(self) -> bool:
-        """Nobody listens any more to what becomes of an erased recipient: the message ends with the others."""
+        """Later outcomes of an erased recipient are ignored: the message ends with the others."""
         return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
 
 
@@ -195,7 +195,7 @@ async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
 
 
 async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
-    """Rows of id, key, subject, recipient, detail; what webhooks answered when they were told may name it as well."""
+    """Rows of id, key, subject, recipient, detail; the webhooks' answers to them may name it as well."""
     if not events:
         return
     await tx.run("erase_events", events=[event[1:] for event in events])

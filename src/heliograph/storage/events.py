@@ -1,6 +1,6 @@
-"""Events in the store: every line of a timeline, and for each published one a delivery to whoever subscribed.
+"""Events in the store: every line of a timeline, and for each published one a delivery to each subscriber.
 
-A delivery is written in the transaction that makes the change, so an event can neither be lost nor told too early.
+A delivery is written in the transaction that makes the change, so an event can neither be lost nor sent too early.
 """
 
 import asyncio

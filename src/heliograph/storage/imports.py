@@ -21,7 +21,7 @@ from heliograph.storage.setup import NewSuppression
 
 PORTION = 500  # lines in one transaction
 WRITTEN = 20  # portions of a new file in one transaction
-OPEN_MAX = 16  # imports that go on in turns
+OPEN_MAX = 16  # imports that take turns
 SHOWN = 100  # lines left out that the page shows
 KEPT_MS = 30 * DAY_MS
 ADDED, KNOWN = "added", "already on the list"
@@ -45,7 +45,7 @@ class Import(msgspec.Struct, frozen=True):
     known: int
     created_at: int
     ended_at: int | None
-    broken: int  # 1: it ended before its end
+    broken: int  # 1: the file was cut short
 
     @property
     def state(self) -> str:
@@ -54,12 +54,12 @@ class Import(msgspec.Struct, frozen=True):
 
 class ReportedLine(msgspec.Struct, frozen=True):
     line: KeptLine
-    outcome: str  # what became of it
+    outcome: str  # what happened to it
 
 
 class ImportReport(msgspec.Struct, frozen=True):
     lines: list[ReportedLine]
-    after: int | None  # the portion to go on after; None: there are no more
+    after: int | None  # the portion to continue after; None: there are no more
 
 
 class Imports:
@@ -100,12 +100,12 @@ class Imports:
     # -- onto the list ------------------------------------------------------------------------------------------
 
     async def open(self) -> list[str]:
-        """The ids of those that go on, least far first."""
+        """The ids of those in progress, least far first."""
         rows = await self._database.read(lambda tx: tx.run("open_imports", limit=OPEN_MAX))
         return [row[0] for row in rows]
 
     async def do_portion(self, id_: str) -> bool:
-        """Put an import's next portion on the list; False: there is none, or another process has it in hand."""
+        """Put an import's next portion on the list; False: there is none, or another process is working on it."""
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(lambda tx: _do_portion(tx, id_, now, publisher))
 
@@ -129,7 +129,7 @@ class Imports:
         return msgspec.json.decode(rows[0][0], type=list[KeptLine]) if rows else []
 
     async def report(self, id_: str, after: int, limit: int = WRITTEN) -> ImportReport:
-        """Lines that are done with what became of each."""
+        """Lines that are done, with the outcome of each."""
         rows = await self._database.read(lambda tx: tx.run("done_portions", id=id_, after=after, limit=limit))
         reported = []
         for _, text, added_text in rows:
@@ -161,7 +161,7 @@ async def _do_portion(tx: Tx, id_: str, now: int, publisher: Publisher) -> bool:
 
 
 async def purge(tx: Tx, now: int) -> bool:
-    """Put away one portion; answers whether there may be more. Also files whose import never came."""
+    """Delete one portion; returns whether there may be more. Also files whose import never came."""
     before = f"imp_{ulid(now - KEPT_MS, 0)}"
     await tx.run("purge_imports", before=before)
     return len(await tx.run("purge_portions", before=before, limit=WRITTEN)) == WRITTEN

@@ -57,7 +57,7 @@ class InboxPage(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
     """Newest first."""
 
     lines: list[Line]
-    before: str | None  # the id to go on before; None: there is no more
+    before: str | None  # the id to continue before; None: there are no more
     cleared_at: int | None  # None: never
 
 

@@ -1,4 +1,4 @@
-"""By which the database knows its master secret again: a digest of it, and whether anything is sealed with it."""
+"""How the database recognises its master secret: a digest of it, and whether anything is sealed with it."""
 
 import msgspec
 
@@ -25,7 +25,7 @@ class SecretStore:
         return await self._database.read(known)
 
     async def meet(self, digest: str) -> str:
-        """Answers the one that the database knows: this, or the one that it met before."""
+        """Returns the one that the database knows: this one, or the one that it met before."""
         return await self._database.write(lambda tx: _meet(tx, digest))
 
     async def change(self, digest: str, entry: AuditEntry) -> bool:

@@ -10,8 +10,8 @@ from heliograph.clock import OFF_MS, Clock
 from heliograph.rules.limits import LEASE_MS, MINUTE_MS, SECOND_MS
 from heliograph.storage.engine.database import Tx
 
-CONFIRM_MS = 20 * SECOND_MS  # so often one of the processes whose clocks agree with the row says so
-FORGOTTEN_MS = MINUTE_MS  # after which nobody has the row's time any more: the machine's clock was set
+CONFIRM_MS = 20 * SECOND_MS  # how often a process whose clock agrees with the row confirms it
+FORGOTTEN_MS = MINUTE_MS  # after which no process still uses the row's time: the clock was set
 
 Row = tuple[str | None, int, int]  # boot, ahead, seen
 
@@ -23,7 +23,7 @@ class Leases:
         self._calm_at = 0  # by our count: from then on leases of others may be over
 
     async def now(self, tx: Tx) -> int:
-        """The shared clock; the wall clock is held against it."""
+        """The shared clock; the wall clock is compared with it."""
         clock = self._clock
         before = clock.count()
         row = await _read(tx)
@@ -32,7 +32,7 @@ class Leases:
         clock.compare(shared, after - before)
         apart = shared - after
         if self._apart is not None and abs(apart - self._apart) > OFF_MS + after - before:
-            # It was set. Whoever lives gets its whole lease anew, because heartbeats are by the new time.
+            # It was set. Live processes get a full new lease, because heartbeats use the new time.
             self._calm_at = after + LEASE_MS
         self._apart = apart
         return shared
@@ -51,7 +51,7 @@ class Leases:
         return self._clock.off()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
-        """Hold the wall clock against the shared one; on SQLite keep the row that all go by."""
+        """Compare the wall clock with the shared one; on SQLite, keep the row that all processes use."""
         if await read(self._stale):
             await write(self._renew)
 
@@ -73,7 +73,7 @@ class Leases:
         return self._clock.count() + row[1]
 
     def _is_of_this_boot(self, row: Row) -> bool:
-        """Nobody can have seen a time that the count since this boot has not reached."""
+        """No process can have seen a time that the count since this boot has not reached."""
         boot, ahead, seen = row
         return boot == self._clock.boot and self._clock.count() + ahead >= seen - OFF_MS
 

@@ -91,5 +91,5 @@ class Messages:
         return await self._database.read(lambda tx: search.facts(tx, team, id_))
 
     async def whole(self, team: int, id_: str, webhooks: Iterable[str]) -> Whole | None:
-        """With all that became of it, and what these webhooks were told of that."""
+        """With its whole timeline, and what was sent to these webhooks about it."""
         return await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks))

@@ -54,7 +54,7 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leas
     lease_until = await leases.until(tx)
     if leases.off():
         return []
-    # Every team with due work gets the same share of the batch: nobody starves another (P9).
+    # Every team with due work gets the same share of the batch: none starves another (P9).
     # What small teams leave over goes to those that filled their share, so a short batch means an empty lane.
     turn = now % len(teams)
     teams = teams[turn:] + teams[:turn]
@@ -205,7 +205,7 @@ class Outbox:
         await self._database.write(story)
 
     async def reclaim(self) -> int:
-        """Free the claims of the dead, put poison aside; answers how many messages were put aside."""
+        """Free the claims of the dead, put poison aside; returns how many messages were put aside."""
         now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> int:

@@ -99,7 +99,7 @@ async def record(
     keys = [(key,) for key in {c.message for c in ours}]
     messages = await lock_messages(tx, keys)
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
-    # What is told about an erased address would bring it back.
+    # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
     await _apply(tx, _Rows(publisher), known, messages, recipients)
     parts = [
@@ -125,7 +125,7 @@ async def report_by_carrier(
     """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
 
     With `early`, those are kept for a while: the hand-over may not be recorded yet. With `skip_known`, what the
-    timeline has word for word is left out.
+    timeline has verbatim is left out.
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
@@ -214,7 +214,7 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
-    """Messages whose workers died three times with nothing else in hand: failed, hold released, out (P14)."""
+    """Messages whose workers died three times handling nothing else: failed, hold released, out (P14)."""
     await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
     rows = await tx.run("find_poison", deaths=DEATHS_MAX)
     changes = [
@@ -302,7 +302,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     recipient.carrier = change.carrier or recipient.carrier
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
     recipient.detail = detail or recipient.detail
-    # Whoever was handed over once is no longer queued, also when it was put off.
+    # A recipient that was handed over once is no longer queued, even if it was deferred.
     wanted = change.wanted or "sending"
     path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
 

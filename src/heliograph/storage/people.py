@@ -60,7 +60,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    person: str  # empty: the first operator, who is nobody yet
+    person: str  # empty: the first operator, who has no account yet
     purpose: str
     team: str = ""  # whose owner made it, and whose invitation it accepts; empty: an operator made it, for all of them
     maker: str = ""  # empty: the command line
@@ -71,7 +71,7 @@ class Link(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """What somebody is before a change."""
 
-    person: Person | None  # nobody yet
+    person: Person | None  # None: no account yet
     roles: dict[str, str]  # team → role
     invited: dict[str, str]
 
@@ -156,7 +156,7 @@ class People:
         return Person(*row)
 
     async def add_first(self, token: str, email: str, name: str, password: str, entry: AuditEntry) -> Person | None:
-        """Follow the first operator's link; None when it is good no more, or somebody was first."""
+        """Follow the first operator's link; None when it is no longer valid, or somebody was first."""
         now = self._clock.now()
 
         async def story(tx: Tx) -> Person | None:
@@ -175,7 +175,7 @@ class People:
         return await self._database.write(story)
 
     async def set_password(self, id_: str, hashed: str, entry: AuditEntry, kept_session: str = "") -> None:
-        """Sessions and links of before are good no more."""
+        """Earlier sessions and links become invalid."""
 
         async def story(tx: Tx) -> None:
             await lock_person(tx, id_)
@@ -192,7 +192,7 @@ class People:
         await self._database.write(story)
 
     async def end_operator(self, id_: str, entry: AuditEntry) -> None:
-        """They run the instance no longer, and are not invited to."""
+        """They no longer run the instance, nor are invited to."""
 
         async def story(tx: Tx) -> None:
             await _keep_operator(tx, id_)
@@ -298,7 +298,7 @@ class People:
     # -- links ----------------------------------------------------------------------------------------------
 
     async def make_link(self, link: Link, entry: AuditEntry, *, without_code: bool = False) -> str:
-        """A token that does once what the link says; an earlier link for the same end is good no more. Without the code
+        """A token that does once what the link says; an earlier link for the same purpose is revoked. Without the code
         at sign-in, for somebody who lost the phone, when asked.
         """
 
@@ -324,7 +324,7 @@ class People:
         return token
 
     async def find_link(self, token: str) -> Link | None:
-        """While it is good."""
+        """While it is valid."""
         now = self._clock.now()
 
         async def story(tx: Tx) -> Link | None:
@@ -334,7 +334,7 @@ class People:
         return await self._database.read(story)
 
     async def use_link(self, token: str, purpose: str) -> Link | None:
-        """The same, and it is good no more."""
+        """The same, and it becomes invalid."""
         now = self._clock.now()
         return await self._database.write(lambda tx: _use(tx, token, purpose, now))
 
@@ -344,7 +344,7 @@ class People:
         """Choose a password by a link to do so, and accept what an invitation's link is for; all of it or nothing.
 
         Who has a password already accepts an invitation signed in. Unless that password is proven a new one is chosen:
-        what was set through another team's link gives nothing here. None: the link is good no more, or not for this.
+        what was set through another team's link gives nothing here. None: the link is no longer valid, or not for this.
         """
         now = self._clock.now()
 

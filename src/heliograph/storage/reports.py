@@ -20,7 +20,7 @@ class Reports:
     ) -> Sequence[bool | Exception]:
         """False for an id that this carrier was never given: its report waits a minute for the record of the hand-over.
 
-        With `skip_known`, a report that was stored before, word for word, is not written again.
+        With `skip_known`, a report that is already stored verbatim is not written again.
         """
         at, publisher = self._clock.now(), self._publisher
         return await self._database.write(

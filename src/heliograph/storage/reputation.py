@@ -34,7 +34,7 @@ class Reputations:
         return {row[0]: Counts(*row[1:]) for row in rows}
 
     async def judge(self) -> Sequence[Reputation]:
-        """Warn teams, pause their direct sends, or find them well again; answers what changed."""
+        """Warn teams, pause their direct sends, or clear them again; returns what changed."""
         seen, now = self.current, self._clock.now()
         records = changed(self._setup.current.teams.values(), seen, await self.counts(), now)
         if not records:
@@ -43,7 +43,7 @@ class Reputations:
         async def story(tx: Tx) -> list[Reputation]:
             ((version,),) = await tx.run("next_judgement_version")  # also the lock
             found = dict(await tx.run("judgements_of", teams=[(record.team,) for record in records]))
-            # Whoever was judged or resumed meanwhile waits for the next round: these counts are older.
+            # A team judged or resumed meanwhile waits for the next round: these counts are older.
             fresh = [record for record in records if found.get(record.team) == _body(seen.get(record.team))]
             await _save(tx, version, fresh)
             entries = [SERVICE.did(now, ACTIONS[one.state], one.team, rates(one), team=one.team) for one in fresh]

@@ -21,7 +21,7 @@ WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
 SHARE_MAX = 100  # … each at most this
 KEPT_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # kept of a team
-PORTION = 500  # put away in one transaction
+PORTION = 500  # deleted in one transaction
 NEWEST = "req_~"  # after every id
 
 
@@ -48,7 +48,7 @@ class RequestLog:
         self._written = 0  # in this second
 
     async def write(self, store: "Requests") -> None:
-        """All that waits now; when the database is away, or it is a flood, it goes on waiting."""
+        """All that waits now; when the database is away, or in a flood, it keeps waiting."""
         async with self._writing:
             taken = [*self.waiting]
             if not taken or self._written >= WRITTEN_MAX:
@@ -92,13 +92,13 @@ def _storable(one: RefusedRequest) -> RefusedRequest:
 
 
 async def purge(tx: Tx, now: int) -> bool:
-    """Put away one portion; answers whether there may be more."""
+    """Delete one portion; returns whether there may be more."""
     old = await tx.run("purge_refused", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
     beyond = await tx.run("trim_refused", since=f"req_{ulid(now - HOUR_MS, 0)}", most=TEAM_MAX, limit=PORTION)
     return PORTION in (len(old), len(beyond))
 
 
-SPENT_FRESH_MS = 30_000  # a process that told nothing for so long is gone
+SPENT_FRESH_MS = 30_000  # a process that reported nothing for this long is gone
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class Requests:
         self._owner = owner
 
     async def exchange_spent(self, spent: dict[str, int]) -> list[Spent]:
-        """Tell what this process has let through since its start, by key; answers the same of those that live."""
+        """Publish what this process has let through since its start, by key; returns the same for live processes."""
         now = self._clock.now()
         rows = [(self._owner, key, count, now) for key, count in [("", 0), *spent.items()]]
 

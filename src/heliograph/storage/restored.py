@@ -1,7 +1,7 @@
 """Finds a database that was turned back, for example by a restore: it is paused before it sends anything again.
 
 Database and data folder keep a number that grows now and then. It is written to the database first, so in a true
-history the folder is never ahead, whoever crashes and however many processes share either of them.
+history the folder is never ahead, no matter which process crashes and how many share either of them.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publishe
         rows = pause_rows(current, True, TURNED_BACK)
         return SetupChange(rows=rows, audit=entry)
 
-    # A history of its own from here: the numbers of the one that it was copied from say nothing about it.
+    # A separate history from here: the numbers of the one it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)
     await change(tx, pause, now, publisher, setup)
     return Attested(identity=fresh, number=number, turned_back=True)

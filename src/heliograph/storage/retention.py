@@ -15,8 +15,8 @@ from heliograph.storage.engine.database import Database, Tx
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
-PORTION = 100  # in one transaction: SQLite's writer serves everybody, and nobody waits long for it
-# What goes by its age alone, and at which.
+PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
+# What is deleted by age alone, and at which age.
 AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
@@ -39,7 +39,7 @@ DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_M
 
 
 async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()) -> None:
-    """Put away what is over, in portions. A team that is not given keeps the defaults."""
+    """Delete what has expired, in portions. A team that is not given keeps the defaults."""
     for query, age in AGES.items():
         while len(await database.write(partial(_run, query=query, before=now - age, limit=PORTION))) == PORTION:
             continue

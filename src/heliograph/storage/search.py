@@ -87,7 +87,7 @@ class TimelineEvent(msgspec.Struct, frozen=True):
 
 
 class EventDelivery(msgspec.Struct, frozen=True):
-    """What one webhook was told of an event."""
+    """The delivery of an event to one webhook."""
 
     webhook: str
     state: str

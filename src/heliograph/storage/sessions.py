@@ -1,6 +1,6 @@
-"""Sessions of people who signed in, and the browsers and networks they are known again by.
+"""Sessions of people who signed in, and the browsers and networks they are recognised by.
 
-Signing in and out changes nothing that the audit log tells; ending other sessions does.
+Signing in and out is not recorded in the audit log; ending other sessions is.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ class Sessions:
         self._clock = clock
 
     async def sign_in(self, person: Person, address: str, agent: str, marks: Sequence[str] = ()) -> str | None:
-        """Begin a session; answers the cookie's value. None: the password was changed meanwhile. By the marks, a
-        browser and a network, this person is known again. Puts away what is over.
+        """Begin a session; returns the cookie's value. None: the password was changed meanwhile. By the marks, a
+        browser and a network, this person is recognised next time. Deletes what has expired.
         """
         token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()

@@ -31,7 +31,7 @@ class NewSuppression(msgspec.Struct, frozen=True):
 
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A domain was verified, or is no longer: told like a message's changes."""
+    """A domain was verified, or is no longer: published like a message's changes."""
 
     team: str
     domain: str
@@ -120,7 +120,7 @@ async def _save(tx: Tx, rows: Sequence[Row], version: int) -> None:
 
 
 async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:
-    """Put addresses on suppression lists; answers those that were not there before."""
+    """Put addresses on suppression lists; returns those that were not there before."""
     if not given:
         return set()
     rows = {(s.team, s.address): (s.team, s.address, s.email, s.reason, None, None, now) for s in given}
@@ -158,7 +158,7 @@ class SetupStore:
         return self.current
 
     async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
-        """`decide` gets the newest setup and the next free team number; what it answers is written at once."""
+        """`decide` gets the newest setup and the next free team number; what it returns is written at once."""
         now, seen = self._clock.now(), self.current
         done = await self._database.write(lambda tx: change(tx, decide, now, self.publisher, seen))
         await self.refresh()

@@ -40,7 +40,7 @@ START = End(NEWEST, "")
 
 class SuppressionPage(msgspec.Struct, frozen=True):
     lines: list[SuppressionLine]
-    end: End | None  # None: there is no more
+    end: End | None  # None: there are no more
 
 
 class Suppression(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class Suppressions:
         return await self._database.write(story)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
-        """Of an erased address too: whoever knows it can give it free again."""
+        """Also for an erased address: anyone who knows it can release it."""
         now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> bool:

@@ -8,7 +8,7 @@ from heliograph.rules.limits import MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.people import hashed
 
-SPAN_MS = 15 * MINUTE_MS  # a try counts for so long
+SPAN_MS = 15 * MINUTE_MS  # how long a try counts
 
 
 class Tries:
@@ -17,7 +17,7 @@ class Tries:
 
     async def begin(self, limits: Mapping[str, int], now: int) -> int:
         """Count a try of these names (each has so many in a span) before it is judged, so that many at once gain
-        nothing; or answers how many ms there can be none.
+        nothing; or return how many ms there can be none.
         """
         found = await self._database.read(lambda tx: _tries(tx, "find_tries", limits))
         if wait := _wait(found, limits, now):  # costs no write
@@ -25,7 +25,7 @@ class Tries:
         return await self._database.write(lambda tx: _begin(tx, limits, now))
 
     async def forgive(self, names: Iterable[str]) -> None:
-        """The last try was none after all."""
+        """The last try does not count after all."""
 
         async def story(tx: Tx) -> None:
             await _set(tx, {name: times[:-1] for name, times in (await _tries(tx, "lock_tries", names)).items()})

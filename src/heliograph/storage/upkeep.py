@@ -35,11 +35,11 @@ class Upkeep:
         return attested
 
     async def check_clock(self) -> None:
-        """Hold this process's clock against the one that all share."""
+        """Compare this process's clock with the one that all share."""
         await self._leases.check(self._database.read, self._database.write)
 
     async def purge(self) -> None:
-        """Put away what retention no longer keeps."""
+        """Delete what retention no longer keeps."""
         teams = [team.record for team in self._setup.current.teams.values()]
         await retention.purge(self._database, self._clock.now(), teams)
 

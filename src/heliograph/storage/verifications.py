@@ -60,7 +60,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     price: int
     created_at: int
     expires_at: int
-    credit_low: int = 0  # tell when credit falls below; 0 = never
+    credit_low: int = 0  # notify when credit falls below; 0 = never
     sandbox_most: int | None = None  # a day, over real carriers; None: it is not counted
     owner: str  # the process that will ask the carrier
     check: Callable[[Recent], None]  # raises when a limit is reached
@@ -77,7 +77,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     owner: str
     retry_key: IdempotencyKey | None = None
-    simulated: bool = False  # a simulator took it: it reached nobody
+    simulated: bool = False  # a simulator took it: nobody received it
     asked: Sequence[Asked] = ()
 
 
@@ -152,7 +152,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         row = rows[item.team, item.id]
         price, charge = row.price, row.charge
         if row.owner != item.owner:
-            continue  # housekeeping thought us dead and gave it up: the answer still tells what the carrier said
+            continue  # housekeeping took us for dead and gave it up: the answer still says what the carrier said
         if charge == "held":
             kind = "release" if item.status == "failed" else "capture"
             SETTLE[kind](accounts[item.team], price)
@@ -188,7 +188,7 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
         area = (item.team, item.id)
         row = rows.get(area)
         if row is None:
-            item.digest("00" * 16)  # the same work as for a known one, so that time tells nothing
+            item.digest("00" * 16)  # the same work as for a known one, so that timing reveals nothing
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
         status, wrong = states[area]

@@ -9,7 +9,7 @@ from heliograph.storage.engine.database import Conflict, Database, StoreUnavaila
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# A story for many items answers one result for each, in order; an exception in the list is that item's own.
+# A story for many items returns one result for each, in order; an exception in the list is that item's own.
 ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
 BATCH_MAX = 512  # items in one transaction: bounds its time and the size of its statements

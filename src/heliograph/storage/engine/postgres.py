@@ -35,7 +35,7 @@ RETRIES = (
 # Classes of SQLSTATE that do not blame the statement: connection, transaction (read only after a failover), prepared
 # statements, authorisation, no such database, rollback, resources, prerequisites, operators, system, internal.
 AWAY = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX")
-# A peer that vanished is noticed by the kernel, also while nobody asks it anything.
+# The kernel notices a peer that vanished, even on an idle connection.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 
 
@@ -49,7 +49,7 @@ def is_outage(error: Exception) -> bool:
 
 @contextmanager
 def outages() -> Iterator[None]:
-    """Around what the driver does; never around a story, which has reasons of its own."""
+    """Around what the driver does; never around a story, which raises its own errors."""
     try:
         yield
     except (*RETRIES, StoreUnavailable):
@@ -161,7 +161,7 @@ class PostgresDatabase:
         return await self._pool
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
-        """The next ones connect anew; when the server does not answer, nobody waits for it on the others either."""
+        """The next ones reconnect; when the server does not answer, nothing waits for it on the others either."""
         with suppress(asyncpg.InterfaceError):  # it broke off, so that the pool has it back already
             connection.terminate()
         if not hangs:

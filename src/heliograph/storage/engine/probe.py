@@ -7,7 +7,7 @@ from typing import Generic
 from heliograph.storage.engine.database import StoreUnavailable, T
 
 ANSWER_S = 1.0
-FRESH_S = 1.0  # an answer is told again for so long
+FRESH_S = 1.0  # how long an answer is reused
 
 
 class Probe(Generic[T]):
@@ -29,6 +29,6 @@ class Probe(Generic[T]):
 
 
 def _seen(asked: "asyncio.Future[T]") -> None:
-    """Whoever asked may have gone: then nobody else looks at the error."""
+    """The caller may have gone: then nothing else looks at the error."""
     if not asked.cancelled():
         asked.exception()

@@ -17,7 +17,7 @@ WAL_RETRY_MS = 20
 READERS = 2
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
-# … or the file cannot be used as it is: opened anew, it may be well again.
+# … or the file cannot be used as it is: reopening it may help.
 BROKEN = (
     *(apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError),
     *(apsw.PermissionsError, apsw.InternalError, apsw.SchemaChangeError),
@@ -102,18 +102,18 @@ def open_sqlite(path: Path) -> apsw.Connection:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """One consistent copy while others read and write: in WAL mode nobody waits for it."""
+    """One consistent copy while others read and write: in WAL mode it blocks nobody."""
     reading, writing = open_sqlite(source), apsw.Connection(str(target))
     try:
         with writing.backup("main", reading, "main") as copying:
-            copying.step(-1)  # all at once: in portions it would begin anew with every write of another process
+            copying.step(-1)  # all at once: in portions it would start over with every write of another process
     finally:
         writing.close()
         reading.close()
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
-    """Two processes that enter WAL mode of a new file at once: SQLite tells one of them busy without waiting."""
+    """When two processes switch a new file to WAL mode at once, one of them gets SQLITE_BUSY without waiting."""
     for _ in range(BUSY_MS // WAL_RETRY_MS):
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()

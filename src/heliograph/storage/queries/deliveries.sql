@@ -1,4 +1,4 @@
--- Telling webhooks: own an endpoint, read what is due for it, record tries, tell again, forget.
+-- Webhook deliveries: own an endpoint, read what is due for it, record tries, send again, delete.
 
 -- name: due_webhooks
 -- With the end of the lease, when another process has one.
@@ -110,7 +110,7 @@ LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
 ORDER BY e.id;
 
 -- name: replayable_by_time
--- The span is said of both: else PostgreSQL would read every delivery before it, for each portion anew.
+-- The span is given for both: else PostgreSQL would read every delivery before it, again for each portion.
 SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
 FROM event e
 LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id AND d.event > :after AND d.event < :end

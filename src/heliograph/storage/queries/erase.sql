@@ -1,5 +1,5 @@
 -- Erasing an address of a team: look through its rows in portions, and change those that name it.
--- A look answers the rows of a portion that may name it, and the last row, where the next portion begins.
+-- A look returns the rows of a portion that may name it, and the last row, where the next portion begins.
 
 -- name: mark_erased
 UPDATE account SET erased = 1 WHERE team = :team RETURNING team;

@@ -1,4 +1,4 @@
--- Events and who is told of them.
+-- Events and their subscribers.
 
 -- name: insert_events
 INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status,

@@ -1,7 +1,7 @@
 -- The clock that all processes share: leases run by it, and wall clocks are held against it.
 
 -- name: shared_clock
--- PostgreSQL tells its time, and no boot. SQLite has no clock, but its processes share the count of their machine.
+-- PostgreSQL gives its time, and no boot. SQLite has no clock, but its processes share the count of their machine.
 SELECT NULL, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint), NULL  --postgres
 SELECT boot, ahead, seen FROM machine_clock  --sqlite
 ;

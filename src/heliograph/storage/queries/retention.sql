@@ -1,7 +1,7 @@
--- Periodic work: what is over is put away, in small portions.
+-- Periodic work: what has expired is deleted, in small portions.
 
--- What goes by its age alone. The age is asked twice where a row may be renewed: PostgreSQL asks the outer one again
--- after it waited for whoever renewed it.
+-- What is deleted by age alone. The age is asked twice where a row may be renewed: PostgreSQL asks the outer one again
+-- after it waited for the one that renewed it.
 
 -- name: purge_idempotency
 DELETE FROM idempotency WHERE expires_at <= :before AND (key_id, hash) IN (

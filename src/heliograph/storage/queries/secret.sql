@@ -8,7 +8,7 @@ SELECT (SELECT value FROM fact WHERE name = 'secret'),
        OR EXISTS (SELECT 1 FROM person WHERE totp IS NOT NULL);
 
 -- name: meet_secret
--- Answers the one that it knows: this, or the one that it met before.
+-- Returns the one that it knows: this one, or the one that it met before.
 INSERT INTO fact (name, value) VALUES ('secret', :digest)
 ON CONFLICT (name) DO UPDATE SET value = fact.value RETURNING value;
 

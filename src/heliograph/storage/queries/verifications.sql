@@ -60,7 +60,7 @@ FROM rows(:rows, team bigint, id text, status text, wrong bigint) AS r
 WHERE verification.team = r.team AND verification.id = r.id;
 
 -- name: abandoned_verifications
--- Their process died while it asked a carrier: nobody has the id, so nobody can check them.
+-- Their process died while it asked a carrier: nobody got the id, so nobody can check them.
 SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :over OR owner = :owner) LIMIT 100;
 
 -- name: expire_verifications
