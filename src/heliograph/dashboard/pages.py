@@ -167,7 +167,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer"),
     PageRoute("POST", TEAM + "/templates/new", template_edit.create, "developer", form_max=TEMPLATE_MAX),
     PageRoute("POST", TEAM + "/templates/preview", template_edit.preview, "developer", form_max=TEMPLATE_MAX),
-    PageRoute("GET", TEAM + "/templates/{template}", templates.show, "viewer"),
+    PageRoute("GET", TEAM + "/templates/{template}", templates.show_template, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/edit", template_edit.edit, "developer"),
     PageRoute("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer", form_max=TEMPLATE_MAX),
     PageRoute("GET", TEAM + "/templates/{template}/preview", templates.preview, "viewer"),

@@ -12,16 +12,12 @@ from heliograph.storage.people import Person
 HERE = "/dashboard/account"
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit)
-
-
 async def set_name(visit: Visit) -> Answer:
     person = visit.person
     try:
         await people.set_name(visit.store, visit.actor, person.person, person.email, visit.form.get("name", ""))
     except InvalidRequest as refusal:
-        return await _page(visit, errors_of(refusal))
+        return await show(visit, errors_of(refusal))
     return Redirect(HERE, "Your name is changed.")
 
 
@@ -30,13 +26,13 @@ async def set_password(visit: Visit) -> Answer:
     if person.password:
         attempt = await begin_try(visit, person.email, person)
         if not attempt.names:
-            return await _page(visit, {"old": attempt.instead})
+            return await show(visit, {"old": attempt.instead})
         if not await is_right(person.password, visit.form.get("old", "")):
-            return await _page(visit, {"old": "This is not your password."})
+            return await show(visit, {"old": "This is not your password."})
         await visit.store.tries.forgive(attempt.names)
     new = visit.form.get("new", "")
     if wrong := complaint(new):
-        return await _page(visit, {"new": wrong})
+        return await show(visit, {"new": wrong})
     await people.set_password(visit.store, visit.actor, person, await hash_password(new), visit.person.session)
     return Redirect(HERE, "Your password is changed; other sessions are signed out.")
 
@@ -47,7 +43,7 @@ async def end_sessions(visit: Visit) -> Answer:
     return Redirect(HERE, "Signed out there.")
 
 
-async def _page(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     person = await _self(visit)
     values = {
         "person": person,
@@ -94,7 +90,7 @@ async def confirm_totp(visit: Visit) -> Answer:
 async def drop_totp(visit: Visit) -> Answer:
     person = await _self(visit)
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
-        return await _page(visit, {"code": wrong})
+        return await show(visit, {"code": wrong})
     await people.end_totp(visit.store, visit.actor, person)
     return Redirect(HERE, "You sign in without a code now.")
 

@@ -9,10 +9,6 @@ from heliograph.rules.setup.template_approvals import list_pending
 HERE = "/dashboard/operator/approvals"
 
 
-async def show(visit: Visit) -> Answer:
-    return _page(visit)
-
-
 async def decide(visit: Visit) -> Answer:
     """About what the operator saw: what was changed since stays undecided. Templates have their own page."""
     kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
@@ -21,13 +17,13 @@ async def decide(visit: Visit) -> Answer:
     try:
         done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)
     except InvalidRequest as refusal:
-        return _page(visit, id_, refusal.message)
+        return await show(visit, id_, refusal.message)
     if not done:
         return Redirect(HERE, "It was changed or decided meanwhile.")
     return Redirect(HERE, "Approved." if approve else "Refused; the team sees the reason.")
 
 
-def _page(visit: Visit, wrong: str = "", error: str = "") -> Page:
+async def show(visit: Visit, wrong: str = "", error: str = "") -> Page:
     values = {
         "senders": pending(visit.setup),
         "templates": list_pending(visit.setup),

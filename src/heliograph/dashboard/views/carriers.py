@@ -28,10 +28,6 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit)
-
-
 async def change(visit: Visit) -> Answer:
     id_, form = visit.params["carrier"], visit.form
     given = form.get("priority", "").strip()
@@ -42,7 +38,7 @@ async def change(visit: Visit) -> Answer:
     try:
         carrier = await carriers.change(visit.store, visit.actor, id_, wanted)
     except InvalidRequest as refusal:
-        return await _page(visit, {id_: refusal.message})
+        return await show(visit, {id_: refusal.message})
     state = "enabled" if carrier.enabled else "disabled"
     return Redirect(HERE, f"{id_} is {state}, with priority {carrier.priority}.")
 
@@ -52,8 +48,8 @@ async def test(visit: Visit) -> Answer:
     try:
         outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, id_, address)
     except InvalidRequest as refusal:
-        return await _page(visit, {f"test-{id_}": refusal.message})
-    return await _page(visit, tested=_told(id_, address, outcome))
+        return await show(visit, {f"test-{id_}": refusal.message})
+    return await show(visit, tested=_told(id_, address, outcome))
 
 
 def _told(carrier: str, address: str, outcome: Outcome) -> Tested:
@@ -76,7 +72,7 @@ def _share(part: int, whole: int) -> str:
     return charts.percent(100 * part / whole) if whole else "–"
 
 
-async def _page(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
+async def show(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
     ordered = sorted(visit.setup.carriers, key=lambda c: (c.channel, c.priority, c.id))
     shown = {c.id: {name: value for name, value in c.options.items() if name not in FIELDS} for c in ordered}
     now = visit.context.clock.now()

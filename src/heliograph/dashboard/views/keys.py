@@ -11,10 +11,6 @@ from heliograph.rules.setup.records import Scope
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 
 
-async def show(visit: Visit) -> Answer:
-    return await _list(visit)
-
-
 async def create(visit: Visit) -> Answer:
     form = visit.form
     wanted = WantedKey(
@@ -27,12 +23,8 @@ async def create(visit: Visit) -> Answer:
     try:
         made = await keys.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
-        return await _list(visit, status=400, errors=errors_of(refusal), form=form)
-    return await _list(visit, token=made.token, made=made.key)
-
-
-async def show_one(visit: Visit) -> Answer:
-    return await _one(visit)
+        return await show(visit, status=400, errors=errors_of(refusal), form=form)
+    return await show(visit, token=made.token, made=made.key)
 
 
 async def rotate(visit: Visit) -> Answer:
@@ -42,7 +34,7 @@ async def rotate(visit: Visit) -> Answer:
         made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id)
     except InvalidRequest as refusal:
         return Redirect(f"{visit.base}/keys/{id_}", refusal.message)
-    return await _list(visit, token=made.token, made=made.key, old=made.old)
+    return await show(visit, token=made.token, made=made.key, old=made.old)
 
 
 async def revoke(visit: Visit) -> Answer:
@@ -57,7 +49,7 @@ async def _lines(visit: Visit) -> list[KeyLine]:
     return await keys.lines(visit.store, visit.team.record.id, visit.context.state.used)
 
 
-async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
+async def show(visit: Visit, status: int = 200, **values: Any) -> Page:
     lines = await _lines(visit)
     domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
     empty: dict[str, Any] = {
@@ -71,7 +63,7 @@ async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
     return Page("keys.html", empty | {"keys": lines} | values, status)
 
 
-async def _one(visit: Visit) -> Page:
+async def show_one(visit: Visit) -> Page:
     for line in await _lines(visit):
         if line.record.id == visit.params["key"]:
             return Page("key.html", {"key": line})

@@ -8,17 +8,13 @@ from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Member, Person
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit)
-
-
 async def invite(visit: Visit) -> Answer:
     wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
     team, role, terms = visit.team.record.id, visit.form.get("role", ""), terms_of(visit)
     try:
         made = await people.invite(visit.store, visit.actor, team, wanted, role, terms)
     except Refusal as refusal:
-        return await _page(visit, visit.form, errors_of(refusal))
+        return await show(visit, visit.form, errors_of(refusal))
     return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
@@ -44,7 +40,7 @@ async def set_role(visit: Visit) -> Answer:
     try:
         await people.set_role(visit.store, visit.actor, member.id, member.email, team, member.role, role)
     except Refusal as refusal:
-        return await _page(visit, errors={"members": refusal.message})
+        return await show(visit, errors={"members": refusal.message})
     return Redirect(f"{visit.base}/team", f"{member.email} is now {role}.")
 
 
@@ -54,7 +50,7 @@ async def remove(visit: Visit) -> Answer:
     try:
         await people.end_role(visit.store, visit.actor, member.id, member.email, team, member.role)
     except Refusal as refusal:
-        return await _page(visit, errors={"members": refusal.message})
+        return await show(visit, errors={"members": refusal.message})
     return Redirect(f"{visit.base}/team", f"{member.email} is no longer here.")
 
 
@@ -70,13 +66,13 @@ async def _show_link(visit: Visit, person: Person, token: str, purpose: str, ter
     try:
         link = await mail_or_show(visit, person, token, purpose, terms)
     except Refusal as refusal:
-        return await _page(visit, errors={"members": refusal.message})
+        return await show(visit, errors={"members": refusal.message})
     if not link:
         return Redirect(f"{visit.base}/team", MAILED.format(person.email))
-    return await _page(visit, handed=(link, purpose, person))
+    return await show(visit, handed=(link, purpose, person))
 
 
-async def _page(
+async def show(
     visit: Visit,
     form: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,

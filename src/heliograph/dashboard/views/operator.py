@@ -17,17 +17,13 @@ PLAN = ("email_quota", "rate_limit", "marketing_per_day", "domains_max", "segmen
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "domains_max")
 
 
-async def show(visit: Visit) -> Answer:
-    return await _teams(visit)
-
-
 async def create(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, usual).strip() for name, usual in NEW.items()}
     try:
         wanted = {name: value for name, value in _typed(given).items() if name != "id" or value}
         team = await teams.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
-        return await _teams(visit, given, errors_of(refusal))
+        return await show(visit, given, errors_of(refusal))
     if len(visit.setup.teams) == 1:
         return Redirect(f"/dashboard/teams/{team.id}", "The team is made. Send a test message to see it work.")
     return Redirect(f"{HERE}/teams/{team.id}", "The team is made. Add its people, and it can begin in the sandbox.")
@@ -68,7 +64,7 @@ async def resume_direct(visit: Visit) -> Answer:
     return Redirect(_page_of(visit), "Direct sends go on; counting starts over.")
 
 
-async def _teams(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     wanted, after = visit.query.get("q", "").strip(), visit.query.get("after", "")
     found = sorted((team for team in visit.setup.teams.values() if _fits(team, wanted.lower())), key=_order)
     if after in visit.setup.teams:

@@ -25,10 +25,6 @@ MAGIC = "delivered@simulator.test"
 ByChannel = dict[str, list[Reached]]  # one for each bucket
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit)
-
-
 async def send_test(visit: Visit) -> Answer:
     """An email of the team's own, by the same way as the API's."""
     to = visit.form.get("to", "").strip() or MAGIC
@@ -42,7 +38,7 @@ async def send_test(visit: Visit) -> Answer:
     try:
         done = await send_email(visit.context, caller, request, None)
     except Refusal as refusal:
-        return await _page(visit, to, _in_words(refusal))
+        return await show(visit, to, _in_words(refusal))
     visit.context.accepted()
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     return Redirect(
@@ -60,7 +56,7 @@ def _sender(team: Team) -> str | None:
     return f"hello@{domains[0].name}" if domains else None
 
 
-async def _page(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
+async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     now, team, store = visit.context.clock.now(), visit.team, visit.context.store
     span, channel = visit.query.get("span", ""), visit.query.get("channel", "")
     span = span if span in SPANS else "day"

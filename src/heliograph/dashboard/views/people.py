@@ -13,17 +13,13 @@ HERE = "/dashboard/operator/people"
 PAGE = 50
 
 
-async def show(visit: Visit) -> Answer:
-    return await _list(visit)
-
-
 async def add(visit: Visit) -> Answer:
     wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
     operator, terms = bool(visit.form.get("operator")), terms_of(visit)
     try:
         made = await people.add(visit.store, visit.actor, wanted, operator=operator, terms=terms)
     except Refusal as refusal:
-        return await _list(visit, errors_of(refusal))
+        return await show(visit, errors_of(refusal))
     return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
@@ -128,7 +124,7 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
     return Page("person.html", values, 400 if error else 200)
 
 
-async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     search, after = (visit.query.get(name, "").replace("\0", "") for name in ("search", "after"))
     lines = await visit.store.people.lines(search, after, PAGE)
     more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""

@@ -32,7 +32,7 @@ async def ask(visit: Visit) -> Answer:
         if not is_simulated(visit, address):
             there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
     except Refusal as refusal:
-        return senders.page(visit, address=refusal.message)
+        return await senders.show(visit, address=refusal.message)
     await recipients.note_asked(visit.store, visit.actor, visit.team.record.id, address)
     return Redirect(f"{visit.base}/senders/recipients?{urlencode(there)}")
 

@@ -12,11 +12,7 @@ from heliograph.rules.setup.snapshot import RecordId
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}
 
 
-async def show(visit: Visit) -> Answer:
-    return page(visit)
-
-
-def page(visit: Visit, **errors: str) -> Page:
+async def show(visit: Visit, **errors: str) -> Page:
     """With errors, the form's values stay where they were typed."""
     team = visit.team
     values: dict[str, Any] = {
@@ -40,7 +36,7 @@ async def add_domain(visit: Visit) -> Answer:
         made = await visit.tools.management.domains.add(visit.actor, visit.team.record.id, typed, brand)
     except InvalidRequest as refusal:
         errors = errors_of(refusal)
-        return page(visit, **{"domain" if field == "name" else field: why for field, why in errors.items()})
+        return await show(visit, **{"domain" if field == "name" else field: why for field, why in errors.items()})
     known, name = made.name in visit.team.domains, made.name
     told = f"You have {name} already." if known else f"{name} is added. Set the records below, then check them."
     return Redirect(f"{visit.base}/senders/domains/{made.id}", told)
@@ -51,7 +47,7 @@ async def add_name(visit: Visit) -> Answer:
     try:
         await senders.submit_name(visit.store, visit.actor, team, visit.form.get("of", ""), name)
     except InvalidRequest as refusal:
-        return page(visit, **errors_of(refusal))
+        return await show(visit, **errors_of(refusal))
     return Redirect(f"{visit.base}/senders", f"{name} waits for the operator's approval.")
 
 
@@ -60,7 +56,7 @@ async def set_sender_id(visit: Visit) -> Answer:
     try:
         await senders.submit_sender_id(visit.store, visit.actor, visit.team.record.id, country, value)
     except InvalidRequest as refusal:
-        return page(visit, **errors_of(refusal))
+        return await show(visit, **errors_of(refusal))
     return Redirect(f"{visit.base}/senders", f"{value} for {country} waits for the operator's approval.")
 
 

@@ -14,17 +14,13 @@ DELIVERIES_DAYS = DELIVERIES_KEPT_MS // DAY_MS
 KEEP = ("keep_content_days", "keep_messages_days")
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit)
-
-
 async def save(visit: Visit) -> Answer:
     given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
     operator = visit.may("operator")
     try:
         team = await teams.save(visit.store, visit.actor, visit.team.record.id, given, by_operator=operator)
     except InvalidRequest as refusal:
-        return await _page(visit, given, errors_of(refusal))
+        return await show(visit, given, errors_of(refusal))
     waits = f" The name {team.wanted} waits for the operator's approval." if team.wanted and not operator else ""
     return Redirect(f"{visit.base}/settings", f"Saved.{waits}")
 
@@ -35,7 +31,7 @@ async def keep(visit: Visit) -> Answer:
     try:
         await teams.set_retention(visit.store, visit.actor, visit.team.record.id, days)
     except InvalidRequest as refusal:
-        return await _page(visit, given, errors_of(refusal))
+        return await show(visit, given, errors_of(refusal))
     return Redirect(f"{visit.base}/settings", "Saved.")
 
 
@@ -43,7 +39,7 @@ async def go_live(visit: Visit) -> Answer:
     try:
         await teams.go_live(visit.store, visit.actor, visit.team.record.id)
     except InvalidRequest as refusal:
-        return await _page(visit, errors=errors_of(refusal))
+        return await show(visit, errors=errors_of(refusal))
     return Redirect(f"{visit.base}/settings", _told(visit.simulated))
 
 
@@ -60,7 +56,7 @@ async def leave_live(visit: Visit) -> Answer:
     )
 
 
-async def _page(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     team = visit.team
     account = await visit.store.ledger.account(team.record.ref)
     checks = checklist(team, visit.setup.carriers, account.available)

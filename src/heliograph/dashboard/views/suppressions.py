@@ -18,18 +18,14 @@ EXPORT_PORTION = 1000
 LIVE_S = 0.5
 
 
-async def show(visit: Visit) -> Answer:
-    return await _list(visit)
-
-
 async def add(visit: Visit) -> Answer:
     email, reason = visit.form.get("email", "").strip(), visit.form.get("reason", DEFAULT)
     try:
         is_new = await suppressions.add(visit.store, visit.actor, visit.team.record, email, reason)
     except Refusal as refusal:
-        return await _list(visit, errors_of(refusal))
+        return await show(visit, errors_of(refusal))
     if not is_new:
-        return await _list(visit, {"email": "This address is already on the list."})
+        return await show(visit, {"email": "This address is already on the list."})
     return Redirect(_here(visit), f"{email} gets no more mail from this team.")
 
 
@@ -66,11 +62,11 @@ async def _lines(visit: Visit) -> AsyncIterator[bytes]:
 async def import_file(visit: Visit) -> Answer:
     file = visit.files.get("file", b"")
     if not file:
-        return await _list(visit, {"file": "Choose a CSV file."})
+        return await show(visit, {"file": "Choose a CSV file."})
     try:
         id_ = await imports.begin(visit.store, visit.actor, visit.team.record, file)
     except Refusal as refusal:
-        return await _list(visit, errors_of(refusal))
+        return await show(visit, errors_of(refusal))
     return Redirect(f"{_here(visit)}/imports/{id_}")
 
 
@@ -119,7 +115,7 @@ async def _import(visit: Visit) -> Import:
 # -- reading and answering ----------------------------------------------------------------------------------
 
 
-async def _list(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     text = visit.query.get("q", "").replace("\0", "").strip()
     whole = parse_address(text)  # in its normal form, whatever its case and script
     team, before = visit.team.record.ref, _end(visit.query.get("before", ""))

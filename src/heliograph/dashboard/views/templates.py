@@ -35,10 +35,6 @@ def _place(template: Template) -> tuple[str, str]:
     return template.name.casefold(), template.id
 
 
-async def show(visit: Visit) -> Answer:
-    return await show_template(visit)
-
-
 async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     """With what is wrong with a test send, when one was refused."""
     template = current(visit)

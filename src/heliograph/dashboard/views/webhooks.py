@@ -36,10 +36,6 @@ class HookLine(msgspec.Struct, frozen=True, kw_only=True):
 # -- endpoints ------------------------------------------------------------------------------------------------
 
 
-async def show(visit: Visit) -> Answer:
-    return await _list(visit)
-
-
 async def create(visit: Visit) -> Answer:
     given = visit.form
     wanted = WebhookRequest(
@@ -50,7 +46,7 @@ async def create(visit: Visit) -> Answer:
     try:
         made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
     except InvalidRequest as refusal:
-        return await _list(visit, status=400, errors=_errors(refusal), form=given)
+        return await show(visit, status=400, errors=_errors(refusal), form=given)
     return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
 
 
@@ -193,7 +189,7 @@ async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
     return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
 
 
-async def _list(visit: Visit, status: int = 200, **values: Any) -> Page:
+async def show(visit: Visit, status: int = 200, **values: Any) -> Page:
     hooks = sorted(visit.setup.teams[visit.team.record.id].webhooks, key=lambda hook: hook.id, reverse=True)
     empty: dict[str, Any] = {"errors": {}, "form": {"events": "*"}, "names": NAMES}
     return Page("webhooks.html", empty | {"hooks": await _lines(visit, hooks)} | values, status)
