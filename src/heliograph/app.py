@@ -67,7 +67,7 @@ from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 
-# What is told of secrets that were sealed before the service's secret was changed, and what to do about each.
+# Messages about secrets that were sealed before the service's secret was changed, and what to do about each.
 LOST = "cannot be opened: the service's secret was changed"
 LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
 LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
@@ -82,7 +82,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     outgoing: Outgoing
     sealer: Sealer
     web: Web
-    report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with a connection of its own
+    report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
     base_url: str
 
     def callback_url(self, carrier: str) -> str:
@@ -134,7 +134,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[Worker | WebhookWorker]  # none in a process that serves the API alone
     returns: Protocols | None  # for mail that comes back
     duties: dict[str, Loop]  # by name; they run until they are cancelled, the workers' until they are stopped
-    clients: Sequence[Carriers | Web | Poster]  # with connections of their own
+    clients: Sequence[Carriers | Web | Poster]  # with their own connections
 
     async def stop_work(self) -> None:
         await asyncio.gather(*(worker.stop() for worker in self.workers))
@@ -318,7 +318,7 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:
-    """The keys that sign for a domain now; none when nobody has it, or it has none yet. NotReady: they do not open."""
+    """The keys that sign for a domain now; none when no team has it, or it has none yet. NotReady: they do not open."""
     seen, opened = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 
     def open_key(key: records.DkimKey) -> dkim.SigningKey:

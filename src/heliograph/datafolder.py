@@ -21,7 +21,7 @@ SEATS = 1000
 class Seat:
     """A name for this process: taken again by its restart at once, never shared by two live processes.
 
-    The lock ends with the process, also after kill -9; so whoever gets the seat next may take back its claims.
+    The lock ends with the process, also after kill -9; so the next process in the seat may take back its claims.
     """
 
     def __init__(self, data: Path) -> None:
@@ -82,7 +82,7 @@ class Secrets:
 
     @property
     def digest(self) -> str:
-        """By which the database knows the master secret again."""
+        """How the database recognises the master secret."""
         return self._derive("check").hex()
 
     def demo(self, name: str) -> bytes:
@@ -100,7 +100,7 @@ class Secrets:
 
 
 def seen_numbers(data: Path) -> dict[int, int]:
-    """By the name of a database, the greatest number of it that this folder was told."""
+    """By the name of a database, the greatest number of it that this folder has recorded."""
     return {
         int(file.name): int(text)
         for file in data.glob("witness/*")
@@ -109,7 +109,7 @@ def seen_numbers(data: Path) -> dict[int, int]:
 
 
 def keep_number(data: Path, database: int, number: int) -> None:
-    """Not synced: a number that a power cut takes is missed by nobody, and one that was only begun is not read."""
+    """Not synced: a number lost in a power cut does no harm, and one that was only begun is not read."""
     folder = data / "witness"
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{database}.{number}.new"  # no two have the same number

@@ -14,7 +14,7 @@ from heliograph.rules.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.storage.store import Store, StoreUnavailable
 
-# Carriers have shorter limits of their own; this one only ends what hangs. SMTP's longest wait is 10 minutes.
+# Carriers have their own, shorter limits; this one only ends what hangs. SMTP's longest wait is 10 minutes.
 HAND_OVER_S = 660.0
 FIRST_SHARE = 0.6  # of the time that is left, for a carrier that another one follows
 
@@ -38,7 +38,7 @@ class Handover:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def closed_to(self) -> dict[str, int]:
-        """The carriers that nobody may ask now, with the time when one may again."""
+        """The carriers that may not be asked now, with the time when they may be again."""
         now = self._clock.now()
         return {
             id_: max(circuit.until, now)
@@ -59,7 +59,7 @@ class Handover:
         may_wait: bool = True,
         within_s: float | None = None,
     ) -> list[Asked]:
-        """Ask until a carrier has an answer, which is the last of those returned; none: there was nobody to ask.
+        """Ask until a carrier has an answer, which is the last of those returned; none: there was no carrier to ask.
 
         A message that may wait goes to the next carrier only when this one cannot be reached, so that nothing is sent
         twice. One that may not wait goes on from every carrier that did not take or refuse it.
@@ -120,7 +120,7 @@ class Handover:
             await self._change(id_, circuit, reason)
 
     async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> None:
-        """Open the circuit, or close it when there is no reason; only if nobody else changed it since."""
+        """Open the circuit, or close it when there is no reason; only if no other process changed it since."""
         if id_ in self._changing:
             return
 

@@ -1,4 +1,4 @@
-"""Opens the store that the settings name: SQLite or PostgreSQL, migrated, with the secret that it goes by."""
+"""Opens the store that the settings name: SQLite or PostgreSQL, migrated, with the secret that it was sealed with."""
 
 import asyncio
 import hmac
@@ -28,7 +28,7 @@ from heliograph.storage.store import Store, make_store
 SQLITE = "sqlite:///"
 MEND_SECRET = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
-    "If it is lost for good: heliograph secret replace (what it sealed opens no more)."
+    "If it is lost for good: heliograph secret replace (what it sealed can no longer be opened)."
 )
 
 
@@ -40,7 +40,7 @@ def sqlite_path(settings: Settings) -> Path | None:
 
 
 async def migrate(settings: Settings) -> list[int]:
-    """Bring the database to this code's schema; answers the numbers of the files applied."""
+    """Bring the database to this code's schema; returns the numbers of the files applied."""
     path = sqlite_path(settings)
     return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
 
@@ -107,7 +107,7 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
     if known.digest is None or hmac.compare_digest(known.digest, secrets.digest):
         return None
     where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
-    return f"{where} is not the master secret that this database goes by. {MEND_SECRET}"
+    return f"{where} is not the master secret of this database. {MEND_SECRET}"
 
 
 async def attest(store: Store, data: Path) -> bool:

@@ -51,7 +51,7 @@ Ready = Callable[[Settings, Store], Awaitable[None]]
 
 
 async def serve(settings: Settings, role: str, ready: Ready) -> None:
-    """Run until SIGTERM or SIGINT; `ready` is told the settings with the real port once requests are taken."""
+    """Run until SIGTERM or SIGINT; `ready` gets the settings with the real port once requests are taken."""
     logs.configure(asyncio.get_running_loop().time)
     stop = asyncio.Event()
     listening.say_it_once(asyncio.get_running_loop())
@@ -99,7 +99,7 @@ async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T
 
 
 async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """No duty takes the process with it."""
+    """A failing duty does not end the process."""
     while True:
         try:
             return await loop()

@@ -32,7 +32,7 @@ def test_another_secret_is_taken_when_told_so(run: Run, secret: Path, monkeypatc
     monkeypatch.setenv("HELIOGRAPH_SECRET", "A" * 43 + "=")
     refused = run(*SERVE)
     assert refused.code == 1
-    assert "HELIOGRAPH_SECRET is not the master secret that this database goes by" in refused.err
+    assert "HELIOGRAPH_SECRET is not the master secret of this database" in refused.err
     assert "goes by this secret now" in run("secret", "replace").out
     assert "nothing changed" in run("secret", "replace").out
     assert run("apply", "setup.toml").code == 0

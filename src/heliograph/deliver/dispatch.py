@@ -49,7 +49,7 @@ class Dispatch:
         return await self._record(claim, replace(change, asked=asked))
 
     def _said(self, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
-        """Whose word counts, if anybody's, and the word, with what the carriers before it said for the timeline."""
+        """The carrier whose answer counts, if any, and the answer, with what earlier carriers said for the timeline."""
         if not asked:
             return None, _nobody(self._handover.closed_to(), self._clock.now() + self._clock.below(SPREAD_MS))
         *missed, last = asked

@@ -61,7 +61,7 @@ class Endpoint:
         self._wake.set()
 
     async def serve(self) -> None:
-        """Until there is no more work, the endpoint is not ours or not enabled any more, or a stop."""
+        """Until there is no more work, the endpoint is no longer ours or enabled, or a stop."""
         try:
             while self._open() and await self._work():
                 self._wake.clear()
@@ -158,11 +158,11 @@ class Endpoint:
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
-            log.error("event cannot be told", webhook=hook.id, event_id=due.event, error=type(error).__name__)
+            log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
             return Posted(error=f"it could not be sent: {type(error).__name__}", duration_ms=0)
 
     async def _record(self, made: DeliveryTry) -> int | None:
-        """Until the store takes it or says that the endpoint is not ours: what was told is not told again."""
+        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
         shared = self._shared
         try:
             while True:
@@ -188,7 +188,7 @@ class Endpoint:
 
 
 def choose(waiting: Iterable[Due], busy: set[str], most: int) -> list[Due]:
-    """The next to be told: in order, and for each subject one at a time."""
+    """The next to send: in order, and for each subject one at a time."""
     chosen: list[Due] = []
     for due in waiting:
         if len(chosen) >= most:

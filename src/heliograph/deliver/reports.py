@@ -26,7 +26,7 @@ async def take_by_carrier(
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
-    """Whichever carrier had it, such as a mail that came back to the sender that we signed for this recipient."""
+    """No matter which carrier had it, such as a mail that came back to the sender that we signed for this recipient."""
     await store.reports.by_recipient(message_id, position, report)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for events and tasks, but not for ever."""
+"""Waiting for events and tasks, but not forever."""
 
 import asyncio
 from collections.abc import Collection
@@ -14,5 +14,5 @@ async def happens(event: asyncio.Event, within_s: float) -> bool:
 
 
 async def settle(tasks: "Collection[asyncio.Task[Any]]", limit_s: float | None = None) -> "set[asyncio.Task[Any]]":
-    """Wait for the tasks; answers those that are still running."""
+    """Wait for the tasks; returns those that are still running."""
     return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()

@@ -1,4 +1,4 @@
-"""Telling webhooks: this process takes endpoints that have work and no owner, serves them, and gives them back."""
+"""Webhook deliveries: this process takes endpoints that have work and no owner, serves them, and gives them back."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class WebhookWorker:
         self._ended.set()
 
     async def run(self) -> None:
-        """Tell webhooks until `stop`."""
+        """Deliver to webhooks until `stop`."""
         self._ended.clear()
         leases = asyncio.create_task(self._keep_leases())
         try:
@@ -51,7 +51,7 @@ class WebhookWorker:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Begin no more tries, wait for those in flight and record them, give the endpoints back."""
+        """Start no more tries, wait for those in flight and record them, release the endpoints."""
         self._shared.stopping.set()
         self._store.deliveries.hint.set()
         for endpoint in self._serving.values():
@@ -98,7 +98,7 @@ class WebhookWorker:
     async def _drop_strays(self, unknown: list[str]) -> None:
         """Deliveries that were written while their webhook was being deleted."""
         if unknown:
-            # The setup is read after the deliveries: a new webhook that we had not heard of is in it.
+            # The setup is read after the deliveries: a webhook that is new to us is in it.
             await self._store.setup.refresh()
             for webhook in unknown:
                 if not self._find(webhook):
@@ -126,5 +126,5 @@ class WebhookWorker:
 
     async def _finish(self) -> None:
         if unfinished := await settle(self._tasks, STOP_S):
-            # Their leases stay: whether those events arrived is not known, and the next start tells them again.
+            # Their leases stay: whether those events arrived is not known, and the next start sends them again.
             log.warning("stopped with endpoints in use", count=len(unfinished))

@@ -1,4 +1,4 @@
-"""The claim loop: each lane fills its own slots with due work until it is told to stop."""
+"""The claim loop: each lane fills its own slots with due work until it is stopped."""
 
 import asyncio
 from collections.abc import Collection
@@ -37,7 +37,7 @@ class Worker:
         self._dispatch = Dispatch(store, handover, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._hints = {lane: asyncio.Event() for lane in SLOTS}
-        self._suspects_first = False  # the lanes stand still while suspects are tried
+        self._suspects_first = False  # the lanes pause while suspects are tried
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
@@ -56,7 +56,7 @@ class Worker:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Claim no more, wait for the hand-overs in flight and record them."""
+        """Stop claiming, wait for the hand-overs in flight and record them."""
         self._stopping.set()
         self.wake()
         await self._ended.wait()
@@ -119,7 +119,7 @@ class Worker:
                 empty = self._resting() or not await self._store.outbox.suspects()
                 if empty or await self._stand_still(patience_s):
                     rest_s, patience_s = SUSPECTS_S, ALONE_S
-                else:  # slow hand-overs: the lanes go on for as long as they stood still, then they stand longer
+                else:  # slow hand-overs: the lanes run for as long as they paused, then pause longer
                     rest_s, patience_s = patience_s, min(2 * patience_s, ALONE_MOST_S)
             except Exception as error:
                 log.warning("cannot look for suspects", error=type(error).__name__)
@@ -132,7 +132,7 @@ class Worker:
                 return False
             while not self._stopping.is_set() and (claims := await self._store.outbox.claim_suspect()):
                 if not await self._end([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S):
-                    await self._store.outbox.join(claims)  # the lanes go on; and a stop is no death
+                    await self._store.outbox.join(claims)  # the lanes resume; and a stop is no death
                     break
             return True
         finally:
@@ -161,7 +161,7 @@ class Worker:
     async def _finish(self) -> None:
         unfinished = await settle(self._in_flight(), STOP_S)
         if unfinished:
-            # Their leases stay: whether they were sent is not known, and the next start takes them up again.
+            # Their leases stay: whether they were sent is not known, and the next start claims them again.
             log.warning("stopped with hand-overs in flight", count=len(unfinished))
 
     def _in_flight(self) -> list["asyncio.Task[bool]"]:

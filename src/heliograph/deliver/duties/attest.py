@@ -6,13 +6,13 @@ import structlog
 
 from heliograph.deliver.duties.repeat import repeat
 
-EVERY_S = 10.0  # a copy that is older than this is known when it is restored
+EVERY_S = 10.0  # a copy that is older than this is recognised when it is restored
 
 log = structlog.get_logger()
 
 
 async def look_back(attest: Callable[[], Awaitable[bool]]) -> None:
-    """`attest` answers whether the database was turned back."""
+    """`attest` returns whether the database was turned back."""
 
     async def look() -> None:
         if await attest():

@@ -1,4 +1,4 @@
-"""Brings imports of suppressions onto the list, portion by portion and in turns: any process, whoever began them."""
+"""Brings imports of suppressions onto the list, portion by portion and in turns, in any process."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import structlog
 from heliograph.storage.store import Store, StoreUnavailable
 
 EVERY_S = 1.0  # for imports that other processes began, or left behind
-TRIES_MAX = 3  # of a portion that breaks; while the database is away, it is none
+TRIES_MAX = 3  # of a portion that breaks; an unreachable database does not count
 
 log = structlog.get_logger()
 

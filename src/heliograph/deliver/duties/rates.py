@@ -1,4 +1,4 @@
-"""Tells the other API processes what was let through here, and hears of theirs (contract 11)."""
+"""Tells the other API processes what was let through here, and reads theirs (contract 11)."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from heliograph.clock import Clock
 from heliograph.storage.requests import Spent
 from heliograph.storage.store import Store, StoreUnavailable
 
-EVERY_S = 0.25  # how late processes hear of each other's requests
-PRESENCE_S = 2.0  # a process that is alone tells no more often
+EVERY_S = 0.25  # how late processes learn of each other's requests
+PRESENCE_S = 2.0  # how often a process that is alone publishes
 
 
 class Rates(Protocol):

@@ -1,4 +1,4 @@
-"""One round of a duty after the other, whatever becomes of each."""
+"""Runs a duty round after round, even when a round fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ async def repeat_and_finish(every_s: float, work: Round) -> None:
 
 
 async def attempt(work: Round) -> None:
-    """Whatever breaks it, the next round tries again: without these duties dead claims would stay for ever."""
+    """Whatever breaks it, the next round tries again: without these duties dead claims would stay forever."""
     try:
         await work()
     except Exception as error:
