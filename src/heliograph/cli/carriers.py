@@ -31,9 +31,9 @@ class CarrierLine(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     enabled: bool
     health: str  # ok, disabled, or out of reach
-    since: str | None = None
-    next_probe: str | None = None
-    reason: str | None = None
+    since: str | None
+    next_probe: str | None
+    reason: str | None
     last_hour: LastHour
 
 
@@ -98,24 +98,19 @@ def show(settings: Settings, as_json: bool) -> None:
 
 
 def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> CarrierLine:
-    line = CarrierLine(
+    away = circuit if carrier.enabled else None
+    return CarrierLine(
         id=carrier.id,
         channel=carrier.channel,
         kind=carrier.kind,
         countries=carrier.countries,
         priority=carrier.priority,
         enabled=carrier.enabled,
-        health="ok" if carrier.enabled else "disabled",
+        health="out of reach" if away else "ok" if carrier.enabled else "disabled",
+        since=timestamp(away.since) if away else None,
+        next_probe=timestamp(away.until) if away else None,
+        reason=away.reason if away else None,
         last_hour=LastHour(accepted=hour.accepted, refused=hour.refused, put_off=hour.put_off),
-    )
-    if circuit is None or not carrier.enabled:
-        return line
-    return msgspec.structs.replace(
-        line,
-        health="out of reach",
-        since=timestamp(circuit.since),
-        next_probe=timestamp(circuit.until),
-        reason=circuit.reason,
     )
 
 

@@ -81,16 +81,16 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return LetterKey(self.message, self.position)
 
 
-class Inspected(msgspec.Struct, frozen=True, kw_only=True):
+class Inspected(msgspec.Struct, frozen=True):
     """All that is known of a dead letter."""
 
     letter: DeadLetter
+    events: list[TimelineEvent]  # of this recipient, in order
     price: int
     charge: str
     carrier: str | None
     created_at: int
     detail: str
-    events: list[TimelineEvent]  # of this recipient, in order
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,18 +155,10 @@ async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
     rows = await tx.run("dead_letter", **key._asdict())
     if not rows:
         return None
-    *letter, price, charge, carrier, created_at, detail = rows[0]
-    found = DeadLetter(*letter)
+    size = len(DeadLetter.__struct_fields__)
+    found = DeadLetter(*rows[0][:size])
     events = [TimelineEvent(*row) for row in await tx.run("message_events", message=found.message)]
-    return Inspected(
-        letter=found,
-        price=price,
-        charge=charge,
-        carrier=carrier,
-        created_at=created_at,
-        detail=detail,
-        events=[event for event in events if event.recipient == found.address],
-    )
+    return Inspected(found, [event for event in events if event.recipient == found.address], *rows[0][size:])
 
 
 async def _retry(

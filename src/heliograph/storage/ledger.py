@@ -12,14 +12,14 @@ from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True):
+    moved: int  # by how much it changed the credit: a capture does not, its hold did
+    balance: int  # the credit that could be spent after it
     key: int
     kind: str
     amount: int
     subject: str | None
     created_at: int
-    moved: int  # by how much it changed the credit: a capture does not, its hold did
-    balance: int  # the credit that could be spent after it
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -63,21 +63,9 @@ async def _page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerP
     if cursor is None:
         cursor = Cursor(NEWEST, (await account(tx, team)).available)
     balance, entries = cursor.balance, []
-    for key, kind, amount, subject, created_at in await tx.run(
-        "ledger_page", team=team, before=cursor.key, limit=limit + 1
-    ):
-        moved = credit_moved(kind, amount)
-        entries.append(
-            Entry(
-                key=key,
-                kind=kind,
-                amount=amount,
-                subject=subject,
-                created_at=created_at,
-                moved=moved,
-                balance=balance,
-            )
-        )
+    for row in await tx.run("ledger_page", team=team, before=cursor.key, limit=limit + 1):
+        moved = credit_moved(row[1], row[2])
+        entries.append(Entry(moved, balance, *row))
         balance -= moved
     more = len(entries) > limit
     following = Cursor(entries[limit - 1].key, entries[limit].balance) if more else None

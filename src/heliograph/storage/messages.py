@@ -67,7 +67,7 @@ class Messages:
             rows = await tx.run("find_message", team=team, id=id_)
             if not rows:
                 return None
-            key, status, record = rows[0][0], rows[0][3], rows[0][4]
+            key, status, record = rows[0]
             return StoredMessage(
                 status=status,
                 record=record,
