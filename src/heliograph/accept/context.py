@@ -28,7 +28,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     code_key: bytes  # the key of the codes' digests, kept outside the database
     accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
-    loop_lag: Callable[[], float] = lambda: 0.0  # seconds by which the event loop was late at most, of late
+    loop_lag: Callable[[], float] = lambda: 0.0  # seconds by which the event loop was late at most, recently
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
-    metrics_token: str = ""  # whoever has it may read them too; empty: there is none
+    metrics_token: str = ""  # anyone who has it may read them too; empty: there is none
     state: State = msgspec.field(default_factory=State)

@@ -96,7 +96,7 @@ def carriers_for(context: Context, channel: Channel, phone: str, country: str | 
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
-    """Answers what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
+    """Returns what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
     check_phone_allowed(caller.team, draft.to)
     unserved = None
     if not carriers_for(context, channel, draft.to, draft.country):

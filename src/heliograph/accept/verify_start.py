@@ -193,7 +193,7 @@ def _start(
 ) -> Start:
     record, platform = caller.team.record, context.store.setup.current.platform
     now, salt = context.clock.now(), context.clock.entropy(16)
-    is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that nobody takes is not
+    is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that no carrier takes is not
 
     def check(recent: Recent) -> None:
         check_velocity(

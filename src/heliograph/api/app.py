@@ -42,7 +42,7 @@ from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 
-ACTIVE_MAX = 512  # requests at work at once; the next ones are told to come back (P12)
+ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 

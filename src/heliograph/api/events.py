@@ -1,4 +1,4 @@
-"""The pull feed: every published event of the team, oldest first, as its webhooks are told it."""
+"""The pull feed: every published event of the team, oldest first, as its webhooks receive it."""
 
 from typing import Annotated, Any
 

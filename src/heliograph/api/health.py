@@ -32,7 +32,7 @@ async def readyz(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    """For loopback, the operator's ranges and whoever has the token; for others there is no such page."""
+    """For loopback, the operator's ranges and anyone with the token; for others there is no such page."""
     if not _may_look(call):
         raise NotFound()
     lines = ["# TYPE heliograph_answers_total counter"]
@@ -60,6 +60,6 @@ def _may_look(call: Call) -> bool:
     wanted = f"Bearer {context.metrics_token}".encode()
     if context.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), wanted):
         return True
-    # Through a proxy that is not trusted anybody seems to come from where it stands.
+    # Through a proxy that is not trusted, everybody seems to come from the proxy's address.
     through_stranger = any(name in headers for name in FORWARDED)
     return not through_stranger and is_inside(call.request.address, context.metrics_allow)

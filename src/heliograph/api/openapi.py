@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
 
-What a field means and its limits stand on the structs (`rules/fields.py`); what is not a struct is written out here.
+What a field means and its limits are on the structs (`rules/fields.py`); what is not a struct is written out here.
 """
 
 from typing import Any
@@ -323,7 +323,7 @@ def _refined(schema: Schema, answered: bool) -> Schema:
 
 
 def _property(base: Schema, answered: bool) -> Schema:
-    """The limits stand in each form that is not null."""
+    """The limits are in each form that is not null."""
     limits = {key: value for key, value in base.items() if key not in SAID}
     if base.get("fixed"):
         limits["const"] = base["default"]

@@ -11,7 +11,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Whether the request may go on, the headers that tell how many are left, and else how long to wait."""
+    """Whether the request may continue, the headers that say how many are left, and else how long to wait."""
 
     allowed: bool
     headers: Headers

@@ -34,7 +34,7 @@ async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
 
 
 async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
-    """Each for a transaction of its own."""
+    """Each for its own transaction."""
     before = FIRST
     for _ in range(ALL_MOST // PORTION):
         letters = [letter.key for letter in await store.dead_letters.page(before, PORTION, until)]

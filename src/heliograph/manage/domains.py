@@ -195,7 +195,7 @@ class Domains:
             await self._store.setup.change(decide)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
-        """A second pair of keys, which signs once its records are found; answers the records to set for it."""
+        """A second pair of keys, which signs once its records are found; returns the records to set for it."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):

@@ -17,7 +17,7 @@ SETTLE_S = 1.0  # in which every process writes down what it remembers and follo
 
 
 async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None) -> int:
-    """How many messages named the address. Raises StillMoving when it must wait. One entry tells that it has begun and
+    """How many messages named the address. Raises StillMoving when it must wait. One entry says that it has begun and
     another one that it is done, with a part of the hash instead of the address.
     """
     address, record = read_person(given), team.record

@@ -19,7 +19,7 @@ from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
-OVERLAP_MS = DAY_MS  # for so long a rotated key still works
+OVERLAP_MS = DAY_MS  # how long a rotated key still works
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
@@ -57,7 +57,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | None = None) -> MadeKey:
-    """`giver`: the key that asks for it, which gives no more than it has."""
+    """`giver`: the key that asks for it, which can give only what it has."""
     made, now = _mint(store, Key(id="", hash="", **msgspec.structs.asdict(wanted))), store.clock.now()
 
     def decide(setup: Setup, _: int) -> SetupChange:
@@ -71,7 +71,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | Non
 
 
 async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, giver: Key | None = None) -> MadeKey:
-    """A new key that may do the same; the old one goes on for a day."""
+    """A new key that may do the same; the old one works for another day."""
     now = store.clock.now()
     made = _mint(store, replace(_find(store.setup.current, team, id_), expires_at=None))
     check_giver(giver, made.key)

@@ -1,4 +1,4 @@
-"""The use cases that need tools of their own, as the edges are handed them."""
+"""The use cases that need their own tools, as the edges get them."""
 
 import msgspec
 

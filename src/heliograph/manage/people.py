@@ -193,13 +193,13 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
 async def follow(
     store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
 ) -> Person | None:
-    """By a link: choose a password, given hashed, or accept what it invites to, or both. None: it is good no more."""
+    """By a link: choose a password, given hashed, or accept what it invites to, or both. None: it is invalid now."""
     entry = actor.did(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
     return await store.people.follow(token, purpose, password, entry, kept_session)
 
 
 async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str, password: str) -> Person | None:
-    """The first operator, who is nobody yet."""
+    """The first operator, who has no account yet."""
     email, name = read_person(wanted)
     entry = actor.did(store.clock.now(), "account.password", email, "by a link (first)")
     return await store.people.add_first(token, email, name, password, entry)
@@ -212,7 +212,7 @@ async def decline(store: Store, actor: Actor, person: Person, team: str) -> None
 
 
 def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
-    """For whomever it turns out to be."""
+    """For the person it turns out to be."""
     maker = actor.id if actor.kind == "person" else ""
     return Link("", purpose, team, maker=maker, proven=terms.proven)
 

@@ -1,4 +1,4 @@
-"""Mails of the platform's own: handed over inside the request and kept nowhere, for what they hold lets people in."""
+"""The platform's own mails: handed over inside the request and kept nowhere, because what they hold lets people in."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.store import Store
 
 MAILS_MAX = 10  # for a team or a person, and to an address, in 15 minutes
-MAIL_S = 10.0  # that the page waits for a mail server; the mail goes on without it
+MAIL_S = 10.0  # how long the page waits for a mail server; the mail is sent regardless
 
 _mails: set[asyncio.Task[list[Asked]]] = set()
 

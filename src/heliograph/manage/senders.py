@@ -59,7 +59,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
 
 
 async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
-    """Answers what it was called."""
+    """Returns what it was called."""
     kind, id_ = record
     subject = subject_of(store.setup.current, team, record)
 

@@ -58,7 +58,7 @@ async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) 
 
 
 async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_operator: bool) -> TeamRecord:
-    """Name and more. Recipients are told the name: one that an owner asks for waits for an operator."""
+    """Name and more. Recipients see the name: one that an owner asks for waits for an operator."""
     fields = _read(given)
     name = fields.pop("name")
 

@@ -20,7 +20,7 @@ REASON_MAX = 500
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Template:
-    """No team: whoever's it is."""
+    """No team: of any team."""
     found = setup.records.get(("template", id_))
     if not isinstance(found, Template) or team not in (None, found.team):
         raise TemplateNotFound(f"There is no template {id_}.")

@@ -108,7 +108,7 @@ class Webhooks:
         self._refusal_of = refusal_of
 
     def find(self, team: str | None, id_: str) -> Webhook:
-        """No team: whoever's it is."""
+        """No team: of any team."""
         return _own(self._store.setup.current, team, id_)
 
     async def create(self, actor: Actor, team: str, wanted: WebhookRequest) -> MadeSecret:
@@ -160,20 +160,20 @@ class Webhooks:
         await self._store.deliveries.drop(id_)
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
-        """A new secret; the one before signs beside it for a day, one before that no more."""
+        """A new secret; the one before also signs for a day, older ones no longer do."""
         secret, now = self._make_secret(), self._clock.now()
         hook = await self._update(actor, team, id_, lambda hook: rotated(hook, secret, now, self._vault))
         return MadeSecret(webhook=hook, secret=secret)
 
     async def test(self, actor: Actor, team: str | None, id_: str) -> str:
-        """Tell the webhook, and no other, a test event; answers its id."""
+        """Send a test event to this webhook alone; returns its id."""
         hook = self._listening(team, id_)
         data = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
         entry = actor.did(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
         return await self._store.deliveries.tell(self._ref(hook), id_, TEST, id_, data, entry)
 
     async def replay(self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents) -> int:
-        """Tell these events, or those of a span, once more; answers how many."""
+        """Send these events, or those of a span, again; returns how many."""
         hook = self._listening(team, id_)
         entry = actor.did(self._clock.now(), "webhook.replay", hook.url, _in_words(wanted), team=hook.team)
         try:

@@ -1,7 +1,7 @@
 """Bytes of large bodies in memory at once, over all requests.
 
 They are taken as they arrive, not as they are announced. Each team has a share, bodies up to 1 MiB have room that
-larger ones leave, and whoever came first can always finish: the others wait, and are refused when they wait long.
+larger ones leave, and the first to come can always finish: the others wait, and are refused when they wait long.
 """
 
 import asyncio

@@ -38,7 +38,7 @@ class Front:
             host, port = scope["client"]
             forwarded = [value for name, value in scope["headers"] if name == FORWARDED]
             client = client_address(host, forwarded, self._trusted)
-            if client != host:  # believed: a header that is still there is nobody's word
+            if client != host:  # believed: a header left in place was not trusted
                 scope["headers"] = [header for header in scope["headers"] if header[0] != FORWARDED]
             scope["client"] = client, port
         return (self._pages if scope["type"] == "http" and _is_page(scope) else self._api)(scope, receive, send)

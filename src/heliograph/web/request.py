@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-WRITE = "heliograph.write"  # in a scope's state: writes a whole answer at once, or answers False
+WRITE = "heliograph.write"  # in a scope's state: writes a whole answer at once, or returns False
 CLOSE = (b"connection", b"close")
 BUDGETED = 64 * 1024  # bodies above this count against the byte budget
 
