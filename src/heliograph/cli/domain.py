@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from heliograph.app import make_domains
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.domains import Checked, Domains
 from heliograph.opening import make_secrets
@@ -59,12 +59,8 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph domain list --team team_acme
     """
-
-    async def story(store: Store) -> list[Domain]:
-        teams = store.setup.current.teams.values()
-        return [one for own in teams for one in own.domains.values() if team in (None, one.team)]
-
-    found = with_store(settings, "Reading", story)
+    teams = read_setup(settings).teams.values()
+    found = [one for own in teams for one in own.domains.values() if team in (None, one.team)]
     if as_json:
         click.echo(msgspec.json.encode({"domains": found}))
         return

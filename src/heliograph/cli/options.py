@@ -17,6 +17,7 @@ from rich.console import Console
 from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
@@ -103,6 +104,13 @@ def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitabl
 
     with progress(doing), clear_mistakes(settings):
         return asyncio.run(run())
+
+
+def read_setup(settings: Settings) -> Setup:
+    async def story(store: Store) -> Setup:
+        return store.setup.current
+
+    return with_store(settings, "Reading", story)
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.manage import senders
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.sender_approvals import PendingSender, pending
+from heliograph.rules.setup.sender_approvals import pending
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -30,11 +30,7 @@ def list_(settings: Settings, as_json: bool) -> None:
     \b
     heliograph sender list
     """
-
-    async def story(store: Store) -> list[PendingSender]:
-        return pending(store.setup.current)
-
-    found = with_store(settings, "Reading", story)
+    found = pending(read_setup(settings))
     if as_json:
         click.echo(msgspec.json.encode({"waiting": found}))
         return

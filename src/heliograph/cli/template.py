@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -35,20 +34,16 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph template list --team team_acme
     """
-
-    async def story(store: Store) -> list[tuple[Template, bool]]:
-        setup = store.setup.current
-        found = [one for own in setup.teams.values() for one in own.templates.values() if team in (None, one.team)]
-        return [(one, find_draft(setup, one.id) is not None) for one in found]
-
-    found = with_store(settings, "Reading", story)
+    setup = read_setup(settings)
+    found = [one for own in setup.teams.values() for one in own.templates.values() if team in (None, one.team)]
+    waits = {one.id: find_draft(setup, one.id) is not None for one in found}
     if as_json:
-        listed = [msgspec.to_builtins(one) | {"waits": waits} for one, waits in found]
+        listed = [msgspec.to_builtins(one) | {"waits": waits[one.id]} for one in found]
         click.echo(msgspec.json.encode({"templates": listed}))
         return
-    for one, waits in found:
+    for one in found:
         line = f"{one.id}  {one.team}  {one.channel}  {one.status}  version {one.version}  {one.name}"
-        click.echo(f"{line}  (a draft waits)" if waits else line)
+        click.echo(f"{line}  (a draft waits)" if waits[one.id] else line)
 
 
 @template.command()
@@ -61,12 +56,9 @@ def show(settings: Settings, id_: str, draft: bool) -> None:
     \b
     heliograph template show tpl_welcome --draft
     """
-
-    async def story(store: Store) -> Template:
-        found = templates.find(store.setup.current, None, id_)
-        return templates.proposed(store.setup.current, found) if draft else found
-
-    click.echo(msgspec.json.encode(with_store(settings, "Reading", story)))
+    setup = read_setup(settings)
+    found = templates.find(setup, None, id_)
+    click.echo(msgspec.json.encode(templates.proposed(setup, found) if draft else found))
 
 
 @template.command()

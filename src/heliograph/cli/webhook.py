@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from heliograph.app import make_webhooks
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
@@ -17,7 +17,6 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook import to_record
 from heliograph.settings import Settings
 from heliograph.storage.deliveries import WantedEvents
-from heliograph.storage.store import Store
 
 T = TypeVar("T")
 
@@ -65,13 +64,8 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph webhook list --team team_acme
     """
-
-    async def story(store: Store) -> list[Webhook]:
-        return [
-            hook for own in store.setup.current.teams.values() for hook in own.webhooks if team in (None, hook.team)
-        ]
-
-    found = with_store(settings, "Reading", story)
+    teams = read_setup(settings).teams.values()
+    found = [hook for own in teams for hook in own.webhooks if team in (None, hook.team)]
     if as_json:
         click.echo(msgspec.json.encode([_fields(hook) for hook in found]))
         return

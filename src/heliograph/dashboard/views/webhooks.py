@@ -37,16 +37,11 @@ class HookLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(visit: Visit) -> Answer:
-    given = visit.form
-    wanted = WebhookRequest(
-        url=given.get("url", "").strip(),
-        events=given.get("events", "").replace(",", " ").split(),
-        description=given.get("description", "").strip(),
-    )
+    wanted = WebhookRequest(**_typed(visit))
     try:
         made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
     except InvalidRequest as refusal:
-        return await show(visit, status=400, errors=_errors(refusal), form=given)
+        return await show(visit, status=400, errors=_errors(refusal), form=visit.form)
     return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
 
 
@@ -59,16 +54,11 @@ async def live(visit: Visit) -> Answer:
 
 
 async def change(visit: Visit) -> Answer:
-    given, hook = visit.form, _own(visit)
-    wanted = WebhookChange(
-        url=given.get("url", "").strip(),
-        events=given.get("events", "").replace(",", " ").split(),
-        description=given.get("description", "").strip(),
-    )
+    hook, wanted = _own(visit), WebhookChange(**_typed(visit))
     try:
         await _webhooks(visit).change(visit.actor, hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
-        return await _one(visit, hook, status=400, errors=_errors(refusal), form=given)
+        return await _one(visit, hook, status=400, errors=_errors(refusal), form=visit.form)
     return Redirect(_path(visit, hook), "The webhook is changed.")
 
 
@@ -157,6 +147,11 @@ def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
 
 def _webhooks(visit: Visit) -> Webhooks:
     return visit.tools.management.webhooks
+
+
+def _typed(visit: Visit) -> dict[str, Any]:
+    url, events, description = (visit.form.get(name, "").strip() for name in FIELDS)
+    return {"url": url, "events": events.replace(",", " ").split(), "description": description}
 
 
 def _own(visit: Visit) -> Webhook:
