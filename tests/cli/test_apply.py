@@ -28,8 +28,8 @@ def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) 
     first = run("apply", example)
     assert first.code == 0
     assert "team team_acme: created\n" in first.out
-    assert "token of key server of team_acme, shown this once: hk_" in first.out
-    assert "secret of webhook http://127.0.0.1:9000/hooks of team_acme, shown this once: whsec_MfKQ" in first.out
+    assert "token of key server of team_acme, shown only once: hk_" in first.out
+    assert "secret of webhook http://127.0.0.1:9000/hooks of team_acme, shown only once: whsec_MfKQ" in first.out
     assert first.err.startswith("note: teams[0].webhooks[0].url: 127.0.0.1 is, or leads to, a private")
     after = asyncio.run(stored())
     assert after[1].available == 25_000_000

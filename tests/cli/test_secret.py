@@ -33,7 +33,7 @@ def test_another_secret_is_taken_when_told_so(run: Run, secret: Path, monkeypatc
     refused = run(*SERVE)
     assert refused.code == 1
     assert "HELIOGRAPH_SECRET is not the master secret of this database" in refused.err
-    assert "goes by this secret now" in run("secret", "replace").out
+    assert "uses this secret now" in run("secret", "replace").out
     assert "nothing changed" in run("secret", "replace").out
     assert run("apply", "setup.toml").code == 0
     monkeypatch.delenv("HELIOGRAPH_SECRET")

@@ -34,7 +34,7 @@ def test_add_list_show_change_remove(run: Run, team: str) -> None:
     first, last = added.out.splitlines()
     id_ = first.split()[0]
     assert first == f"{id_}  {team}  {URL}  email.*,sms.sent  enabled"
-    assert secret_size(last.removeprefix("secret, shown this once: ")) == 24
+    assert secret_size(last.removeprefix("secret, shown only once: ")) == 24
     assert run("webhook", "list", "--team", team).out == first + "\n"
     assert run("webhook", "list", "--team", "team_none").out == ""
     assert run("webhook", "show", id_, "--team", team).out == first + "\n"
@@ -54,7 +54,7 @@ def test_secrets(run: Run, team: str) -> None:
     rotated = json.loads(run("webhook", "rotate", hook["id"], "--json").out)
     assert secret_size(rotated["secret"]) == 24 and rotated["secret"] != SECRET
     assert rotated["secret_rotates_until"] > hook["created_at"]
-    assert "shown this once: whsec_" in run("webhook", "rotate", hook["id"]).out
+    assert "shown only once: whsec_" in run("webhook", "rotate", hook["id"]).out
 
 
 def test_test_deliveries_replay(run: Run, team: str) -> None:

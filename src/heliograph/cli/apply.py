@@ -27,7 +27,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     """Apply a setup FILE (TOML; - reads it from the standard input).
 
     Only what is written is applied, and applying it again changes nothing. A running service follows within a
-    second. Tokens of new keys and secrets of new webhooks are shown this once. A mistake in the file changes nothing.
+    second. Tokens of new keys and secrets of new webhooks are shown only once. A mistake in the file changes nothing.
 
     \b
     heliograph apply setup.toml
@@ -49,9 +49,9 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     for line in done.changed or ["nothing changed"]:
         click.echo(line)
     for key in done.keys:
-        click.echo(f"token of key {key.name} of {key.team}, shown this once: {key.token}")
+        click.echo(f"token of key {key.name} of {key.team}, shown only once: {key.token}")
     for hook in done.webhooks:
-        click.echo(f"secret of webhook {hook.url} of {hook.team}, shown this once: {hook.secret}")
+        click.echo(f"secret of webhook {hook.url} of {hook.team}, shown only once: {hook.secret}")
 
 
 def _text(file: BinaryIO) -> str:
@@ -72,7 +72,7 @@ async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
 
 
 async def _notes(settings: Settings, file: SetupFile) -> list[str]:
-    """Webhooks that could not be reached now: an operator's word is kept, and every attempt asks anew."""
+    """Webhooks that could not be reached now: they are kept, and every attempt checks again."""
     refused = webhook_refusal(settings)
     urls = {
         f"teams[{i}].webhooks[{j}].url": hook["url"]

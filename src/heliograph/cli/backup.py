@@ -30,7 +30,7 @@ POSTGRES = (
 def backup(settings: Settings, folder: Path) -> None:
     """Copy the database and the attachments into FOLDER, which must not exist yet; the service may run.
 
-    Whoever starts on the copy finds delivery paused, because what was sent since is due in it again. The secret is
+    A service started on the copy has delivery paused, because what was sent since is due in it again. The secret is
     not copied: keep it elsewhere.
 
     \b
@@ -48,7 +48,7 @@ def backup(settings: Settings, folder: Path) -> None:
         raise click.ClickException(f"{folder} exists already. Name a new folder.")
     with progress("Copying"), clear_mistakes(settings):
         copy(path, settings.data, folder)
-    click.echo(f"{folder} is a backup. Whoever starts on it finds delivery paused until: heliograph resume")
+    click.echo(f"{folder} is a backup. A service started on it has delivery paused until: heliograph resume")
 
 
 def copy(database: Path, data: Path, folder: Path) -> None:

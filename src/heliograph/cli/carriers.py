@@ -72,7 +72,7 @@ def change(settings: Settings, carrier: str, enabled: bool | None, priority: int
 def show(settings: Settings, as_json: bool) -> None:
     """Show the carriers in the order they are asked, and which of them cannot be reached (the default command).
 
-    A carrier that missed five hand-overs in a row is asked no more for 5 to 60 seconds at a time; then one
+    A carrier that missed five hand-overs in a row is skipped for 5 to 60 seconds at a time; then one
     message tries it. Example: heliograph carriers show
     """
 

@@ -16,7 +16,7 @@ from heliograph.storage.store import Store
 @click.argument("amount")
 @click.option("--note", metavar="TEXT", help="What it is for: an invoice's number, a reason.")
 def credit(settings: Settings, team: str, amount: str, note: str | None) -> None:
-    """Add AMOUNT to the credit of TEAM, or take it when it is negative.
+    """Add AMOUNT to the credit of TEAM, or subtract it when it is negative.
 
     \b
     heliograph credit team_acme 25.00 --note "invoice 1042"

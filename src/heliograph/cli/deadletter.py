@@ -72,7 +72,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 @KEY
 @ALL
 def retry(settings: Settings, letter: LetterKey | None, everything: bool) -> None:
-    """Put the dead letter KEY into the queue again, its price held anew.
+    """Put the dead letter KEY into the queue again, holding its price again.
 
     \b
     heliograph deadletter retry 12-0

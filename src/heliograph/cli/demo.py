@@ -30,8 +30,8 @@ TEAMS = ("team_demo", "team_demo_sandbox")
 def demo(settings: Settings) -> None:
     """Run the service with a sandbox team and a live team, and print keys and a curl line for each channel.
 
-    Nothing leaves this machine: every channel is served by the simulator. All is kept in ./heliograph-demo
-    unless --data or --database say otherwise; delete that folder to start anew.
+    Nothing leaves this machine: every channel is served by the simulator. Everything is kept in ./heliograph-demo
+    unless --data or --database say otherwise; delete that folder to start over.
 
     \b
     heliograph demo
@@ -60,7 +60,7 @@ def demo(settings: Settings) -> None:
 
 
 def in_own_folder(settings: Settings) -> Settings:
-    """What nobody set goes into the demo's folder, so that it never mixes with a real service."""
+    """What is not set goes into the demo's folder, so that it never mixes with a real service."""
     usual = Settings()
     data = FOLDER if settings.data == usual.data else settings.data
     own = f"sqlite:///{data / 'heliograph.db'}"

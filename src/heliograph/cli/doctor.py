@@ -1,4 +1,4 @@
-"""`heliograph doctor`: checks what the service stands on, changes nothing, and says how to mend each."""
+"""`heliograph doctor`: checks what the service depends on, changes nothing, and says how to fix each."""
 
 import asyncio
 import base64
@@ -54,7 +54,7 @@ class Finding(msgspec.Struct, frozen=True):
 def doctor(context: click.Context, settings: Settings, as_json: bool) -> None:
     """Check database, data folder, access, disk, secret, clock, DNS, carriers and port.
 
-    Changes nothing and can run beside the service. Exit code 1 when something must be mended.
+    Changes nothing and can run beside the service. Exit code 1 when something must be fixed.
 
     \b
     heliograph doctor
@@ -114,10 +114,10 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
     except NewerSchema as error:
         return None, [Finding("database", "FAIL", str(error), "install that version, or restore a backup")]
     except (*DATABASE_ERRORS, OSError) as error:
-        fix = "start the database, mend the URL, or give this user the right to write"
+        fix = "start the database, correct the URL, or give this user the right to write"
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
     findings = [Finding("database", "ok", f"{name} can be read and written, schema {schema.found}")]
-    with suppress(OSError, ValueError):  # a file that cannot be read is a finding of its own
+    with suppress(OSError, ValueError):  # a file that cannot be read is a separate finding
         if fault := secret_fault(make_secrets(settings), examination.secret):
             findings.append(Finding("secret", "FAIL", fault))
     return examination.setup, findings
@@ -133,7 +133,7 @@ def _folder(data: Path) -> Finding:
 
 
 def _open_to_others(settings: Settings) -> Iterator[Finding]:
-    """Messages stand in the database and in the attachments as they were sent. Its log has the database's mode."""
+    """Messages are in the database and in the attachments as they were sent. Its log has the database's mode."""
     database = sqlite_path(settings)
     for path, mode in ((settings.data, "700"), *([(database, "600")] if database else [])):
         if path.exists() and (found := stat.S_IMODE(path.stat().st_mode)) & OTHERS:

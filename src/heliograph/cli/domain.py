@@ -124,7 +124,7 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
 @RESOLVER
 @AS_JSON
 def check(settings: Settings, name: str, resolver: str | None, as_json: bool) -> None:
-    """Ask DNS for every record of the domain NAME, and say how to mend what is wrong.
+    """Ask DNS for every record of the domain NAME, and say how to fix what is wrong.
 
     \b
     heliograph domain check acme.test

@@ -38,7 +38,7 @@ def mint() -> None:
 @key.command()
 @with_settings(*STORE_FLAGS)
 @click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
-@click.option("--name", help="What the key is for. Default: a name of its own.")
+@click.option("--name", help="What the key is for. Default: a name is made.")
 @click.option(
     "--scope",
     "scopes",
@@ -63,7 +63,7 @@ def create(
     expires: datetime | None,
     as_json: bool,
 ) -> None:
-    """Make a key for a team and print its token, this once.
+    """Make a key for a team and print its token, shown only once.
 
     \b
     heliograph key create --team team_acme --name server --scope send --scope manage
@@ -109,7 +109,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
 @ID
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def rotate(settings: Settings, key_or_id: str, as_json: bool) -> None:
-    """Replace a key by one that may do the same, and print its token, this once. The old key works for 24 hours more.
+    """Replace a key with an equivalent one, and print its token, shown only once. The old key works for 24 more hours.
 
     \b
     heliograph key rotate 4fTzQ8kW1b

@@ -49,7 +49,7 @@ class Away(Exception):
 @click.option("--key", required=True, metavar="TOKEN", help="An API key with the scope manage, or @FILE that holds it.")
 @click.option("--url", default="http://127.0.0.1:8700", show_default=True, help="The running service.")
 @click.option("--secret", metavar="WHSEC", help="What to sign with. Default: one is made and printed.")
-@click.option("--after", metavar="EVT_ID", help="Begin after this event. Default: with what happens from now on.")
+@click.option("--after", metavar="EVT_ID", help="Start after this event. Default: with what happens from now on.")
 def listen(forward: str, key: str, url: str, secret: str | None, after: str | None) -> None:
     """Forward a team's events to a program on this machine, signed as webhooks are, until Ctrl-C.
 
@@ -83,7 +83,7 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
 
 
 class Feed:
-    """GET /v1/events, from where it was left."""
+    """GET /v1/events, from where it stopped."""
 
     def __init__(self, url: str, token: str, clock: Clock, after: str | None) -> None:
         self._url = f"{url}/v1/events"

@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 from heliograph import __version__
 
 INTERRUPTED = 130
-OURS_ALONE = 0o077  # umask: whatever a command makes (database, log, attachments, backup), nobody else can read
+OURS_ALONE = 0o077  # umask: nobody else can read what a command makes (database, log, attachments, backup)
 
 # Name → the line of the list; its module is imported when it is called, because importing all takes a second.
 COMMANDS = {
@@ -31,7 +31,7 @@ COMMANDS = {
     "pause": "Pause delivery: messages are still accepted, and wait.",
     "reputation": "Bounces and complaints of each team, and the end of a pause.",
     "resume": "Resume delivery after a pause: what waited is sent.",
-    "secret": "Take another master secret, when the one before is lost.",
+    "secret": "Use another master secret when the old one is lost.",
     "send": "Send one message through a running service.",
     "sender": "Domains, names and sender ids that wait for a decision.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
@@ -39,7 +39,7 @@ COMMANDS = {
     "team": "Teams: list, make, suspend, take live.",
     "template": "Templates: list, archive, approve or refuse them.",
     "user": "People of the dashboard: list, add, change, let one in.",
-    "webhook": "Webhooks: who is told of events, and what became of it.",
+    "webhook": "Webhooks: where events are sent, and how each delivery went.",
 }
 MODULES = {"resume": "pause"}  # where a command's file has another name
 

@@ -14,7 +14,7 @@ from heliograph.settings import Settings
 def migrate(settings: Settings) -> None:
     """Bring the database to the schema of this version.
 
-    Every start does the same; this command does it before, for example while an old version still runs.
+    Every start does the same; this command does it ahead of time, for example while an old version still runs.
 
     \b
     heliograph migrate --database postgresql://heliograph@db/heliograph

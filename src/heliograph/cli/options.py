@@ -49,7 +49,7 @@ class ShowFirst(click.Group):
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
     """Give the command these flags and --config, and hand it the Settings that they, the environment and the
-    file make. The defaults are told where the command has its own.
+    file make. The defaults are given where the command has its own.
     """
 
     def decorate(command: Command) -> Command:

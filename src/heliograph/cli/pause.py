@@ -1,4 +1,4 @@
-"""`heliograph pause` and `heliograph resume`: delivery held back by an operator."""
+"""`heliograph pause` and `heliograph resume`: delivery paused by an operator."""
 
 import click
 
@@ -16,7 +16,7 @@ def pause(settings: Settings) -> None:
     A running service follows within a second. Example: heliograph pause
     """
     with_store(settings, "Pausing", lambda store: set_paused(store, COMMAND_LINE, True))
-    click.echo("Delivery is paused. Go on with: heliograph resume")
+    click.echo("Delivery is paused. Resume with: heliograph resume")
 
 
 @click.command()

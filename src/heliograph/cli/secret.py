@@ -12,16 +12,16 @@ from heliograph.storage.store import Store
 
 @click.group()
 def secret() -> None:
-    """Take another master secret, when the one before is lost."""
+    """Use another master secret when the old one is lost."""
 
 
 @secret.command()
 @with_settings(*STORE_FLAGS)
 def replace(settings: Settings) -> None:
-    """Let the database go by the master secret that is here; without one, make it.
+    """Make the database use the master secret that is here; without one, make it.
 
-    What was sealed with the one before opens no more: secrets of carriers and webhooks, DKIM keys, codes at sign-in.
-    Each says so where it is needed, and can be set anew. Put the old secret back instead if you still have it.
+    What the old one sealed can no longer be opened: secrets of carriers and webhooks, DKIM keys, codes at sign-in.
+    Each says so where it is needed, and can be set again. Put the old secret back instead if you still have it.
 
     \b
     heliograph secret replace
@@ -31,6 +31,6 @@ def replace(settings: Settings) -> None:
         return await replace_secret(store, COMMAND_LINE, make_secrets(settings).digest)
 
     if with_store(settings, "Replacing the secret", story):
-        click.echo("The database goes by this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
+        click.echo("The database uses this secret now. Apply carriers again, rotate webhooks and DKIM keys.")
     else:
-        click.echo("The database goes by this secret already: nothing changed.")
+        click.echo("The database uses this secret already: nothing changed.")

@@ -23,7 +23,7 @@ class _Stay(HTTPRedirectHandler):
         return None
 
 
-# The service is ours: no proxy of the environment stands between.
+# The service is ours: no proxy of the environment is used.
 open_url = build_opener(ProxyHandler({}), _Stay()).open
 
 

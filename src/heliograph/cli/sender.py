@@ -1,4 +1,4 @@
-"""`heliograph sender`: domains, display names, sender ids and team names that wait for an operator's word."""
+"""`heliograph sender`: domains, display names, sender ids and team names that wait for an operator's decision."""
 
 import click
 import msgspec

@@ -41,7 +41,7 @@ def serve(settings: Settings, role: str) -> None:
 
 
 def run(settings: Settings, role: str, ready: server.Ready) -> None:
-    """Serve until told to stop; `ready` is called with the addresses as they became."""
+    """Serve until stopped; `ready` is called with the actual addresses."""
     try:
         with clear_mistakes(settings):
             asyncio.run(server.serve(settings, role, ready))

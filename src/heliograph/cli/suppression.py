@@ -18,7 +18,7 @@ from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 from heliograph.storage.suppressions import START, End, SuppressionLine
 
-BUSY_S = 0.05  # between looks at a portion that the running service has in hand
+BUSY_S = 0.05  # between looks at a portion that the running service is working on
 
 _team = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 
@@ -70,7 +70,7 @@ def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
 @click.option("--reason", type=click.Choice(REASONS), default=DEFAULT, show_default=True)
 @AS_JSON
 def add(settings: Settings, email: str, team: str, reason: str, as_json: bool) -> None:
-    """Put EMAIL on the list: the team mails it no more.
+    """Put EMAIL on the list: the team no longer mails it.
 
     \b
     heliograph suppression add ada@example.com --team team_acme --reason complaint

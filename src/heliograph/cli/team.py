@@ -24,7 +24,7 @@ class TeamLine(msgspec.Struct, frozen=True, kw_only=True):
 def team() -> None:
     """Teams: list them, make one, suspend it, take it live.
 
-    All else about a team stands in the setup file: heliograph apply
+    Everything else about a team is in the setup file: heliograph apply
     """
 
 
@@ -68,12 +68,12 @@ def list_(settings: Settings, as_json: bool) -> None:
 @team.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
-@click.option("--name", help="What people are told. Default: the id.")
+@click.option("--name", help="The name people see. Default: the id.")
 @click.option("--currency", help="Cannot be changed later. Default: USD.")
 @click.option("--credit", metavar="AMOUNT", help="Its opening credit, such as 25.00.")
 @AS_JSON
 def create(settings: Settings, id_: str, as_json: bool, **given: str | None) -> None:
-    """Make a team, TEAM being its id, such as team_acme. It begins in the sandbox.
+    """Make a team with the id TEAM, such as team_acme. It starts in the sandbox.
 
     \b
     heliograph team create team_acme --name Acme --credit 25.00
@@ -89,7 +89,7 @@ def create(settings: Settings, id_: str, as_json: bool, **given: str | None) -> 
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
 def suspend(settings: Settings, id_: str) -> None:
-    """Suspend TEAM: every request of its keys is refused, and its people only look.
+    """Suspend TEAM: every request of its keys is refused, and its people can only look.
 
     A running service follows within a second. Example: heliograph team suspend team_acme
     """

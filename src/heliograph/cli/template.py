@@ -1,4 +1,4 @@
-"""`heliograph template`: which there are, which wait for a decision, and the decision."""
+"""`heliograph template`: list templates, and decide on those that wait."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +17,7 @@ ID = click.argument("id_", metavar="TPL_ID")
 
 @click.group()
 def template() -> None:
-    """Templates: list and show them, put them out of use and back, decide about drafts.
+    """Templates: list and show them, archive and unarchive them, decide on drafts.
 
     Their words are written in a setup file (heliograph apply) or on the dashboard. A running service follows within
     a second.
@@ -92,7 +92,7 @@ def unarchive(settings: Settings, id_: str) -> None:
 @template.command()
 @with_settings(*STORE_FLAGS)
 @ID
-@click.option("--price", help="Of a phone template, such as 0.0350, for every country without a price of its own.")
+@click.option("--price", help="Of a phone template, such as 0.0350, for every country without its own price.")
 @click.option("--free", is_flag=True, help="It may cost nothing.")
 def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None:
     """Approve the draft of a template as it is now: it is in use at once.

@@ -25,14 +25,14 @@ def user() -> None:
 @user.command()
 @with_settings(*STORE_FLAGS, "listen", "public_url")
 @click.argument("email")
-@click.option("--name", help="How the dashboard calls this person. Default: the address.")
+@click.option("--name", help="The name shown in the dashboard. Default: the address.")
 @click.option("--operator", is_flag=True, help="Runs the instance: every team, carriers, approvals.")
 @click.option("--team", help="A team to be a member of.")
 @click.option("--role", type=click.Choice(["owner", "developer", "viewer"]), default="developer", show_default=True)
 def add(settings: Settings, email: str, name: str | None, operator: bool, team: str | None, role: str) -> None:
-    """Invite a person and print the link to accept by, good for 7 days.
+    """Invite a person and print the link to accept with, valid for 7 days.
 
-    Nothing counts before it is accepted: somebody new chooses a password by the link, who has one signs in first.
+    Nothing counts until it is accepted: a new person chooses a password with the link, others sign in first.
     No mail is sent: hand the link to this person and to nobody else.
 
     \b
@@ -57,9 +57,9 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
 @click.argument("email")
 @click.option("--without-code", is_flag=True, help="Also turn off the code at sign-in, for someone who lost the phone.")
 def link(settings: Settings, email: str, without_code: bool) -> None:
-    """Print a link by which a person chooses a new password, good for one hour.
+    """Print a link with which a person chooses a new password, valid for one hour.
 
-    Whoever has the link has the account. No mail is sent: hand it to this person and to nobody else.
+    Anyone with the link has the account. No mail is sent: hand it to this person and to nobody else.
 
     \b
     heliograph user link ada@example.com
@@ -79,7 +79,7 @@ def link(settings: Settings, email: str, without_code: bool) -> None:
 @click.argument("team")
 @click.argument("role", type=click.Choice([*ROLES, "none"]))
 def role(settings: Settings, email: str, team: str, role: str) -> None:
-    """Give a member of TEAM another role, or none: then they are no longer in it. Who is not in it is added: user add.
+    """Give a member of TEAM another role, or none: then they are no longer in it. To add somebody: user add.
 
     \b
     heliograph user role bob@example.com team_acme developer

@@ -1,4 +1,4 @@
-"""`heliograph webhook`: a team's webhooks, their secrets, and what they were told."""
+"""`heliograph webhook`: a team's webhooks, their secrets and their deliveries."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ EVENTS = click.option(
 
 @click.group()
 def webhook() -> None:
-    """Webhooks: who is told of events, and what became of it.
+    """Webhooks: where events are sent, and how each delivery went.
 
     A running service follows within a second.
     """
@@ -40,11 +40,11 @@ def webhook() -> None:
 @click.argument("url")
 @click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 @EVENTS
-@click.option("--secret", metavar="WHSEC", help="A secret of your own. Default: one is made.")
+@click.option("--secret", metavar="WHSEC", help="Your own secret. Default: one is made.")
 @click.option("--description", help="A note for people.")
 @AS_JSON
 def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_json: bool, **given: str | None) -> None:
-    """Tell events to URL, and print the new webhook's secret, this once. Without --event: all events.
+    """Send events to URL, and print the new webhook's secret, shown only once. Without --event: all events.
 
     \b
     heliograph webhook add https://example.com/hooks --team team_acme --event 'email.*'
@@ -97,7 +97,7 @@ def show(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
 @TEAM
 @click.option("--url", help="Where events go from now on.")
 @EVENTS
-@click.option("--enable/--disable", "enabled", default=None, help="Whether it is told anything.")
+@click.option("--enable/--disable", "enabled", default=None, help="Whether events are sent to it.")
 @click.option("--description", help="A note for people.")
 @AS_JSON
 def change(
@@ -118,7 +118,7 @@ def change(
 @ID
 @TEAM
 def remove(settings: Settings, id_: str, team: str | None) -> None:
-    """Remove a webhook and what it was still to be told.
+    """Remove a webhook and the events still to be sent to it.
 
     \b
     heliograph webhook remove whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
@@ -133,7 +133,7 @@ def remove(settings: Settings, id_: str, team: str | None) -> None:
 @TEAM
 @AS_JSON
 def rotate(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
-    """Give a webhook a new secret and print it, this once; the old one signs too for 24 hours.
+    """Give a webhook a new secret and print it, shown only once; the old one also signs for 24 hours.
 
     \b
     heliograph webhook rotate whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA
@@ -162,7 +162,7 @@ def test(settings: Settings, id_: str, team: str | None) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
 @AS_JSON
 def deliveries(settings: Settings, id_: str, team: str | None, limit: int, as_json: bool) -> None:
-    """Show what a webhook was told, newest first, and how the last attempt of each went.
+    """Show the deliveries of a webhook, newest first, and how the last attempt of each went.
 
     \b
     heliograph webhook deliveries whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --limit 5
@@ -193,7 +193,7 @@ def replay(
     before: str | None,
     failed_only: bool,
 ) -> None:
-    """Tell events to a webhook again: some by their ids, or those of a span of time.
+    """Send events to a webhook again: some by their ids, or those of a span of time.
 
     \b
     heliograph webhook replay whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA --event-id evt_01JCQ8Z6V3M2N7T0K4H9R5B1XB
@@ -243,7 +243,7 @@ def _show(hook: Webhook, as_json: bool, secret: str | None = None) -> None:
         return
     click.echo(_line(hook))
     if secret:
-        click.echo(f"secret, shown this once: {secret}")
+        click.echo(f"secret, shown only once: {secret}")
 
 
 def _became(delivery: DeliveryRecord) -> str:
