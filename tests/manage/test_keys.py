@@ -5,7 +5,9 @@ import pytest
 from heliograph.manage import keys
 from heliograph.manage.keys import WantedKey
 from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, NotFound
+from heliograph.rules.setup.records import Key
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 
@@ -47,3 +49,42 @@ async def test_what_is_not_there_is_not_revoked(store: Store, teams: None, team:
     other = await keys.create(store, ADA, WantedKey(team="team_2"))
     with pytest.raises(NotFound):
         await keys.revoke(store, ADA, other.key.id if team else "none", team)
+
+
+def of(key: Key) -> Actor:
+    return Actor(kind="key", id=key.id)
+
+
+async def test_a_key_that_was_revoked_meanwhile_gives_nothing(store: Store, teams: None) -> None:
+    giver = (await keys.create(store, ADA, WantedKey(team="team_1", scopes=("send", "manage")))).key
+    await keys.revoke(store, ADA, giver.id)
+    for ask in (
+        lambda: keys.create(store, of(giver), WantedKey(team="team_1")),
+        lambda: keys.rotate(store, of(giver), giver.id),
+        lambda: keys.revoke(store, of(giver), giver.id),
+    ):
+        with pytest.raises(InvalidApiKey):
+            await ask()
+
+
+async def test_a_key_revokes_itself_and_what_it_could_have_given(store: Store, teams: None) -> None:
+    wide = (await keys.create(store, ADA, WantedKey(team="team_1", name="wide"))).key
+    narrow = (await keys.create(store, ADA, WantedKey(team="team_1", name="narrow", scopes=("manage",)))).key
+    with pytest.raises(InsufficientScope):
+        await keys.revoke(store, of(narrow), wide.id)
+    await keys.revoke(store, of(narrow), narrow.id)
+    assert [key.name for key in keys.keys_of(store.setup.current, "team_1") if key.revoked] == ["narrow"]
+
+
+async def test_what_an_expiring_key_rotates_ends_with_it(store: Store, clock: TestClock, teams: None) -> None:
+    end = clock.now() + DAY_MS
+    giver = (await keys.create(store, ADA, WantedKey(team="team_1", scopes=("manage",), expires_at=end))).key
+    assert (await keys.rotate(store, of(giver), giver.id)).key.expires_at == end
+    assert (await keys.rotate(store, ADA, giver.id)).key.expires_at is None
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+async def test_a_name_that_is_given_is_one(store: Store, teams: None, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="a name of one line"):
+        await keys.create(store, ADA, WantedKey(team="team_1", name=name))
+    assert (await keys.create(store, ADA, WantedKey(team="team_1"))).key.name.startswith("key ")

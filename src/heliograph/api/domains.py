@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.rules.fields import CONTROL, DOMAIN_NAME, Deleted, HasMore, Id, ObjectName, limited, says
+from heliograph.rules.fields import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
@@ -21,19 +21,6 @@ Brand = Annotated[str, limited(maxLength=LINE_MAX, pattern=rf"^([^{CONTROL}]*[^\
 class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, says("The domain, such as `acme.test`.", maxLength=DOMAIN_MAX, pattern=f"^{DOMAIN_NAME}$")]
     brand: Annotated[Brand | None, says("The display name of its mail; default the team's name.")] = None
-
-
-class DomainChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    brand: Annotated[
-        Brand | None,
-        says("Another display name. Of an approved domain it waits for an operator; until then the old is used."),
-    ] = None
-
-
-class DeletedDomain(msgspec.Struct, frozen=True, kw_only=True):
-    object: ObjectName = "domain"
-    id: Id
-    deleted: Deleted = True
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,18 +64,6 @@ async def create(call: Call) -> Response:
     team = call.caller.team.record.id
     made = await call.management.domains.add(call.actor, team, request.name, request.brand or "")
     return answer(await _view(call, made), 201)
-
-
-async def change(call: Call) -> Response:
-    brand, domain = to_request(call.json, DomainChange).brand, _own(call)
-    if brand is not None:
-        domain = await call.management.domains.set_brand(call.actor, domain, brand, by_operator=False)
-    return answer(await _view(call, domain))
-
-
-async def delete(call: Call) -> Response:
-    await call.management.domains.remove(call.actor, _own(call))
-    return answer(DeletedDomain(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:

@@ -49,12 +49,12 @@ async def create(call: Call) -> Response:
         domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
     )
-    return answer(_new(call, await keys.create(call.context.store, call.actor, wanted, call.caller.key)), 201)
+    return answer(_new(call, await keys.create(call.context.store, call.actor, wanted)), 201)
 
 
 async def rotate(call: Call) -> Response:
-    team, giver = call.caller.team.record.id, call.caller.key
-    return answer(_new(call, await keys.rotate(call.context.store, call.actor, call.params["id"], team, giver)))
+    team = call.caller.team.record.id
+    return answer(_new(call, await keys.rotate(call.context.store, call.actor, call.params["id"], team)))
 
 
 async def revoke(call: Call) -> Response:

@@ -72,7 +72,7 @@ def create(
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
     wanted = WantedKey(
         team=team,
-        name=name or "",
+        name=name,
         scopes=scopes or ("send",),
         domain=domain and normal_domain(domain),
         expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,

@@ -85,7 +85,7 @@ class Domains:
 
         The command line may add more than the team itself may.
         """
-        name, errors = normal_domain(given), dict[str, str]()
+        name, brand, errors = normal_domain(given), brand.strip(), dict[str, str]()
         if name is None:
             errors["name"] = f"{quoted(given)} is not a domain such as mail.example.com, without https:// or @."
         if brand and not is_line(brand):
@@ -122,6 +122,7 @@ class Domains:
 
     async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
         """Another name for its mail: an operator's word holds at once, an approved domain waits for it."""
+        brand = brand.strip()
         if not is_line(brand):
             raise InvalidRequest(ONE_LINE, param="brand")
 
@@ -166,7 +167,7 @@ class Domains:
         if not self._keys(domain):
             made = await asyncio.to_thread(self._new_keys, domain, "active")
             change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "keys", domain, "made"))
-            await self._store.setup.change(lambda now, _: change if _keyless(now, domain) else SetupChange())
+            await self._store.setup.change(lambda now, _: change if _is_keyless(now, domain) else SetupChange())
 
     @property
     def platform_name(self) -> str:
@@ -201,7 +202,12 @@ class Domains:
         if not self._pending(self._store.setup.current, domain):
             made = await asyncio.to_thread(self._new_keys, domain, "pending")
             change = SetupChange(rows=_rows(made), audit=self._entry(actor, "rotate", domain))
-            await self._store.setup.change(lambda now, _: SetupChange() if self._pending(now, domain) else change)
+
+            def decide(setup: Setup, _: int) -> SetupChange:
+                is_gone = ("domain", domain.id) not in setup.records
+                return SetupChange() if is_gone or self._pending(setup, domain) else change
+
+            await self._store.setup.change(decide)
         return self._pending(self._store.setup.current, domain)
 
     async def check(self, actor: Actor, name_or_id: str) -> Checked:
@@ -215,10 +221,10 @@ class Domains:
         verdicts = dict(answers)
         found = together(verdicts[record] for record in active)
         pending_found = bool(waiting) and together(verdicts[record] for record in waiting) is True
-        now, taken, failures = self._clock.now(), False, 0
+        now, taken = self._clock.now(), False
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            nonlocal taken, failures
+            nonlocal taken
             before, holder = setup.records.get(("domain", domain.id)), setup.domain_named(domain.name)
             if not isinstance(before, Domain):
                 return SetupChange()
@@ -241,7 +247,8 @@ class Domains:
         if decide(self._store.setup.current, 0).rows:
             await self._store.setup.change(decide)
         else:
-            await self._store.setup.observe(domain.id, now, failures)
+            right = found and not taken
+            await self._store.setup.observe(domain.id, now, lambda d: next_state(d.verified, d.failures, right)[1])
         policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
         aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
         return Checked(domain=self.find(domain.id), records=_taken(answers) if taken else answers, alignment=aligned)
@@ -326,8 +333,10 @@ def _rows(keys: Iterable[DkimKey]) -> list[Row]:
     return [to_row("dkim_key", key.id, key, key.team or None) for key in keys]
 
 
-def _keyless(setup: Setup, domain: Domain) -> bool:
-    return not any(isinstance(record, DkimKey) and record.domain == domain.id for record in setup.records.values())
+def _is_keyless(setup: Setup, domain: Domain) -> bool:
+    """And still there."""
+    has_keys = any(isinstance(record, DkimKey) and record.domain == domain.id for record in setup.records.values())
+    return ("domain", domain.id) in setup.records and not has_keys
 
 
 def _is_over(key: DkimKey, now: int) -> bool:

@@ -12,21 +12,21 @@ from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.fields import TIME, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
 from heliograph.rules.setup.keys import ENTROPY_BYTES, check_giver, make_token, parse_token, token_hash
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
-OVERLAP_MS = DAY_MS  # how long a rotated key still works
+OVERLAP_MS = DAY_MS  # for so long a rotated key still works
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
 class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
     team: str
-    name: str = ""  # empty: one with its public id
+    name: str | None = None  # None: one with its public id
     scopes: tuple[Scope, ...] = ("send",)
     domain: str | None = None
     expires_at: int | None = None
@@ -56,13 +56,16 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
 
-async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | None = None) -> MadeKey:
-    """`giver`: the key that asks for it, which can give only what it has."""
-    made, now = _mint(store, Key(id="", hash="", **msgspec.structs.asdict(wanted))), store.clock.now()
+async def create(store: Store, actor: Actor, wanted: WantedKey) -> MadeKey:
+    """An API key gives no more than it has."""
+    token, now = make_token(store.clock.entropy(ENTROPY_BYTES)), store.clock.now()
+    fields = msgspec.structs.asdict(wanted)
+    fields["name"] = f"key {parse_token(token)}" if wanted.name is None else wanted.name.strip()
+    made = MadeKey(key=_with_token(Key(id="", hash="", **fields), token), token=token)
 
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
-        check_giver(giver, made.key)
+        check_giver(_giver(setup, actor, now), made.key)
         row = to_row("key", made.key.id, made.key, made.key.team)
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.create", made.key))
 
@@ -70,33 +73,37 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, giver: Key | Non
     return made
 
 
-async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, giver: Key | None = None) -> MadeKey:
-    """A new key that may do the same; the old one works for another day."""
-    now = store.clock.now()
-    made = _mint(store, replace(_find(store.setup.current, team, id_), expires_at=None))
-    check_giver(giver, made.key)
-    ended: list[Key] = []
+async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) -> MadeKey:
+    """A new key that may do the same, without an end unless its giver has one; the old one goes on for a day."""
+    token, now = make_token(store.clock.entropy(ENTROPY_BYTES)), store.clock.now()
+    made: list[MadeKey] = []
 
     def decide(setup: Setup, _: int) -> SetupChange:
-        old = _find(setup, team, id_)
+        old, giver = _find(setup, team, id_), _giver(setup, actor, now)
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
-        ended.append(replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS)))
-        new = replace(made.key, name=next_name(old.name, {key.name for key in keys_of(setup, old.team)}))
-        rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended[-1], old.team)]
+        name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
+        new = replace(_with_token(old, token), name=name, expires_at=giver.expires_at if giver else None)
+        check_giver(giver, new)
+        ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
+        made.append(MadeKey(key=new, token=token, old=ended))
+        rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended, old.team)]
         return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
 
     await store.setup.change(decide)
-    return replace(made, key=_find(store.setup.current, team, made.key.id), old=ended[-1])
+    return made[-1]
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
-    """The key as it was before. Revoked keys stay revoked."""
-    found: list[Key] = []
+    """The key as it was before. Revoked keys stay revoked. An API key revokes itself, and what it could have given."""
+    found, now = list[Key](), store.clock.now()
 
     def decide(setup: Setup, _: int) -> SetupChange:
         key = _find(setup, team, id_)
         found.append(key)
+        giver = _giver(setup, actor, now)
+        if giver and giver.id != key.id:
+            check_giver(giver, key)
         if key.revoked:
             return SetupChange()
         row = to_row("key", key.id, replace(key, revoked=True), key.team)
@@ -152,13 +159,20 @@ def next_name(name: str, taken: set[str]) -> str:
     return next(one for n in range(number + 1, number + len(taken) + 2) if (one := f"{base} {n}") not in taken)
 
 
-def _mint(store: Store, like: Key) -> MadeKey:
-    token = make_token(store.clock.entropy(ENTROPY_BYTES))
-    public = parse_token(token)
-    assert public
-    return MadeKey(
-        key=replace(like, id=public, hash=token_hash(token), name=like.name.strip() or f"key {public}"), token=token
-    )
+def _with_token(key: Key, token: str) -> Key:
+    return replace(key, id=parse_token(token), hash=token_hash(token))
+
+
+def _giver(setup: Setup, actor: Actor, now: int) -> Key | None:
+    """The key that asks, as it is now: revoked meanwhile, it gives nothing. None: a person, or the command line."""
+    if actor.kind != "key":
+        return None
+    caller = setup.callers.get(actor.id)
+    if caller is None or state_of(caller.key, now) in ("revoked", "expired"):
+        raise InvalidApiKey
+    if caller.team.record.suspended:
+        raise TeamSuspended
+    return caller.key
 
 
 def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
@@ -181,7 +195,7 @@ def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
 def _find(setup: Setup, team: str | None, id_: str) -> Key:
     caller = setup.callers.get(id_)
     if caller is None or team not in (None, caller.team.record.id):
-        raise NotFound("There is no such key. Give the whole token, or the 10 characters after hk_.")
+        raise NotFound("There is no such key. Its id is the 10 characters after hk_ in its token.")
     return caller.key
 
 

@@ -101,11 +101,11 @@ async def write(
         await tx.run("insert_ledger", entries=entries)
 
 
-async def observe(tx: Tx, domain: str, checked_at: int, failures: int, seen: Setup) -> None:
+async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Domain], int], seen: Setup) -> None:
     current = await locked(tx, seen)
     record = current.records.get(("domain", domain))
     if isinstance(record, Domain):
-        checked = replace(record, checked_at=checked_at, failures=failures)
+        checked = replace(record, checked_at=checked_at, failures=failures(record))
         await _save(tx, [to_row("domain", domain, checked, record.team or None)], current.version)
 
 
@@ -165,7 +165,7 @@ class SetupStore:
         self.publisher.hint.set()
         return done
 
-    async def observe(self, domain: str, checked_at: int, failures: int) -> None:
+    async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:
         """When a domain's records were last asked for, and how often in a row one was missing.
 
         Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
