@@ -16,7 +16,7 @@ def test_a_domain_from_added_to_removed(run: Run) -> None:
     assert run("domain", "list").out == line
     assert run("domain", "add", "shop.test", "--team", "team_new", "--brand", "Other").code == 0
     assert "  Other  " in run("domain", "list").out
-    assert run("domain", "remove", listed["id"]).out == f"{listed['id']} is removed\n"
+    assert run("domain", "remove", listed["id"]).out == f"{listed['name']} of team_new is removed\n"
     assert run("domain", "list").out == ""
 
 

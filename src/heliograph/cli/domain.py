@@ -62,7 +62,10 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     teams = read_setup(settings).teams.values()
     found = [one for own in teams for one in own.domains.values() if team in (None, one.team)]
     if as_json:
-        click.echo(msgspec.json.encode({"domains": found}))
+        fields = ("id", "team", "name", "brand", "verified", "approved")
+        click.echo(
+            msgspec.json.encode({"domains": [{field: getattr(one, field) for field in fields} for one in found]})
+        )
         return
     for one in found:
         states = f"{'' if one.verified else 'not '}verified, {'' if one.approved else 'not '}approved"
@@ -97,11 +100,13 @@ def remove(settings: Settings, name: str) -> None:
     heliograph domain remove acme.test
     """
 
-    async def story(domains: Domains) -> None:
-        await domains.remove(COMMAND_LINE, domains.find(name))
+    async def story(domains: Domains) -> Domain:
+        found = domains.find(name)
+        await domains.remove(COMMAND_LINE, found)
+        return found
 
-    _with_domains(settings, f"Removing {name}", story)
-    click.echo(f"{name} is removed")
+    gone = _with_domains(settings, f"Removing {name}", story)
+    click.echo(f"{gone.name} of {gone.team} is removed")
 
 
 @domain.command()

@@ -96,7 +96,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
     shown = [{"team": line.record.team, **msgspec.structs.asdict(to_record(line))} for line in found]
     if as_json:
-        click.echo(msgspec.json.encode(shown))
+        click.echo(msgspec.json.encode({"keys": shown}))
         return
     for one in shown:
         name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"

@@ -8,6 +8,7 @@ import msgspec
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -58,7 +59,10 @@ def show(settings: Settings, id_: str, draft: bool) -> None:
     """
     setup = read_setup(settings)
     found = templates.find(setup, None, id_)
-    click.echo(msgspec.json.encode(templates.proposed(setup, found) if draft else found))
+    shown = templates.proposed(setup, found) if draft else found
+    prices = {country: format_money(price) for country, price in shown.prices.items()}
+    fields = msgspec.to_builtins(shown) | {"price": format_money(shown.price), "prices": prices}
+    click.echo(msgspec.json.encode(fields))
 
 
 @template.command()
