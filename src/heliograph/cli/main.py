@@ -25,7 +25,7 @@ COMMANDS = {
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
     "domain": "Sending domains: what to set in DNS, and whether it is there.",
     "erase": "Erase an address or a number from all records of a team.",
-    "key": "Make, store and revoke API keys.",
+    "key": "Make, list, rotate and revoke API keys.",
     "listen": "Forward a team's events to a program on this machine.",
     "migrate": "Bring the database to the schema of this version.",
     "pause": "Pause delivery: messages are still accepted, and wait.",
