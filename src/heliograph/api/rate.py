@@ -22,7 +22,7 @@ FREE = Turn(True, [])
 
 
 class RateLimits:
-    """The buckets of this process. What other processes let through is taken out of them as it is heard of."""
+    """The buckets of this process. What other processes let through is taken out of them as it becomes known."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, int]] = {}  # key → tokens, at ms
@@ -41,7 +41,7 @@ class RateLimits:
         return Turn(True, _headers(burst, max(0, int(tokens - cost)), rate))
 
     def hear(self, heard: Iterable[Spent], rate_of: Callable[[str], int], now: int) -> None:
-        """What other processes have let through. What came before the first hearing is past."""
+        """What other processes have let through. What came before the first report is past."""
         known, first = self._heard or {}, self._heard is None
         for one in heard:
             before = known.get((one.process, one.key), one.count if first else 0)

@@ -1,4 +1,4 @@
-"""Counts of starts and verifications by place and hour: what the conversion guard decides by."""
+"""Counts of starts and verifications by place and hour: what the conversion guard's decisions use."""
 
 from collections import defaultdict
 from collections.abc import Iterable

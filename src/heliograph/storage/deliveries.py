@@ -1,4 +1,4 @@
-"""Deliveries of events to webhooks: who serves an endpoint, what is due for it, how tries went, and telling again."""
+"""Deliveries of events to webhooks: who serves an endpoint, what is due for it, how tries went, and replays."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -136,7 +136,7 @@ async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> 
 
 
 async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
-    """The webhooks whose lease goes on; the others are lost."""
+    """The webhooks whose lease was renewed; the others are lost."""
     endpoints = [(lease.webhook, lease.epoch) for lease in held]
     if not endpoints:
         return set()
@@ -195,7 +195,7 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
         await tx.run("insert_attempts", attempts=attempts)
 
 
-# -- looking at them, telling again, forgetting ------------------------------------------------------------------
+# -- looking at them, sending again, deleting --------------------------------------------------------------------
 
 
 async def stored(
@@ -400,6 +400,6 @@ class Deliveries:
         return event.id
 
     async def drop(self, webhook: str) -> None:
-        """Forget its deliveries."""
+        """Delete its deliveries."""
         while await self._database.write(lambda tx: drop(tx, webhook)):
             continue

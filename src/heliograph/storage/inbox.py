@@ -14,7 +14,7 @@ from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
 LAST_OF_A_MS = (1 << 80) - 1  # random part of an id
-SCAN = 2000  # records that one page looks at, so that it is quick also when few of them are the inbox's
+SCAN = 2000  # records that one page looks at, so that it is quick even when few of them are the inbox's
 
 
 class InboxLine(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class Inbox:
         return await self._database.read(story)
 
     async def clear(self, team: int, entry: AuditEntry) -> None:
-        """Hide all that there is now."""
+        """Hide everything that is there now."""
 
         async def story(tx: Tx) -> None:
             await tx.run("clear_inbox", team=team, at=entry.at)

@@ -87,7 +87,7 @@ def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
 
 
 def _storable(one: RefusedRequest) -> RefusedRequest:
-    """PostgreSQL has no place for a NUL, and UTF-8 none for half a surrogate pair."""
+    """PostgreSQL cannot store a NUL, nor UTF-8 half a surrogate pair."""
     return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 

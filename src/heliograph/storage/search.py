@@ -1,4 +1,4 @@
-"""What pages about messages and verifications ask: search over all channels, one message with all that became of it.
+"""What pages about messages and verifications ask: search over all channels, one message with its whole timeline.
 
 Every answer is bounded. A filter that few messages pass walks at most WALK of them and says how far it came; recipients
 have a table of their own (ADR 0015).

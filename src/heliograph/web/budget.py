@@ -15,7 +15,7 @@ from heliograph.rules.refusals import ServiceUnavailable
 TOTAL = 96 * MIB  # a body is in memory about three times while it is read, decoded and kept
 SHARE = 48 * MIB  # of a team
 SMALL = MIB  # bodies up to this …
-RESERVE = 8 * MIB  # … have so much that larger ones leave
+RESERVE = 8 * MIB  # … have this much that larger ones leave
 WAIT_S = 30.0
 WAITING_MAX = 64  # of a team: what has arrived of those that wait is in memory too
 
@@ -40,7 +40,7 @@ class Pot:
         return next(iter(self.holders), holder) is holder
 
     def after(self, holder: Holder, size: int) -> int:
-        """What is held once this one took so much and the first one has all that it needs."""
+        """What is held once this one took this much and the first one has all that it needs."""
         first = next(iter(self.holders), holder)
         return self.held + size + (0 if first is holder else max(0, first.length - first.held))
 
@@ -63,7 +63,7 @@ class ByteBudget:
         self._waiting: dict[asyncio.Future[None], tuple[Holder, int]] = {}
 
     async def take(self, holder: Holder, size: int) -> None:
-        """So many bytes more."""
+        """This many more bytes."""
         if self._has_room(holder, size):
             self._give(holder, size)
             return
@@ -87,7 +87,7 @@ class ByteBudget:
             self._all.take_back(holder)
             if not team.holders:
                 del self._teams[holder.team]
-        # Small ones before large ones, then the team that holds least, then who waits longest.
+        # Small ones before large ones, then the team that holds least, then the one that waits longest.
         for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
             if not turn.done() and self._has_room(waiter, size):
                 self._give(waiter, size)

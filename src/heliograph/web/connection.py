@@ -17,7 +17,7 @@ BODY_S = 5.0  # a body may be behind the slowest rate by this
 KEEP_ALIVE_S = 75.0  # idle connections; longer than most clients' pools keep them
 SLOWEST = 32 * KIB  # bytes of a body a second, from its first second on
 HEADERS_MAX = 64 * KIB
-PIECE = 16 * KIB  # what arrives is looked at in pieces of this
+PIECE = 16 * KIB  # what arrives is examined in pieces of this size
 CONNECTIONS_MAX = 4096
 TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
@@ -36,7 +36,7 @@ class Connection(HttpToolsProtocol):
         self.complaint = ""  # about what came: nothing more is read
         self.idle_since: float | None = None
         if len(self.connections) > CONNECTIONS_MAX:
-            # It is answered, and only then closed: a connection that is closed before that is reset.
+            # It is answered, and only then closed: closing it earlier would reset it.
             self.app = self.config.loaded_app.no_room
 
     def data_received(self, data: bytes) -> None:

@@ -31,7 +31,7 @@ def read_form(content_type: str, body: bytes) -> Form:
         fields, files = _multipart(content_type, body) if "/form-data" in content_type.lower() else _urlencoded(body)
     except (FormParserError, ValueError):
         raise InvalidRequest("The form cannot be read.") from None
-    if any("\0" in value for value in fields.values()):  # PostgreSQL has no place for it
+    if any("\0" in value for value in fields.values()):  # PostgreSQL cannot store it
         raise InvalidRequest("The form holds a character that cannot be stored.")
     return fields, files
 

@@ -14,7 +14,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ApiEdge(Protocol):
-    """The API answers too for requests that never reach a route."""
+    """The API also answers requests that never reach a route."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
 
@@ -46,6 +46,6 @@ class Front:
 
 def _is_page(scope: Scope) -> bool:
     path = scope["path"]
-    if path == "/":  # a browser is shown the way; for a program there is nothing here
+    if path == "/":  # a browser is redirected; for a program there is nothing here
         return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
     return bool(path == "/dashboard" or path.startswith("/dashboard/"))

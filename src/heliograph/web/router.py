@@ -44,7 +44,7 @@ class Router(Generic[R]):
             segments = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]
         except UnicodeDecodeError:
             raise NotFound() from None
-        if "\0" in "".join(segments):  # PostgreSQL has no place for it, so nothing has such an id
+        if "\0" in "".join(segments):  # PostgreSQL cannot store it, so nothing has such an id
             raise NotFound()
         for pattern, methods in self._named.items():
             if len(pattern) == len(segments):

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from heliograph.storage.engine.database import StoreUnavailable
 
-FRESH_MS = 3_600_000  # a file that was put so lately may belong to a message that is about to be written
+FRESH_MS = 3_600_000  # a file this recent may belong to a message that is about to be written
 
 
 @contextmanager
@@ -30,7 +30,7 @@ class Blobs:
 
     @_or_unavailable()
     def put(self, content: bytes) -> str:
-        """Keep the bytes durably and answer their hash; blocking, so call it off the event loop."""
+        """Keep the bytes durably and return their hash; blocking, so call it off the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
         with self._locked():

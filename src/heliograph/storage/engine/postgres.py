@@ -22,7 +22,7 @@ CLOSE_S = 3.0
 TRIES = 3
 SESSION = {
     "application_name": "heliograph",
-    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row for ever
+    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row forever
     "synchronous_commit": "on",
     "jit": "off",  # short statements: compiling them costs more than running them
 }
@@ -40,7 +40,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_
 
 
 def is_outage(error: Exception) -> bool:
-    if isinstance(error, asyncpg.InFailedSQLTransactionError):  # a story went on after an error
+    if isinstance(error, asyncpg.InFailedSQLTransactionError):  # a story continued after an error
         return False
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "XX")[:2] in AWAY
@@ -143,7 +143,7 @@ class PostgresDatabase:
                 await self._drop(pool, connection, hangs=isinstance(error.__cause__, TimeoutError))
             raise
         finally:
-            with suppress(Exception):  # whatever became of the connection, the transaction has ended
+            with suppress(Exception):  # whatever happened to the connection, the transaction has ended
                 await pool.release(connection, timeout=CLOSE_S)
 
     async def _make_pool(self) -> "asyncpg.Pool[Any]":
@@ -162,7 +162,7 @@ class PostgresDatabase:
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
         """The next ones reconnect; when the server does not answer, nothing waits for it on the others either."""
-        with suppress(asyncpg.InterfaceError):  # it broke off, so that the pool has it back already
+        with suppress(asyncpg.InterfaceError):  # it broke off, so the pool has it back already
             connection.terminate()
         if not hangs:
             await pool.expire_connections()

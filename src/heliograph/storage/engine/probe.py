@@ -17,7 +17,7 @@ class Probe(Generic[T]):
         self._at = 0.0
 
     async def answer(self) -> T:
-        """Raises StoreUnavailable, also when there is no answer in time; who asks next then waits for the same one."""
+        """Raises StoreUnavailable, also when there is no answer in time; the next caller waits for the same one."""
         loop = asyncio.get_running_loop()
         if self._asking is None or (self._asking.done() and loop.time() - self._at >= FRESH_S):
             self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()

@@ -1,4 +1,4 @@
-"""SQLite: one writer thread, readers of their own, every commit synced (WAL, synchronous=FULL)."""
+"""SQLite: one writer thread, separate readers, every commit synced (WAL, synchronous=FULL)."""
 
 import asyncio
 import threading
