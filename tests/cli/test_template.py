@@ -35,7 +35,7 @@ def test_a_draft_is_refused_and_approved(run: Run) -> None:
     assert json.loads(run("template", "show", "tpl_code", "--draft").out)["refused_reason"] == "Who are you?"
     assert run("template", "approve", "tpl_code", "--price", "0.05").out == "tpl_code is approved\n"
     shown = json.loads(run("template", "show", "tpl_code").out)
-    assert (shown.get("status", "approved"), shown["price"]) == ("approved", 50_000)
+    assert (shown.get("status", "approved"), shown["price"]) == ("approved", "0.0500")
 
 
 def test_a_template_out_of_use_and_back(run: Run) -> None:
