@@ -72,8 +72,8 @@ async def test_one_entry_in_the_transaction_of_the_change(world: World, change: 
 
 
 async def _kill(world: World, drive: Callable[[], Awaitable[Said]], unwatched: set[str]) -> None:
+    before = await world.dump()
     for fault in FAULTS:
-        before = await world.dump()
         with world.watch.over(fault):
             said = await drive()
         after = await world.dump()
