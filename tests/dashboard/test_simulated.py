@@ -68,7 +68,7 @@ async def test_the_message_has_a_badge(
         msgspec.structs.replace(item, content=b'{"from_name":"","from_address":"","to":[],"subject":""}')
     )
     (claim,) = await store.outbox.claim("email", 1)
-    change = Change(at=clock.now(), message=claim.message, position=0, claim=(claim.key, claim.epoch), wanted="sent")
+    change = Change(at=clock.now(), message=claim.message, position=0, claim=claim.held, wanted="sent")
     assert await store.outbox.record(msgspec.structs.replace(change, detail=detail))
     page = await pages.get(f"{HERE}/messages/{item.id}")
     assert ('class="badge simulated"' in page.html) is shown

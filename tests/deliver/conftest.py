@@ -9,7 +9,7 @@ from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Decision, Found
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found
 from heliograph.rules.lanes import LANE
 from heliograph.rules.setup import records
 from heliograph.storage.setup import NewTeam
@@ -58,7 +58,8 @@ def send(store: Store, clock: TestClock) -> Send:
     ) -> str:
         def decide(found: Found) -> Decision:
             pricing.hold(found.account, price)
-            return Decision(response=b"{}", recipients=[(address, address, "to") for address in addresses], price=price)
+            recipients = [AcceptedRecipient(address, address, "to") for address in addresses]
+            return Decision(response=b"{}", recipients=recipients, price=price)
 
         message = Acceptance(
             id=clock.new_id("msg_"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from heliograph.clock import Clock
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
@@ -33,7 +33,8 @@ def message(
 
     def take(found: Found) -> Decision:
         pricing.hold(found.account, price)
-        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=[(a, a, "to") for a in to], price=price)
+        recipients = [AcceptedRecipient(address, address, "to") for address in to]
+        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=recipients, price=price)
 
     fields: dict[str, Any] = {
         "id": id_,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Decision, Found
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import RecipientSuppressed
 from heliograph.storage.engine.database import Story, T, Tx
@@ -16,6 +16,8 @@ from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import ENTRY, message, refusals
+
+ADA = AcceptedRecipient("a@example.com", "a@example.com", "to")
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +134,7 @@ async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock
         free = pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
         price = 0 if free else 5
         pricing.hold(found.account, price)
-        return Decision(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")], price=price)
+        return Decision(response=b"{}", recipients=[ADA], price=price)
 
     items = [message(clock, decide=decide) for _ in range(64)]
     await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
@@ -148,7 +150,7 @@ async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, c
     def note(name: str) -> Any:
         def decide(found: Found) -> Decision:
             seen[name] = set(found.suppressed)
-            return Decision(response=b"{}", recipients=[("a@example.com", "a@example.com", "to")])
+            return Decision(response=b"{}", recipients=[ADA])
 
         return decide
 
@@ -163,7 +165,7 @@ async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other
 
     def decide(found: Found) -> Decision:
         seen.append(len(found.marketing))
-        return Decision(response=b"{}", recipients=[("+14155550100", "+14155550100", "to")])
+        return Decision(response=b"{}", recipients=[AcceptedRecipient("+14155550100", "+14155550100", "to")])
 
     def offer() -> Acceptance:
         return message(clock, channel="whatsapp", decide=decide, marketing_to="+14155550100")

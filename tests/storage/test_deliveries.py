@@ -38,8 +38,8 @@ async def own(store: Store, webhook: str = HOOK) -> Lease:
 
 
 async def due(store: Store, webhook: str = HOOK) -> list[Due]:
-    new, again = await store.deliveries.due(webhook, 1000)
-    return new + again
+    found = await store.deliveries.due(webhook, 1000)
+    return found.new + found.again
 
 
 def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wait_ms: int = 0) -> DeliveryTry:
@@ -126,7 +126,7 @@ async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: S
     await store.messages.accept(item)
     one, two = await store.outbox.claim("email", 10)
     for at, claim in ((clock.now() + MINUTE_MS, one), (clock.now() - MINUTE_MS, two)):
-        place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
+        place = {"message": claim.message, "position": claim.position, "claim": claim.held}
         await store.outbox.record(Change(at=at, wanted="delivered", **place))  # type: ignore[arg-type]
     told = await store.deliveries.events_of(await due(store))
     sequences = [told[work.event].sequence for work in await due(store)]

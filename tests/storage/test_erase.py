@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.manage import erase as erasing
 from heliograph.opening import sqlite_path
-from heliograph.rules.acceptance import Decision, Found
+from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.outcome import CarrierReport, Report
@@ -74,7 +74,8 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
     def decide(found: Found) -> Decision:
         kept = [address for address in to if address.lower() not in found.suppressed]
         record = {"id": id_, "to": kept[0], "to_addresses": kept, "subject": f"Hello {to[0]}"}
-        return Decision(response=msgspec.json.encode(record), recipients=[(a.lower(), a, "to") for a in kept], price=0)
+        recipients = [AcceptedRecipient(a.lower(), a, "to") for a in kept]
+        return Decision(response=msgspec.json.encode(record), recipients=recipients)
 
     content = msgspec.json.encode({"to": to, "text": f"Dear {to[0]}"})
     fields = {"id": id_, "watch": [address.lower() for address in to], "content": content}
@@ -89,7 +90,7 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
             change = Change(
                 message=claim.message,
                 position=claim.position,
-                claim=(claim.key, claim.epoch),
+                claim=claim.held,
                 at=clock.now(),
                 wanted=status,
                 accepted=True,
@@ -103,7 +104,7 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
 async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
     """The receiver answers with what it was told."""
     for lease in await store.deliveries.claim([HOOK]):
-        new, _ = await store.deliveries.due(HOOK, 100)
+        new = (await store.deliveries.due(HOOK, 100)).new
         told = await store.deliveries.events_of(new)
         for due in new:
             await store.deliveries.record(answered(lease, due, clock, state, str(told[due.event])))
@@ -240,7 +241,7 @@ async def test_what_is_told_of_it_afterwards_is_not_kept(
     await store.messages.accept(mail(clock, OTHER, CANARY))
     await deliver(store, clock, "sent", carrier_id="id-1")
     (lease,) = await store.deliveries.claim([HOOK])
-    new, _ = await store.deliveries.due(HOOK, 100)
+    new = (await store.deliveries.due(HOOK, 100)).new
     await erase(store, clock, CANARY)
     for due in new:
         await store.deliveries.record(answered(lease, due, clock, "delivered", CANARY))
@@ -253,7 +254,7 @@ async def test_what_is_told_of_it_afterwards_is_not_kept(
         *("sent", "bounced", "sent"),
     ]
     assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # so that retention takes it
-    again, _ = await store.deliveries.due(HOOK, 100)
+    again = (await store.deliveries.due(HOOK, 100)).new
     assert {due.key for due in new} <= {due.key for due in again}  # told again, without it
 
 

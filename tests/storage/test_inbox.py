@@ -28,7 +28,7 @@ async def send(store: Store, clock: TestClock, *to: str, carrier: str = SIMULATO
             at=clock.now(),
             message=claim.message,
             position=claim.position,
-            claim=(claim.key, claim.epoch),
+            claim=claim.held,
             wanted=status,
             accepted=status == "sent",
             carrier=carrier,

@@ -57,7 +57,7 @@ def outcome(claim: Claim, at: int, wanted: str | None) -> Change:
         at=at,
         message=claim.message,
         position=claim.position,
-        claim=(claim.key, claim.epoch),
+        claim=claim.held,
         wanted=wanted,
         accepted=wanted == "sent",
         carrier="sim",

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import CarrierReport, DueReport, Report
-from heliograph.storage.outbox import Claim
+from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 def sent(claim: Claim, clock: TestClock, wanted: str | None = "sent", **more: object) -> Change:
     accepted = wanted in ("sent", "delivered")
-    place = {"message": claim.message, "position": claim.position, "claim": (claim.key, claim.epoch)}
+    place = {"message": claim.message, "position": claim.position, "claim": claim.held}
     return Change(at=clock.now(), wanted=wanted, accepted=accepted, **place, **more)  # type: ignore[arg-type]
 
 
@@ -199,5 +199,5 @@ async def test_depth(store: Store, clock: TestClock) -> None:
     items = [message(clock), message(clock, channel="sms"), message(clock, channel="whatsapp")]
     for item in items:
         await store.messages.accept(item)
-    depth = sorted(tuple(row) for row in await store.outbox.depth())
-    assert depth == [("email", 1, items[0].created_at), ("phone", 2, items[1].created_at)]
+    depth = sorted(await store.outbox.depth(), key=lambda one: one.lane)
+    assert depth == [LaneDepth("email", 1, items[0].created_at), LaneDepth("phone", 2, items[1].created_at)]

@@ -29,7 +29,7 @@ async def end(store: Store, clock: TestClock, status: str = "delivered") -> None
                 at=clock.now(),
                 message=claim.message,
                 position=claim.position,
-                claim=(claim.key, claim.epoch),
+                claim=claim.held,
                 wanted=status,
                 accepted=True,
             )
@@ -149,9 +149,7 @@ async def test_nothing_unfinished_is_ever_purged(store: Store, clock: TestClock,
     await store.messages.accept(message(clock))
     await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
     one, *_ = await store.outbox.claim("email", 1)
-    await store.outbox.record(
-        Change(at=clock.now(), message=one.message, position=0, wanted="sent", claim=(one.key, 1))
-    )
+    await store.outbox.record(Change(at=clock.now(), message=one.message, position=0, wanted="sent", claim=one.held))
     whole = await counts(sql)
     clock.forward(1000 * DAY_MS)
     await store.upkeep.purge()

@@ -39,7 +39,7 @@ async def deliver(store: Store, clock: TestClock, *wanted: str | None, lane: str
             at=clock.now(),
             message=claim.message,
             position=claim.position,
-            claim=(claim.key, claim.epoch),
+            claim=claim.held,
             wanted=status,
             carrier="c",
             carrier_id=f"{claim.message_id}/{claim.position}",

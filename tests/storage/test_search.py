@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from heliograph.rules.acceptance import Decision
+from heliograph.rules.acceptance import AcceptedRecipient, Decision
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import search
@@ -15,6 +16,8 @@ from tests.clocks import TestClock
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, finish, message, start
 
+ADA = AcceptedRecipient("ada@example.com", "ada@example.com", "to")
+
 pytestmark = pytest.mark.anyio
 
 CHANNEL = {"eml_": "email", "sms_": "sms", "wam_": "whatsapp"}
@@ -24,7 +27,7 @@ async def send(store: Store, clock: TestClock, prefix: str, address: str, team: 
     """One message, a second after the one before."""
     clock.forward(1000)
     item = message(clock, address, team=team, channel=CHANNEL[prefix], **more)
-    item.id = prefix + item.id[4:]
+    item = replace(item, id=prefix + item.id[4:])
     await store.messages.accept(item)
     return item.id
 
@@ -35,7 +38,7 @@ async def hand_over(store: Store, clock: TestClock, status: str | None = "delive
             change = Change(
                 message=claim.message,
                 position=claim.position,
-                claim=(claim.key, claim.epoch),
+                claim=claim.held,
                 at=clock.now(),
                 wanted=status,
                 carrier="sim",
@@ -134,7 +137,7 @@ async def test_the_subject_is_searched_without_case(store: Store, clock: TestClo
         clock,
         "eml_",
         "ada@example.com",
-        decide=lambda found: Decision(response=record, recipients=[("ada@example.com", "ada@example.com", "to")]),
+        decide=lambda found: Decision(response=record, recipients=[ADA]),
     )
     for text in ("parcel", 'YOUR "new"', "ü"):
         assert len((await find(store, subject=text)).lines) == 1

@@ -8,7 +8,7 @@ import pybase64
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, pricing
-from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.fields import (
@@ -275,7 +275,7 @@ def email_acceptance(
         )
         return Decision(
             response=msgspec.json.encode(record),
-            recipients=[(address.normal, address.given, kind) for address, kind in kept.distinct()],
+            recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct()],
             price=price,
         )
 

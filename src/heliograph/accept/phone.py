@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
-from heliograph.rules.acceptance import Acceptance, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.fields import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
 from heliograph.rules.gsm import segment
@@ -158,7 +158,8 @@ def phone_acceptance(
     def decide(found: Found) -> Decision:
         check(found, now)
         pricing.hold(found.account, price)
-        return Decision(response=msgspec.json.encode(record), recipients=[(draft.to, draft.to, "to")], price=price)
+        to = AcceptedRecipient(draft.to, draft.to, "to")
+        return Decision(response=msgspec.json.encode(record), recipients=[to], price=price)
 
     return Acceptance(
         id=id_,

@@ -43,10 +43,10 @@ async def metrics(call: Call) -> Response:
     lines.append("# TYPE heliograph_outbox_depth gauge")
     now = call.context.clock.now()
     waiting = await call.context.store.outbox.queue.answer()
-    lines += [f'heliograph_outbox_depth{{lane="{lane}"}} {depth}' for lane, depth, _ in waiting]
+    lines += [f'heliograph_outbox_depth{{lane="{one.lane}"}} {one.waiting}' for one in waiting]
     lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
-    for lane, _, due_at in waiting:
-        lines.append(f'heliograph_outbox_oldest_seconds{{lane="{lane}"}} {max(0, now - due_at) / 1000}')
+    for one in waiting:
+        lines.append(f'heliograph_outbox_oldest_seconds{{lane="{one.lane}"}} {max(0, now - one.due_at) / 1000}')
     lines.append("# TYPE heliograph_carrier_reachable gauge")
     circuits = call.context.store.circuits.current
     for carrier in call.context.store.setup.current.carriers:

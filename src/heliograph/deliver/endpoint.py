@@ -115,10 +115,10 @@ class Endpoint:
         # Noted before the read: what is recorded while it runs must not come back.
         in_flight = {due.key for due in self._in_flight.values()}
         self._stale = False
-        new, again = await self._shared.store.deliveries.due(self.lease.webhook, READ)
-        self._stale |= READ in (len(new), len(again))
+        found = await self._shared.store.deliveries.due(self.lease.webhook, READ)
+        self._stale |= READ in (len(found.new), len(found.again))
         # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
-        pairs = zip_longest(new, again)
+        pairs = zip_longest(found.new, found.again)
         self._waiting = [due for pair in pairs for due in pair if due and due.key not in in_flight]
 
     def _start(self, due: Due, telling: Coroutine[Any, Any, None]) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.manage.fields import check_fields
+from heliograph.manage.fields import check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.text import line
 from heliograph.storage.people import Link, Offered, Person, Standing
 from heliograph.storage.store import Store
 
@@ -141,7 +140,7 @@ async def remove(store: Store, actor: Actor, person: Person) -> None:
 
 async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:
     """Whether an invitation could be answered by this person, who is signed in; an empty team: to run the instance."""
-    action = "member.decline" if team else "operator.decline"
+    action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.did(store.clock.now(), action, email, role, team=team or None)
     if accepts:
         return await store.people.accept(person, [team], entry)
@@ -262,9 +261,7 @@ def read_person(given: NewPerson, wrong: dict[str, str] | None = None) -> tuple[
     address, name, errors = parse_address(given.email.strip()), given.name.strip(), dict(wrong or {})
     if address is None:
         errors["email"] = "This is not an email address."
-    try:
-        line(name or "x")
-    except ValueError:
+    if name and not is_line(name):
         errors["name"] = "A name is one line of at most 200 characters."
     check_fields(errors)
     assert address

@@ -13,7 +13,7 @@ from heliograph.rules.pricing import Account
 from heliograph.rules.setup.records import Channel
 
 
-class Found(msgspec.Struct):
+class Found(msgspec.Struct, frozen=True):
     """What the store knows at the moment of the decision."""
 
     suppressed: Set[str]  # of the addresses in `watch`, the suppressed ones
@@ -21,11 +21,17 @@ class Found(msgspec.Struct):
     marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
 
 
-class Decision(msgspec.Struct):
+class AcceptedRecipient(msgspec.Struct, frozen=True):
+    address: str  # in its normal form
+    given: str  # as the caller wrote it
+    kind: str  # to, cc, bcc
+
+
+class Decision(msgspec.Struct, frozen=True):
     """What is written: the answer to the caller and who gets the message."""
 
     response: bytes  # the API record, as answered
-    recipients: Sequence[tuple[str, str, str]]  # normal form of the address, as it was given, kind
+    recipients: Sequence[AcceptedRecipient]
     price: int = 0  # held now, captured when a carrier accepts
 
 
@@ -44,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-class Acceptance(msgspec.Struct, kw_only=True):
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     channel: Channel

@@ -168,8 +168,8 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
         key, at = keys[item.id], item.created_at
         contents.append((key, item.content.decode()))
         blobs += [(blob, key) for blob in item.blobs]
-        for position, (address, given, kind) in enumerate(done.recipients):
-            recipients.append((key, position, address, given, kind, item.status, at))
+        for position, to in enumerate(done.recipients):
+            recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
             outbox.append((item.lane, item.team, key, position, None, at, at))
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at))

@@ -59,6 +59,11 @@ class Due(msgspec.Struct, frozen=True):
     first_at: int | None  # the first try after that
 
 
+class DueDeliveries(msgspec.Struct, frozen=True):
+    new: list[Due]  # in the order of their events
+    again: list[Due]  # retries and replays in the order of their times
+
+
 class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to deliver an event, and what follows from it."""
 
@@ -147,11 +152,10 @@ async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set
 # -- sending -----------------------------------------------------------------------------------------------------
 
 
-async def due(tx: Tx, webhook: str, limit: int, now: int) -> tuple[list[Due], list[Due]]:
-    """New ones in the order of their events, and retries and replays in the order of their times."""
+async def due(tx: Tx, webhook: str, limit: int, now: int) -> DueDeliveries:
     new = await tx.run("new_deliveries", webhook=webhook, limit=limit)
     again = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
-    return [Due(*row) for row in new], [Due(*row) for row in again]
+    return DueDeliveries([Due(*row) for row in new], [Due(*row) for row in again])
 
 
 async def events_of(tx: Tx, deliveries: Iterable[Due]) -> dict[str, StoredEvent]:
@@ -314,8 +318,8 @@ class Deliveries:
         given = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self._owner}
         await self._database.write(lambda tx: tx.run("release_endpoint", **given))
 
-    async def due(self, webhook: str, limit: int) -> tuple[list[Due], list[Due]]:
-        """At most `limit` new ones in order, and as many retries and replays in theirs."""
+    async def due(self, webhook: str, limit: int) -> DueDeliveries:
+        """At most `limit` of each kind."""
         now = self._clock.now()
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 

@@ -15,7 +15,7 @@ from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import Change, HeldClaim
 from heliograph.storage.setup import SetupStore
 
 
@@ -41,6 +41,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     uncertain: str | None  # the carrier that may have sent it
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
     alone: bool = False  # nothing else is in its worker's hands
+
+    @property
+    def held(self) -> HeldClaim:
+        return HeldClaim(self.key, self.epoch)
+
+
+class LaneDepth(msgspec.Struct, frozen=True):
+    lane: str
+    waiting: int
+    due_at: int  # when the oldest was due
 
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
@@ -217,6 +227,6 @@ class Outbox:
 
         return await self._database.write(story)
 
-    async def depth(self) -> list[tuple[str, int, int]]:
-        """Lane, rows waiting, when the oldest was due."""
-        return await self._database.read(lambda tx: tx.run("outbox_depth"))
+    async def depth(self) -> list[LaneDepth]:
+        """Of the lanes that are not empty."""
+        return [LaneDepth(*row) for row in await self._database.read(lambda tx: tx.run("outbox_depth"))]

@@ -34,6 +34,13 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
 
 
+class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
+    """A row of the outbox as it was claimed; claimed again, it has another epoch."""
+
+    key: int
+    epoch: int
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to one recipient, and what is to be done about it."""
 
@@ -47,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     carrier: str | None = None
     carrier_id: str | None = None
     parts: tuple[str, ...] = ()  # the carrier's ids of a long message's parts
-    claim: tuple[int, int] | None = None  # outbox key, epoch
+    claim: HeldClaim | None = None
     again: Later | None = None
     reports: Sequence[DueReport] = ()
     lane: str = ""
@@ -224,7 +231,7 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
             position=position,
             wanted="failed",
             detail={"reason": "quarantined", "text": f"{DEATHS_MAX} workers died while it was alone in their hands"},
-            claim=(key, epoch),
+            claim=HeldClaim(key, epoch),
         )
         for key, epoch, message_, position in rows
     ]
@@ -233,14 +240,14 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
     return sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
 
 
-async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[tuple[int, int]]:
+async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:
     """With their epochs: one batch may hold a key twice, when a process froze and claimed again what it had lost."""
     claims = [c.claim for c in changes if c.claim]
     if not claims:
         return set()
     if owner is None:
-        return {(row[0], row[1]) for row in await tx.run("fence_unclaimed", claims=claims)}
-    return {(row[0], row[1]) for row in await tx.run("fence", claims=claims, owner=owner)}
+        return {HeldClaim(*row[:2]) for row in await tx.run("fence_unclaimed", claims=claims)}
+    return {HeldClaim(*row[:2]) for row in await tx.run("fence", claims=claims, owner=owner)}
 
 
 class _Rows:
@@ -400,7 +407,7 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
     for change in changes:
         if change.claim is None:
             continue
-        key = change.claim[0]
+        key = change.claim.key
         if again := change.again:
             deferrals = msgspec.json.encode(again.deferrals).decode()
             later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain, again.absent_at))
