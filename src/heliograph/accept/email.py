@@ -11,7 +11,7 @@ from heliograph.rules import lanes, pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
 from heliograph.rules.content import EmailContent, File
-from heliograph.rules.fields import (
+from heliograph.rules.field_docs import (
     REF,
     VERSION,
     Addresses,

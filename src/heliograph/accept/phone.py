@@ -9,7 +9,7 @@ from heliograph.accept.context import Context
 from heliograph.rules import lanes, magic, pricing, routing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.content import SmsContent
-from heliograph.rules.fields import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
+from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.message import STATES

@@ -17,7 +17,7 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
-from heliograph.rules.fields import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
+from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Caller

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.rules.fields import Id, VerificationStatus, limited, says
+from heliograph.rules.field_docs import Id, VerificationStatus, limited, says
 from heliograph.rules.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.verification import code_digest, read_code, remaining

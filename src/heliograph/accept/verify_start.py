@@ -16,7 +16,7 @@ from heliograph.handover import first_of
 from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.conversion import check_conversion
-from heliograph.rules.fields import (
+from heliograph.rules.field_docs import (
     TIME,
     ChannelName,
     Country,

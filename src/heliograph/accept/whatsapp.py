@@ -16,7 +16,7 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
 from heliograph.rules.content import WhatsappContent
-from heliograph.rules.fields import BODY, VERSION, Country, DryRun, Price, Sandbox, To, says
+from heliograph.rules.field_docs import BODY, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached

@@ -10,7 +10,7 @@ from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import docs_page, errors_page
 from heliograph.api.route import Call, Route, answer
-from heliograph.rules.fields import ObjectName, says
+from heliograph.rules.field_docs import ObjectName, says
 from heliograph.web.request import Response
 
 HTML = b"text/html; charset=utf-8"

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.rules.fields import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
+from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict

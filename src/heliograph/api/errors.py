@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.rules import refusals as r
-from heliograph.rules.fields import says
+from heliograph.rules.field_docs import says
 from heliograph.rules.refusals import Refusal, all_refusals
 from heliograph.web.status import status_of
 

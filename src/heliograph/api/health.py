@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.api.route import Call, answer
 from heliograph.rules.client_address import is_inside
-from heliograph.rules.fields import says
+from heliograph.rules.field_docs import says
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.web.request import Response
 

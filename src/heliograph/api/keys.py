@@ -10,7 +10,7 @@ from heliograph.api.route import Call, Query, answer
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
 from heliograph.rules.address import normal_domain
-from heliograph.rules.fields import TIME, Records, says
+from heliograph.rules.field_docs import TIME, Records, says
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.web.request import Response
 

@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
 
-What a field means and its limits are on the structs (`rules/fields.py`); what is not a struct is written out here.
+What a field means and its limits are on the structs (`rules/field_docs.py`); what is not a struct is written out here.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from heliograph.api.route import Route
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
 from heliograph.rules.attachments import ALLOWED_TYPES
-from heliograph.rules.fields import EMAIL, REF, TIME, Schema, set_up_id
+from heliograph.rules.field_docs import EMAIL, REF, TIME, Schema, set_up_id
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX

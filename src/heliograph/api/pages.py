@@ -12,7 +12,7 @@ from typing import Any
 from heliograph.api.errors import error_list
 from heliograph.api.openapi import operation_id, refusals_of, tag
 from heliograph.api.route import Route
-from heliograph.rules.fields import Schema
+from heliograph.rules.field_docs import Schema
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1f24; --paper: #fff; --soft: #f3f4f6; --line: #d5d8de;

@@ -12,7 +12,7 @@ from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import is_simulated
-from heliograph.rules.fields import (
+from heliograph.rules.field_docs import (
     MONEY,
     TIME,
     CreatedAt,

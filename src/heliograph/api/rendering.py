@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.rules.fields import BODY, ENCODING, SEGMENTS, ChannelName, Html, Price, Text, Variables, says
+from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, ChannelName, Html, Price, Text, Variables, says
 from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for

@@ -9,7 +9,7 @@ from heliograph.api.reading import Listed, page, read_limit
 from heliograph.api.route import Call, Query, answer
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
-from heliograph.rules.fields import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
+from heliograph.rules.field_docs import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.suppression_file import DEFAULT, REASONS

@@ -9,7 +9,7 @@ from heliograph.api.reading import Listed, page, read_after, read_limit, read_ti
 from heliograph.api.route import Call, Query, answer
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.event import TEST
-from heliograph.rules.fields import Deleted, Id, ObjectName, Records, says
+from heliograph.rules.field_docs import Deleted, Id, ObjectName, Records, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record

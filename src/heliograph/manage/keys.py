@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.fields import TIME, says
+from heliograph.rules.field_docs import TIME, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
-from heliograph.manage.rows import change_rows
+from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
-from heliograph.manage.rows import change_rows
+from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
 from heliograph.rules.setup import template_approvals as approvals

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 from heliograph.clock import Clock
 from heliograph.rules.audit import Actor
 from heliograph.rules.event import TEST, TYPES
-from heliograph.rules.fields import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
+from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Team, Webhook

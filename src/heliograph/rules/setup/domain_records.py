@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from heliograph.rules.fields import says
+from heliograph.rules.field_docs import says
 
 FAILURES_MAX = 3  # failed checks in a row before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error

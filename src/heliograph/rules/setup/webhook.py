@@ -9,7 +9,7 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.rules.event import NAMES
-from heliograph.rules.fields import TIME, CreatedAt, EventName, Id, says
+from heliograph.rules.field_docs import TIME, CreatedAt, EventName, Id, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
