@@ -2,11 +2,11 @@
 
 import msgspec
 
+from heliograph.manage.fields import ONE_LINE, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.pricing import Account, format_money, parse_booking
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.text import line
 from heliograph.storage.store import Store
 
 
@@ -19,8 +19,10 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
 async def book(store: Store, actor: Actor, wanted: Booking) -> Account:
     """The account after it."""
     team = find_team(store.setup.current, wanted.team).record
+    if wanted.note and not is_line(wanted.note):
+        raise InvalidRequest(ONE_LINE, param="note")
     try:
-        amount, note = parse_booking(wanted.amount), line(wanted.note) if wanted.note else None
+        amount, note = parse_booking(wanted.amount), wanted.note or None
         entry = actor.did(store.clock.now(), "credit.book", format_money(amount), wanted.note, team=team.id)
         return await store.ledger.book(team.ref, amount, note, entry)
     except ValueError as error:

@@ -2,15 +2,15 @@
 
 import asyncio
 
+from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
 from heliograph.rules.erasure import forms_of, is_erased, short_name
 from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Key, Team
-from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.erase import Tell, Wanted
-from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
@@ -20,7 +20,7 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     """How many messages named the address. Raises StillMoving when it must wait. One entry says that it has begun and
     another one that it is done, with a part of the hash instead of the address.
     """
-    address, record = read_person(given), team.record
+    address, record = read_erasable(given), team.record
     keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
     wanted = Wanted(
         ref=record.ref,
@@ -34,14 +34,11 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     begun = actor.did(store.clock.now(), "address.erase", subject, "begun", team=record.id)
     await store.erasures.begin(wanted, begun)
 
-    def without_recipient(setup: Setup, _: int) -> SetupChange:
-        if address not in setup.teams[record.id].recipients:
-            return SetupChange()
-        gone = Row("recipient", f"{record.id}/{address}", record.id, None)
-        entry = actor.did(store.clock.now(), "recipient.remove", subject, team=record.id)
-        return SetupChange(rows=[gone], audit=entry)
+    def rows(setup: Setup) -> list[Row]:
+        is_recipient = address in setup.teams[record.id].recipients
+        return [to_row("recipient", f"{record.id}/{address}", None, record.id)] if is_recipient else []
 
-    await store.setup.change(without_recipient)
+    await change_rows(store, actor, record.id, "recipient.remove", subject, rows)
     await asyncio.sleep(SETTLE_S)
     count = await store.erasures.sweep(wanted, begun.at, tell)
     done = f"done, messages: {count}"
@@ -49,7 +46,7 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     return count
 
 
-def read_person(given: str) -> str:
+def read_erasable(given: str) -> str:
     """The normal form of an address or phone number that can be erased."""
     try:
         address = read_recipient(given)

@@ -6,10 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
+from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
 from heliograph.rules.setup.file import read_platform_fields
-from heliograph.rules.setup.snapshot import PLATFORM_ID, Setup, to_row
-from heliograph.storage.setup import SetupChange
+from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.store import Store
 
 
@@ -19,11 +19,8 @@ async def change(store: Store, actor: Actor, given: Mapping[str, Any]) -> None:
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())
 
-    def decide(setup: Setup, _: int) -> SetupChange:
+    def rows(setup: Setup) -> list[Row]:
         after = replace(setup.platform, **fields)
-        if after == setup.platform:
-            return SetupChange()
-        entry = actor.did(store.clock.now(), "platform.change", PLATFORM_ID, detail)
-        return SetupChange(rows=[to_row("platform", PLATFORM_ID, after, None)], audit=entry)
+        return [] if after == setup.platform else [to_row("platform", PLATFORM_ID, after, None)]
 
-    await store.setup.change(decide)
+    await change_rows(store, actor, None, "platform.change", PLATFORM_ID, rows, detail)

@@ -1,13 +1,13 @@
 """Recipients of a sandbox team: asked by a code whether they want its messages, added with it, removed."""
 
+from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.audit import Actor
 from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Recipient, Team
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.storage.setup import SetupChange
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.store import Store
 
 CODES_MAX = 10  # that a team may try in 15 minutes
@@ -27,30 +27,24 @@ def read_new(team: Team, given: str) -> str:
 
 async def note_asked(store: Store, actor: Actor, team: str, address: str) -> None:
     """A code was sent: nothing else is kept of it."""
-    await store.audit.add(_entry(store, actor, "ask", team, address))
+    await store.audit.add(actor.did(store.clock.now(), "recipient.ask", address, team=team))
 
 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
     """Who gave the right code."""
 
-    def decide(setup: Setup, _: int) -> SetupChange:
+    def rows(setup: Setup) -> list[Row]:
         if address in find_team(setup, team).recipients:
-            return SetupChange()
-        row = to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)
-        return SetupChange(rows=[row], audit=_entry(store, actor, "add", team, address))
+            return []
+        return [to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)]
 
-    await store.setup.change(decide)
+    await change_rows(store, actor, team, "recipient.add", address, rows)
 
 
 async def remove(store: Store, actor: Actor, team: str, address: str) -> None:
-    def decide(setup: Setup, _: int) -> SetupChange:
+    def rows(setup: Setup) -> list[Row]:
         if address not in find_team(setup, team).recipients:
             raise NotFound(f"The team has no recipient {address}.")
-        row = to_row("recipient", f"{team}/{address}", None, team)
-        return SetupChange(rows=[row], audit=_entry(store, actor, "remove", team, address))
+        return [to_row("recipient", f"{team}/{address}", None, team)]
 
-    await store.setup.change(decide)
-
-
-def _entry(store: Store, actor: Actor, what: str, team: str, address: str) -> AuditEntry:
-    return actor.did(store.clock.now(), f"recipient.{what}", address, team=team)
+    await change_rows(store, actor, team, "recipient.remove", address, rows)

@@ -11,13 +11,13 @@ from heliograph.storage.store import Store
 async def change_rows(
     store: Store,
     actor: Actor,
-    team: str,
+    team: str | None,
     action: str,
     subject: str,
     rows_of: Callable[[Setup], list[Row]],
     detail: str = "",
 ) -> bool:
-    """Whether anything was changed; without rows there is no entry."""
+    """Whether anything was changed; without rows there is no entry. No team: the entry is the instance's."""
 
     def decide(setup: Setup, _: int) -> SetupChange:
         entry = actor.did(store.clock.now(), action, subject, detail, team=team)

@@ -7,12 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
-from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.manage.setup import change_rows
+from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_team_fields
 from heliograph.rules.setup.going_live import checklist
 from heliograph.rules.setup.records import Team, TeamRecord
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 
@@ -34,7 +35,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
         if id_ in current.teams:
             check_fields({"id": "There is a team with this id already."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
-        entry = _entry(store, actor, "team.create", id_)
+        entry = actor.did(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
     await store.setup.change(decide)
@@ -99,8 +100,8 @@ async def leave_live(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 async def resume_direct(store: Store, actor: Actor, team: str) -> bool:
     """End the reputation guard's pause of direct sends; False: there is none."""
-    id_ = find_team(store.setup.current, team).record.id
-    return await store.reputation.resume(id_, _entry(store, actor, "reputation.resume", id_))
+    find_team(store.setup.current, team)
+    return await store.reputation.resume(team, actor.did(store.clock.now(), "reputation.resume", team, team=team))
 
 
 def _read(given: Fields) -> dict[str, Any]:
@@ -120,16 +121,10 @@ async def _change(
     """`given` goes into the audit log."""
     detail = ", ".join(f"{name}={value}" for name, value in (given or {}).items())
 
-    def decide(current: Setup, _: int) -> SetupChange:
-        found = find_team(current, id_)
-        after = revise(found, current)
-        if after == found.record:
-            return SetupChange()
-        return SetupChange(rows=[to_row("team", id_, after, id_)], audit=_entry(store, actor, action, id_, detail))
+    def rows(setup: Setup) -> list[Row]:
+        found = find_team(setup, id_)
+        after = revise(found, setup)
+        return [] if after == found.record else [to_row("team", id_, after, id_)]
 
-    await store.setup.change(decide)
+    await change_rows(store, actor, id_, action, id_, rows, detail)
     return store.setup.current.teams[id_].record
-
-
-def _entry(store: Store, actor: Actor, action: str, team: str, detail: str = "") -> AuditEntry:
-    return actor.did(store.clock.now(), action, team, detail, team=team)

@@ -23,7 +23,7 @@ async def erase(visit: Visit) -> Answer:
     """In a POST, so that no log of addresses that were opened has it. Not `sure`: ask back."""
     address = visit.form.get("address", "").strip()
     try:
-        erasing.read_person(address)
+        erasing.read_erasable(address)
     except InvalidRequest as refusal:
         return _page(address, refusal.message)
     if visit.form.get("sure") != "yes":
