@@ -10,7 +10,6 @@ import dns.name
 import dns.rdatatype
 import pytest
 
-from heliograph.channels.web import CheckedAddresses
 from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Names, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.rules.setup.webhook_url import parse_target
@@ -186,24 +185,33 @@ async def test_each_attempt_has_its_own_addresses(reach: Reach) -> None:
 
 
 @pytest.mark.parametrize("host", ["a.example.com", "127.0.0.1", "[::1]"])
-async def test_the_last_gate(
+async def test_only_checked_addresses_are_tried(
     host: str, loopback: list[Receiver], reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the library makes of a host, no socket goes where the check did not."""
+    """Whatever the URL's host is."""
 
     async def check(self: Guard, url: str) -> CheckedUrl:
         return CheckedUrl(target=parse_target(url), addresses=(PUBLIC,))
 
-    async def resolve(*_: object, **__: object) -> Sequence[dict[str, Any]]:
-        return [{"hostname": "", "host": "127.0.0.1", "port": loopback[0].port, "family": 2, "proto": 6, "flags": 0}]
-
     monkeypatch.setattr(Guard, "check", check)
-    monkeypatch.setattr(CheckedAddresses, "resolve", resolve)
     poster = Poster(Guard())
     answer = await poster.post(f"http://{host}:{loopback[0].port}/", {}, b"{}")
     await poster.close()
-    assert "not a checked address" in (answer.error or "")
-    assert reach.tried == []
+    assert "no connection" in (answer.error or "")
+    assert reach.tried == [PUBLIC]
+
+
+async def test_a_kept_connection_is_left_when_the_name_has_moved(loopback: list[Receiver]) -> None:
+    found = iter(["127.0.0.1", "127.0.0.1", "::1", "::1"])
+
+    async def resolve(host: str) -> list[str]:
+        return [next(found)]
+
+    poster = Poster(Guard(EVERYTHING, resolve))
+    for _ in range(4):
+        assert (await poster.post(f"http://a.example.com:{loopback[0].port}/", {}, b"{}")).status == 200
+    await poster.close()
+    assert [(receiver.accepted, len(receiver.received)) for receiver in loopback] == [(1, 2), (1, 2)]
 
 
 # -- the guard alone ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,64 @@ async def test_an_answer_is_cut_and_one_without_end_ends_its_connection(
         assert (len(answer) == ANSWER_MAX) == (word != "trickle")
         assert (await hasty.post(receiver.url, {}, BODY.encode())).status == 200
         assert receiver.accepted == connections
+
+
+@asynccontextmanager
+async def says(*answers: bytes) -> AsyncIterator[tuple[str, list[int]]]:
+    """A peer that answers each request with the next of these octets, and closes after one that ends in `|`.
+
+    Its URL, and how many requests came on each connection.
+    """
+    left, counts = iter(answers), list[int]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        counts.append(0)
+        number = len(counts) - 1
+        while await reader.readline():
+            while (await reader.readline()).strip():
+                pass
+            await reader.readexactly(len(BODY.encode()))
+            counts[number] += 1
+            octets = next(left)
+            writer.write(octets.rstrip(b"|"))
+            if octets.endswith(b"|"):
+                writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", counts
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    ("octets", "status", "text", "kept"),
+    [
+        (OK, 200, b"ok", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1\r\n!\r\n0\r\n\r\n", 200, b"ok!", True),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + OK, 200, b"ok", True),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", 304, b"", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", 200, b"ok", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+        (b"HTTP/1.1 200 OK\r\n\r\nto the end|", 200, b"to the end", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut|", 200, b"cut", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length", 200, b"", False),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n\0\0", 101, b"", False),
+        (OK + b"HTTP/1.1 500 Two\r\nContent-Length: 0\r\n\r\n", 200, b"ok", False),  # nobody asked for the second
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", None, b"", False),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, None, b"", False),  # headers without an end
+    ],
+)
+async def test_what_an_answer_can_be(
+    octets: bytes, status: int | None, text: bytes, kept: bool, poster: Poster
+) -> None:
+    async with says(octets, OK) as (url, requests):
+        answer = await poster.post(url, {}, BODY.encode())
+        assert (answer.status, answer.answer) == (status, text)
+        assert answer.error == (None if status else "the answer is not HTTP")
+        assert (await poster.post(url, {}, BODY.encode())).answer == b"ok"
+        assert requests == ([2] if kept else [1, 1])
 
 
 async def test_no_redirect_no_proxy_no_cookie(monkeypatch: pytest.MonkeyPatch) -> None:

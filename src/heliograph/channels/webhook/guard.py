@@ -1,6 +1,7 @@
 """Where a webhook's URL leads, and whether we may connect (reliability, SSRF): one denied address refuses them all."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from ipaddress import ip_network
 
 import dns.asyncresolver
@@ -35,7 +36,8 @@ class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
 class Guard:
     def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None) -> None:
         """`allow_private`: the operator's ranges; `resolve`: by default DNS with the system's name servers."""
-        self._allow = tuple(ip_network(text) for text in allow_private)
+        allow = tuple(ip_network(text) for text in allow_private)
+        self._is_denied = lru_cache(CACHED_MAX)(lambda address: is_denied(address, allow))
         self._resolve = resolve or Names().addresses
 
     async def check(self, url: str) -> CheckedUrl:
@@ -47,7 +49,7 @@ class Guard:
         addresses = (target.ip,) if target.ip else tuple(await self._resolve(target.host))
         if not addresses:
             raise Unresolved(f"{target.host} has no address")
-        if any(is_denied(address, self._allow) for address in addresses):
+        if any(map(self._is_denied, addresses)):
             raise Denied(
                 f"{target.host} is, or leads to, a private or reserved address, which webhooks may not reach "
                 "(an operator can allow ranges: HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE)"

@@ -31,10 +31,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     ip: str | None  # the host again, where it is an address
 
     @property
-    def url(self) -> str:
+    def authority(self) -> str:
+        """Host and port, as a Host header names them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}{self.path_and_query}"
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path_and_query}"
 
 
 def parse_target(url: str) -> Target:
