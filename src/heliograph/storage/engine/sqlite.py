@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from heliograph.storage.engine.database import StoreUnavailable, Story, T, reaso
 from heliograph.storage.engine.query import Statement, bound, load_queries
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
-WAL_RETRY_MS = 20
+RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
 READERS = 2
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
@@ -93,7 +94,7 @@ class SqliteDatabase:
 
 def open_sqlite(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_handler(wait)
     _enter_wal(connection)
     # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
@@ -114,13 +115,19 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 def _enter_wal(connection: apsw.Connection) -> None:
     """When two processes switch a new file to WAL mode at once, one of them gets SQLITE_BUSY without waiting."""
-    for _ in range(BUSY_MS // WAL_RETRY_MS):
+    for tries in count():
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             return
         except apsw.BusyError:
-            threading.Event().wait(WAL_RETRY_MS / 1000)
-    connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            if not wait(tries):
+                raise
+
+
+def wait(tries: int) -> bool:
+    """Whether to try again after so many tries, asked each time that another process holds the lock."""
+    threading.Event().wait(RETRY_MS / 1000)
+    return tries < BUSY_MS // RETRY_MS
 
 
 def drive(story: Story[T], tx: SqliteTx) -> T:

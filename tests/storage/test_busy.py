@@ -1,0 +1,98 @@
+"""SQLite's write lock in another program's hands: waited for in short steps, for a while; free when that one dies."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from heliograph.storage.engine import sqlite
+from heliograph.storage.engine.database import StoreUnavailable, Tx
+from heliograph.storage.engine.migrate import migrate_sqlite
+from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite, wait
+
+pytestmark = pytest.mark.anyio
+
+HOLD = """
+import apsw, sys
+connection = apsw.Connection(sys.argv[1])
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    migrate_sqlite(tmp_path / "a.db")
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
+    database = SqliteDatabase(path)
+    yield database
+    await database.close()
+
+
+@contextmanager
+def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A foreign program, which knows nothing of ours, inside a write."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+async def bump(tx: Tx) -> int:
+    ((number,),) = await tx.run("bump_attested")
+    return int(number)
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[[], None]]:
+    """What happens while the database waits: after how many tries."""
+    happens: dict[int, Callable[[], None]] = {}
+
+    def watched(tries: int) -> bool:
+        happens.get(tries, lambda: None)()
+        return wait(tries)
+
+    monkeypatch.setattr(sqlite, "wait", watched)
+    return happens
+
+
+async def test_another_program_is_waited_for(
+    path: Path, database: SqliteDatabase, tries: dict[int, Callable[[], None]]
+) -> None:
+    other = open_sqlite(path)
+    other.execute("BEGIN IMMEDIATE")
+    tries[10] = lambda: other.execute("COMMIT").close()
+    assert await database.write(bump) == 1
+    other.close()
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
+async def test_what_a_killed_program_held_is_free(
+    path: Path, database: SqliteDatabase, tries: dict[int, Callable[[], None]], signal_: signal.Signals
+) -> None:
+    with holder(path) as process:
+        tries[2] = lambda: process.send_signal(signal_)
+        assert await database.write(bump) == 1
+
+
+async def test_a_program_that_is_stopped_inside_a_write_is_not_waited_for_without_end(
+    path: Path, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holder(path) as process:
+        process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(sqlite, "BUSY_MS", 20)
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await database.write(bump)
+        monkeypatch.undo()
+        process.kill()
+        assert await database.write(bump) == 1
