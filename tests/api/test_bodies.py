@@ -1,0 +1,128 @@
+"""JSON read quickly is JSON read strictly: the same value, down to the types, or the same refusal."""
+
+import base64
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.api import bodies
+from heliograph.rules import idempotency
+from heliograph.rules.refusals import Refusal
+from tests.api.sends import EMAIL, SENDS
+from tests.api.test_requests import NOT_JSON, nested
+
+CASES = 20_000
+FILE = {"filename": "a.txt", "content": base64.b64encode(b"\xff" * 30).decode(), "content_type": "text/plain"}
+VARIABLES = {"parcel": "A1", "é": '\\ " \n 😀', '":': [1, -0.0, 1e300, {"a": None, "b": [True, {}]}], "url": "x:y"}
+
+
+def written(body: object) -> list[bytes]:
+    """As Python's clients write it, as most others do, and with white space wherever it may be."""
+    ways: tuple[dict[str, Any], ...] = (
+        {},
+        {"ensure_ascii": False, "separators": (",", ":")},
+        {"indent": 1, "separators": (" ,", "\t: ")},
+    )
+    return [json.dumps(body, **way).encode() for way in ways]
+
+
+ORDINARY = [raw for body in (*SENDS.values(), EMAIL | {"attachments": [FILE, FILE]}) for raw in written(body)]
+BODIES = ORDINARY + written(EMAIL | {"variables": VARIABLES})
+
+# What mutations put in: tokens, escapes, numbers, half of a surrogate, bytes that are no UTF-8.
+PIECES = [
+    *(
+        b'"',
+        b'":',
+        b'" :',
+        b":",
+        b",",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"\\",
+        b"/",
+        b" ",
+        b"\n",
+        b"\0",
+        b"\x0b",
+        b"\x1f",
+        b"\x7f",
+    ),
+    *(b"\\u0000", b"\\u0022", b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", b"\\u00e9", b"\\u", b"\\n", b'\\"', b"\\x"),
+    *(b"\xef\xbb\xbf", b"\xc3\xa9", b"\xed\xa0\x80", b"\xff", b"\xf0\x9f\x98\x80", b"\xc0\x80"),
+    *(b"0", b"-0", b"-", b"1e5", b"1E400", b"-1e-400", b"1.50", b"0.1e1", b"9" * 20, b"-" + b"9" * 30, b"01", b"1."),
+    *(
+        b"null",
+        b"true",
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b'"to":1,',
+        b'"a":{"a":{}},',
+        b"[[",
+        b"]]",
+        b'{"a":1,"a":2}',
+    ),
+]
+
+
+def outcome(read: Callable[[bytes], object], raw: bytes) -> str:
+    """`repr` tells 1 from 1.0 and -0.0 from 0, and keeps the order of keys."""
+    try:
+        value = read(raw)
+    except Refusal as refusal:
+        return repr((refusal.code, refusal.param, refusal.message))
+    return repr(value) + idempotency.fingerprint("/", value)
+
+
+def mutated(rng: random.Random, raw: bytes) -> bytes:
+    """With one to three pieces put in, cut out, doubled or replaced."""
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(raw) + 1)
+        end = min(len(raw), at + rng.choice((0, 0, 1, 2, 8)))
+        raw = raw[:at] + rng.choice((rng.choice(PIECES), rng.randbytes(1), raw[at:end] * 2, b"")) + raw[end:]
+    return raw
+
+
+def mutations(seed: int) -> Iterator[bytes]:
+    rng = random.Random(seed)
+    return (mutated(rng, rng.choice(BODIES)) for _ in range(CASES))
+
+
+def test_mutated_bodies() -> None:
+    quick = 0
+    for raw in mutations(seed=13):
+        assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw), raw
+        quick += "invalid_json" not in outcome(bodies.parse_json, raw)
+    assert CASES / 10 < quick < CASES  # both kinds are among them
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(VALUES, st.booleans(), st.sampled_from([None, 0, 2]))
+def test_any_value(value: object, ascii_: bool, indent: int | None) -> None:
+    raw = json.dumps(value, ensure_ascii=ascii_, indent=indent).encode("utf-8", "surrogatepass")
+    assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw)
+
+
+@pytest.mark.parametrize("raw", [*NOT_JSON.values(), nested(32), nested(32, lists=True)])
+def test_edges(raw: bytes) -> None:
+    assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw)
+
+
+@pytest.mark.parametrize("raw", ORDINARY)
+def test_ordinary_bodies_need_no_strict_reader(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(bodies, "read_strictly")
+    assert bodies.parse_json(raw) == json.loads(raw)
