@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.messages import Filter, ListedMessage
+from heliograph.storage.search import MessageLine, Search, SearchPage
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.anyio
 PHONE_2 = "+14155550101"
 
 
-def wanted(prefix: str = "eml_", limit: int = 100, **more: Any) -> Filter:
-    given: dict[str, Any] = {"low": prefix, "high": prefix + "~", "limit": limit}
-    return Filter(**given | more)
+async def find(store: Store, team: int = 1, **more: Any) -> SearchPage[MessageLine]:
+    given: dict[str, Any] = {"channel": "email", "limit": 100} | more
+    return await store.messages.search(team, Search(**given))
 
 
-def records(rows: list[ListedMessage]) -> list[str]:
-    return [row.record for row in rows]
+def records(found: SearchPage[MessageLine]) -> list[str]:
+    return [line.record for line in found.lines]
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ async def sent(store: Store, clock: TestClock) -> list[str]:
 
 
 async def test_a_list_is_the_teams_own_newest_first(store: Store, sent: list[str]) -> None:
-    assert records(await store.messages.page(1, wanted())) == sent[2::-1]
-    assert records(await store.messages.page(2, wanted())) == [sent[3]]
+    assert records(await find(store)) == sent[2::-1]
+    assert records(await find(store, 2)) == [sent[3]]
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,44 @@ async def test_a_list_is_the_teams_own_newest_first(store: Store, sent: list[str
         ({"status": "sending"}, [2, 1, 0]),
         ({"status": "delivered"}, []),
         ({"address": "a@example.com", "template_id": "tpl_x"}, [0]),
-        ({"low": "sms_", "high": "sms_~"}, []),
+        ({"channel": "sms"}, []),
     ],
 )
 async def test_filters(store: Store, sent: list[str], more: dict[str, Any], expected: list[int]) -> None:
-    assert records(await store.messages.page(1, wanted(**more))) == [sent[i] for i in expected]
+    assert records(await find(store, **more)) == [sent[i] for i in expected]
 
 
-async def test_times_and_pages_exclude_their_ends(store: Store, sent: list[str], sql: Sql) -> None:
+@pytest.mark.parametrize("more", [{}, {"status": "sending"}, {"address": "a@example.com"}])
+async def test_times_and_pages_exclude_their_ends(
+    store: Store, clock: TestClock, sql: Sql, more: dict[str, Any]
+) -> None:
+    sent = []
+    for _ in range(3):
+        sent.append((await store.messages.accept(message(clock, "a@example.com"))).body.decode())
+        clock.forward(1000)
     rows = await sql("SELECT id, created_at FROM message WHERE team = 1 ORDER BY id")
-    (first, first_at), (second, _), (third, third_at) = rows
-    between = wanted(created_after=first_at, created_before=third_at)
-    assert records(await store.messages.page(1, between)) == [sent[1]]
-    assert records(await store.messages.page(1, wanted(low=first, high=third))) == [sent[1]]
-    assert records(await store.messages.page(1, wanted(high=second))) == [sent[0]]
+    (first, first_at), (second, _), (_, third_at) = rows
+    assert records(await find(store, created_after=first_at, created_before=third_at, **more)) == [sent[1]]
+    assert records(await find(store, created_after=first_at, **more)) == sent[:0:-1]
+    assert records(await find(store, before=second, **more)) == [sent[0]]
+    assert records(await find(store, before=second[:-1], **more)) == [sent[0]]  # deleted, or never there
+    assert records(await find(store, before=first, **more)) == []
 
 
 async def test_a_page_shows_that_there_are_more(store: Store, sent: list[str]) -> None:
-    assert len(await store.messages.page(1, wanted(limit=2))) == 3
-    assert len(await store.messages.page(1, wanted(limit=3))) == 3
+    assert (await find(store, limit=2)).after
+    assert not (await find(store, limit=3)).after
+
+
+async def test_a_state_is_listed_over_all_templates(store: Store, clock: TestClock) -> None:
+    made = []
+    for template in ("tpl_b", None, "tpl_a", "tpl_b", None, "tpl_c"):
+        made.append((await store.messages.accept(message(clock, template_id=template))).body.decode())
+        clock.forward(1000)
+    assert records(await find(store, status="sending", limit=5)) == made[:0:-1]
+    assert records(await find(store, template_id="tpl_b")) == [made[3], made[0]]
+    assert records(await find(store, template_id="tpl_b", status="sending", limit=1)) == [made[3]]
+    assert records(await find(store, template_id="tpl_b", status="sent")) == []
 
 
 async def test_a_message_of_another_team_is_not_there(store: Store, clock: TestClock) -> None:
@@ -91,8 +110,8 @@ async def test_verifications(store: Store, clock: TestClock) -> None:
     await store.verifications.check(check(begun[0], "right", clock.now()))
 
     async def ids(**more: Any) -> list[int]:
-        rows = await store.verifications.page(1, wanted("vrf_", **more))
-        return [[item.id for item in begun].index(row.id) for row in rows]
+        found = await store.verifications.search(1, Search(limit=100, **more))
+        return [[item.id for item in begun].index(line.id) for line in found.lines]
 
     assert await ids() == [2, 1, 0]
     assert await ids(address=PHONE_2) == [1]

@@ -31,13 +31,11 @@ from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.verification import VERIFICATION_STATES
-from heliograph.storage.messages import Filter
-from heliograph.storage.search import RecipientLine, TimelineEvent, VerificationLine
+from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
 from heliograph.web.request import Response
 
 PAGE = 20
 PAGE_MAX = 100
-PAST_ANY_ID = "~"  # sorts after every character of an id
 
 LIMIT = Query("limit", "How many, 1 to 100.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
 
@@ -155,9 +153,9 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 
 def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
-        wanted = _filter(call, PREFIXES[channel], message.STATES[channel])
-        rows = await call.context.store.messages.page(call.team, wanted)
-        return page([_record(row.status, row.record) for row in rows], wanted.limit)
+        wanted = _search(call, channel, message.STATES[channel])
+        found = await call.context.store.messages.search(call.team, wanted)
+        return _found(found, [_record(line.status, line.record) for line in found.lines])
 
     return endpoint
 
@@ -171,9 +169,8 @@ async def read_verification(call: Call) -> Response:
 
 
 async def list_verifications(call: Call) -> Response:
-    wanted = _filter(call, PREFIXES["verification"], VERIFICATION_STATES)
-    rows = await call.context.store.verifications.page(call.team, wanted)
-    return page([_verification(row) for row in rows], wanted.limit)
+    found = await call.context.store.verifications.search(call.team, _search(call, None, VERIFICATION_STATES))
+    return _found(found, [_verification(line) for line in found.lines])
 
 
 async def read_me(call: Call) -> Response:
@@ -198,6 +195,10 @@ def page(found: list[Any], limit: int) -> Response:
     return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
 
 
+def _found(found: SearchPage[Any], records: list[Any]) -> Response:
+    return answer({"object": "list", "has_more": found.after is not None, "data": records})
+
+
 def read_limit(query: dict[str, str]) -> int:
     given = query.get("limit", str(PAGE))
     if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
@@ -212,21 +213,24 @@ def read_after(query: dict[str, str], prefix: str) -> str | None:
     return after
 
 
-def _filter(call: Call, prefix: str, states: tuple[str, ...]) -> Filter:
+def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
+    """Of a channel's messages, or of verifications."""
     query = call.query()
     status, to = query.get("status"), query.get("to")
     if status is not None and status not in states:
         raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
     address = parse_address(to) if to else None
-    given = {name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query}
-    return Filter(
-        low=prefix,
-        high=read_after(query, prefix) or prefix + PAST_ANY_ID,
+    times: dict[str, Any] = {
+        name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query
+    }
+    return Search(
         limit=read_limit(query),
+        channel=channel,
         status=status,
         address=address.normal if address else to,
         template_id=query.get("template_id"),
-        **given,
+        before=read_after(query, PREFIXES[channel or "verification"]),
+        **times,
     )
 
 

@@ -14,26 +14,6 @@ from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
 
-FOREVER = 1 << 62
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records of a list are wanted; ids in (low, high), newest first."""
-
-    low: str
-    high: str
-    limit: int
-    status: str | None = None
-    address: str | None = None
-    template_id: str | None = None
-    created_after: int = -1
-    created_before: int = FOREVER
-
-
-class ListedMessage(msgspec.Struct, frozen=True):
-    status: str
-    record: str  # JSON
-
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     status: str
@@ -77,14 +57,7 @@ class Messages:
 
         return await self._database.read(story)
 
-    async def page(self, team: int, wanted: Filter) -> list[ListedMessage]:
-        """One more than the limit, when there are more."""
-        given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1}
-        rows = await self._database.read(lambda tx: tx.run("list_messages", team=team, **given))
-        return [ListedMessage(*row) for row in rows]
-
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
-        """Over all channels."""
         return await self._database.read(lambda tx: search.messages(tx, team, wanted))
 
     async def facts(self, team: int, id_: str) -> Facts | None:

@@ -44,10 +44,11 @@ async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()
         while len(await database.write(partial(_run, query=query, before=now - age, limit=PORTION))) == PORTION:
             continue
     contents, messages = _kept(teams, "keep_content_days", now), _kept(teams, "keep_messages_days", now)
-    await _put_away(database, "ended_with_body", contents, partial(_purge_ended, queries=BODY))
+    await _put_away(database, "ended_messages", contents | {"has_body": 1}, partial(_purge_ended, queries=BODY))
     for find, query in LONE.items():
         await _put_away(database, find, messages, partial(_purge_lone, query=query))
-    await _put_away(database, "ended_messages", messages, partial(_purge_ended, queries=WHOLE))
+    # No team keeps contents longer than messages: what goes now has none any more.
+    await _put_away(database, "ended_messages", messages | {"has_body": 0}, partial(_purge_ended, queries=WHOLE))
     for portion in (
         partial(deliveries.purge, before=now - DELIVERIES_KEPT_MS),
         partial(requests.purge, now=now),

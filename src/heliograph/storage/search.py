@@ -1,7 +1,7 @@
 """What pages about messages and verifications ask: search over all channels, one message with its whole timeline.
 
-Every answer is bounded. A filter that few messages pass walks at most WALK of them and says how far it came; recipients
-have a table of their own (ADR 0015).
+Every answer is bounded. States and templates are found along their index. A search for a part of a subject walks
+through at most WALK messages and says how far it came. Recipients have a table of their own (ADR 0015).
 """
 
 from collections import defaultdict
@@ -10,7 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from heliograph.clock import OFF_MS
 from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.lanes import LANE
+from heliograph.rules.message import STATES
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
@@ -20,11 +23,12 @@ WALK = 10_000  # rows of a channel that one search looks through
 FOREVER = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
+LANES = [(lane,) for lane in sorted(set(LANE.values()))]
 _FIRST, _LAST = 0, (1 << 80) - 1  # random parts of ids
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages; None: any. `before` is the id that the page before ended with."""
+    """Which messages or verifications; None: any. `before` is the id that the page before ended with."""
 
     limit: int
     channel: Channel | None = None
@@ -134,46 +138,68 @@ class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
 
 async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
     if wanted.address is not None:
-        return await _seen(tx, team, wanted)
-    low, high = ulid(wanted.created_after, _LAST), _high(wanted)
-    prefixes = [PREFIXES[channel] for channel in CHANNELS if wanted.channel in (None, channel)]
-    floor = None
-    if wanted.status or wanted.template_id or wanted.subject:
-        floor = await _floor(tx, "message_floor", team, prefixes, low, high)
-    needle = msgspec.json.encode(wanted.subject or "").decode()[1:-1]
-    filters = {"status": wanted.status, "template_id": wanted.template_id, "subject": wanted.subject, "needle": needle}
+        return await _to(tx, team, wanted)
+    low, high = _ends(wanted)
+    channels = [channel for channel in CHANNELS if wanted.channel in (None, channel)]
+    given: dict[str, Any] = {"team": team, "limit": wanted.limit + 1, **_times(wanted)}
     rows: list[Any] = []
-    for prefix in prefixes:
-        span = {"low": prefix + _below(floor, low), "high": prefix + high}
-        rows += await tx.run("search_messages", team=team, limit=wanted.limit + 1, **span, **filters)
+    floor = None
+    if (wanted.status or wanted.template_id) and not wanted.subject:
+        query = "messages_in_states"
+        given["states"] = await _states(tx, team, wanted, channels)
+    else:
+        query = "search_messages"
+        given |= {"status": wanted.status, "template_id": wanted.template_id, "subject": wanted.subject}
+        given["needle"] = msgspec.json.encode(wanted.subject or "").decode()[1:-1]
+        if wanted.subject:
+            floor = await _floor(tx, team, channels, low, high)
+    for channel in channels:
+        prefix = PREFIXES[channel]
+        rows += await tx.run(query, low=prefix + _below(floor, low), high=prefix + high, **given)
     lines = sorted((MessageLine(*row) for row in rows), key=lambda line: line.id[4:], reverse=True)
     return _page(lines, wanted.limit, floor and PREFIXES["email"] + floor)
 
 
 async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPage[VerificationLine]:
-    prefix = PREFIXES["verification"]
-    low, high, floor = ulid(wanted.created_after, _LAST), _high(wanted), None
-    given = {"team": team, "now": now, "status": wanted.status, "limit": wanted.limit + 1, "high": prefix + high}
+    low, high = (PREFIXES["verification"] + end for end in _ends(wanted))
+    given = {"team": team, "now": now, "limit": wanted.limit + 1, "low": low, "high": high, **_times(wanted)}
     if wanted.address is not None:
-        rows = await tx.run("search_phone", phone=wanted.address, low=prefix + low, **given)
+        rows = await tx.run("search_phone", phone=wanted.address, status=wanted.status, **given)
+    elif wanted.status is None:
+        rows = await tx.run("search_verifications", **given)
     else:
-        if wanted.status:
-            floor = await _floor(tx, "verification_floor", team, [prefix], low, high)
-        rows = await tx.run("search_verifications", low=prefix + _below(floor, low), **given)
-    return _page([VerificationLine(*row) for row in rows], wanted.limit, floor and prefix + floor)
+        rows = []
+        for stored in {wanted.status, "pending"} if wanted.status == "expired" else {wanted.status}:
+            rows += await tx.run("verifications_in_state", stored=stored, status=wanted.status, **given)
+    lines = sorted((VerificationLine(*row) for row in rows), key=lambda line: line.id, reverse=True)
+    return _page(lines, wanted.limit, None)
 
 
-def _high(wanted: Search) -> str:
-    """The part of the id that the search begins below."""
-    high = ulid(wanted.created_before, _FIRST)
-    return min(high, wanted.before[4:]) if wanted.before else high
+def _ends(wanted: Search) -> tuple[str, str]:
+    """Between which ids, without prefix, the search is made."""
+    low = ulid(max(0, wanted.created_after - OFF_MS), _LAST)
+    high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
+    return low, min(high, wanted.before[4:]) if wanted.before else high
 
 
-async def _floor(tx: Tx, query: str, team: int, prefixes: Iterable[str], low: str, high: str) -> str | None:
+def _times(wanted: Search) -> dict[str, int]:
+    return {"created_after": wanted.created_after, "created_before": wanted.created_before}
+
+
+async def _states(tx: Tx, team: int, wanted: Search, channels: Sequence[Channel]) -> list[tuple[str, str]]:
+    """Each state and template that a wanted message can have."""
+    states = {wanted.status} if wanted.status else {state for channel in channels for state in STATES[channel]}
+    if wanted.template_id:
+        return [(state, wanted.template_id) for state in states if state]
+    found = await tx.run("templates_in_states", team=team, states=[(state,) for state in states])
+    return [tuple(row) for row in found]
+
+
+async def _floor(tx: Tx, team: int, channels: Iterable[Channel], low: str, high: str) -> str | None:
     """The oldest id, without prefix, that a walk through all channels reaches; None: the end."""
     found = []
-    for prefix in prefixes:
-        found += await tx.run(query, team=team, low=prefix + low, high=prefix + high, walk=WALK)
+    for prefix in map(PREFIXES.__getitem__, channels):
+        found += await tx.run("message_floor", team=team, low=prefix + low, high=prefix + high, walk=WALK)
     return max((row[0][4:] for row in found), default=None)
 
 
@@ -188,26 +214,29 @@ def _page(lines: Sequence[Row], limit: int, floor: str | None) -> SearchPage[Row
     return SearchPage(lines=lines, after=floor, is_cut=floor is not None)
 
 
-async def _seen(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
-    """From span to span, the newest first, in growing strides."""
+async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    """To one address: those that wait, then the others from span to span, the newest first, in growing strides."""
     ((oldest, span),) = await tx.run("seen_spans")
     names = ("address", "channel", "status", "template_id", "created_after", "created_before")
-    given = {name: getattr(wanted, name) for name in names}
     before = await _key(tx, team, wanted.before) if wanted.before else NEWEST
-    lines: list[MessageLine] = []
-    stride = 1
-    while span is not None and span >= oldest and len(lines) <= wanted.limit:
+    given = {"team": team, "before": before, **{name: getattr(wanted, name) for name in names}}
+    rows = await tx.run("search_unseen", lanes=LANES, limit=wanted.limit + 1, **given)
+    lines = {row[0]: MessageLine(*row) for row in rows}
+    seen, stride = 0, 1
+    span = None if span is None else min(span, before >> 12)
+    while span is not None and span >= oldest and seen <= wanted.limit:
         spans = [(number,) for number in range(span, max(span - stride, oldest - 1), -1)]
-        limit = wanted.limit + 1 - len(lines)
-        rows = await tx.run("search_seen", team=team, spans=spans, before=before, limit=limit, **given)
-        lines += [MessageLine(*row) for row in rows]
+        rows = await tx.run("search_seen", spans=spans, limit=wanted.limit + 1 - seen, **given)
+        lines |= {row[0]: MessageLine(*row) for row in rows}
+        seen += len(rows)
         span, stride = span - stride, min(2 * stride, 1024)
-    return _page(lines, wanted.limit, None)
+    return _page(sorted(lines.values(), key=lambda line: line.key, reverse=True), wanted.limit, None)
 
 
 async def _key(tx: Tx, team: int, id_: str) -> int:
-    rows = await tx.run("message_facts", team=team, id=id_)
-    return int(rows[0][0]) if rows else NEWEST
+    """The key that the message with this id has, or would have if it were not deleted."""
+    rows = await tx.run("key_below", team=team, id=id_)
+    return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
 
 
 # -- one ---------------------------------------------------------------------------------------------------------

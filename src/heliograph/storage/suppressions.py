@@ -70,11 +70,19 @@ class Suppressions:
         return await self._database.read(story)
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
-        """One more than the limit, when there are more."""
-        rows = await self._database.read(
-            lambda tx: tx.run("list_suppressions", team=team, after=after, limit=limit + 1)
-        )
-        return [Suppression(*row) for row in rows]
+        """One more than the limit, when there are more; `after` is the address that the page before ended with."""
+
+        async def story(tx: Tx) -> list[Suppression]:
+            end = START
+            if after is not None:
+                found = [Suppression(*row) for row in await tx.run("find_suppression", team=team, address=after)]
+                if not found:
+                    return []
+                end = End(found[0].created_at, after)
+            given = {"at": end.created_at, "before": end.address, "limit": limit + 1}
+            return [Suppression(*row) for row in await tx.run("list_suppressions", team=team, **given)]
+
+        return await self._database.read(story)
 
     async def search(self, team: int, text: str = "", before: End = START, limit: int = 50) -> SuppressionPage:
         """`text` is lower-case; empty: all."""

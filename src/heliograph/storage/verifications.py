@@ -30,7 +30,6 @@ from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
-from heliograph.storage.messages import Filter
 from heliograph.storage.outcomes import SETTLE
 from heliograph.storage.search import Search, SearchPage, VerificationLine
 
@@ -380,13 +379,6 @@ class Verifications:
         now = self._clock.now()
         rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_, now=now))
         return VerificationLine(*rows[0]) if rows else None
-
-    async def page(self, team: int, wanted: Filter) -> list[VerificationLine]:
-        """One more than the limit, when there are more."""
-        given = msgspec.structs.asdict(wanted) | {"limit": wanted.limit + 1, "now": self._clock.now()}
-        del given["template_id"]
-        rows = await self._database.read(lambda tx: tx.run("list_verifications", team=team, **given))
-        return [VerificationLine(*row) for row in rows]
 
     async def search(self, team: int, wanted: Search) -> SearchPage[VerificationLine]:
         now = self._clock.now()

@@ -41,7 +41,6 @@ async def show_list(visit: Visit) -> Answer:
         "templates": sorted((one.name, one.channel, one.id) for one in visit.team.templates.values()),
         "statuses": STATUSES,
         "channels": NAMES,
-        "by_recipient": wanted.address is not None,
         **paging(visit, found),
     }
     return Page("messages.html", values | {"errors": errors}, 400 if errors else 200)

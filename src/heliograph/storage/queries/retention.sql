@@ -15,23 +15,14 @@ DELETE FROM marketing WHERE key IN (
 -- own: what happened up to `before` goes. CROSS: else SQLite reads the whole index and asks for each row's team.
 
 -- name: ended_messages
+-- With or without their content, as `has_body` says.
 SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-CROSS JOIN message m INDEXED BY message_ended ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
-    AND m.ended_at <= coalesce(r.before, :before)                                      --sqlite
-CROSS JOIN LATERAL (                                                                   --postgres
-    SELECT i.key FROM message i                                                        --postgres
-    WHERE i.team = a.team AND i.ended_at IS NOT NULL AND i.ended_at <= coalesce(r.before, :before)  --postgres
-    ORDER BY i.ended_at LIMIT :limit) AS m                                             --postgres
-LIMIT :limit;
-
--- name: ended_with_body
-SELECT m.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-CROSS JOIN message m INDEXED BY message_ended_with_body ON m.team = a.team AND m.ended_at IS NOT NULL  --sqlite
-    AND m.has_body = 1 AND m.ended_at <= coalesce(r.before, :before)                             --sqlite
-CROSS JOIN LATERAL (                                                                             --postgres
-    SELECT i.key FROM message i WHERE i.team = a.team AND i.ended_at IS NOT NULL                 --postgres
-      AND i.has_body = 1 AND i.ended_at <= coalesce(r.before, :before)                           --postgres
-    ORDER BY i.ended_at LIMIT :limit) AS m                                                       --postgres
+CROSS JOIN message m INDEXED BY message_over ON m.team = a.team AND m.has_body = :has_body   --sqlite
+    AND m.ended_at IS NOT NULL AND m.ended_at <= coalesce(r.before, :before)                 --sqlite
+CROSS JOIN LATERAL (                                                                         --postgres
+    SELECT i.key FROM message i WHERE i.team = a.team AND i.has_body = :has_body             --postgres
+      AND i.ended_at IS NOT NULL AND i.ended_at <= coalesce(r.before, :before)               --postgres
+    ORDER BY i.ended_at LIMIT :limit) AS m                                                   --postgres
 LIMIT :limit;
 
 -- name: lock_ended

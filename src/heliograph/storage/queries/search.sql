@@ -21,7 +21,7 @@ SELECT id FROM message WHERE team = :team AND id > :low AND id < :high ORDER BY 
 -- name: search_messages
 -- `needle`, the subject as JSON has it, spares reading the JSON of records that do not have it anywhere.
 SELECT key, id, channel, status, template_id, created_at, record FROM message
-WHERE team = :team AND id > :low AND id < :high
+WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
   AND (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:template_id AS text) IS NULL OR template_id = :template_id)
   AND (CAST(:subject AS text) IS NULL OR CASE
@@ -31,6 +31,41 @@ WHERE team = :team AND id > :low AND id < :high
        ELSE strpos(lower(CAST(record AS json) ->> 'subject'), lower(:subject)) > 0      --postgres
        END)
 ORDER BY id DESC LIMIT :limit;
+
+-- name: templates_in_states
+-- Each template that messages in these states have, '' for none. Skips from one to the next along the index.
+WITH RECURSIVE used (status, template) AS (
+    SELECT r.status, (SELECT coalesce(template_id, '') FROM message WHERE team = :team AND status = r.status
+                      ORDER BY coalesce(template_id, '') LIMIT 1)
+    FROM rows(:states, status text) AS r
+    UNION ALL
+    SELECT u.status, (SELECT coalesce(template_id, '') FROM message WHERE team = :team AND status = u.status
+                      AND coalesce(template_id, '') > u.template ORDER BY coalesce(template_id, '') LIMIT 1)
+    FROM used u WHERE u.template IS NOT NULL
+)
+SELECT status, template FROM used WHERE template IS NOT NULL;
+
+-- name: messages_in_states
+-- The newest of each state and template, and of all these the newest.
+WITH found AS MATERIALIZED (
+    SELECT m.key, m.id FROM rows(:states, status text, template text) AS r
+    JOIN message m ON m.key IN (                                                                        --sqlite
+        SELECT i.key FROM message i                                                                     --sqlite
+    CROSS JOIN LATERAL (                                                                                --postgres
+        SELECT i.key, i.id FROM message i                                                               --postgres
+        WHERE i.team = :team AND i.status = r.status AND coalesce(i.template_id, '') = r.template
+          AND i.id > :low AND i.id < :high AND i.created_at > :created_after AND i.created_at < :created_before
+        ORDER BY i.id DESC LIMIT :limit
+    )                                                                                                   --sqlite
+    ) AS m                                                                                              --postgres
+    ORDER BY m.id DESC LIMIT :limit
+)
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
+FROM found f JOIN message m ON m.key = f.key ORDER BY m.id DESC;
+
+-- name: key_below
+-- Of the newest message that is not newer than this id.
+SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LIMIT 1;
 
 -- name: seen_spans
 -- Apart: asked for both at once, SQLite would read the whole table.
@@ -45,6 +80,26 @@ WHERE m.created_at > :created_after AND m.created_at < :created_before
   AND (CAST(:channel AS text) IS NULL OR m.channel = :channel)
   AND (CAST(:status AS text) IS NULL OR m.status = :status)
   AND (CAST(:template_id AS text) IS NULL OR m.template_id = :template_id)
+ORDER BY m.key DESC LIMIT :limit;
+
+-- name: search_unseen
+-- What waits for its first hand-over is not among the seen yet. Reads what the team has in the queue (see erase.sql).
+-- CROSS: else SQLite walks through all messages, since they are asked for in the order of their keys.
+WITH queue AS (
+    SELECT o.message FROM rows(:lanes, lane text) AS l
+    JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
+    UNION
+    SELECT message FROM outbox WHERE owner IS NOT NULL AND team = :team
+)
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
+FROM queue q
+CROSS JOIN message m ON m.key = q.message  --sqlite
+JOIN message m ON m.key = q.message        --postgres
+WHERE m.key < :before AND m.created_at > :created_after AND m.created_at < :created_before
+  AND (CAST(:channel AS text) IS NULL OR m.channel = :channel)
+  AND (CAST(:status AS text) IS NULL OR m.status = :status)
+  AND (CAST(:template_id AS text) IS NULL OR m.template_id = :template_id)
+  AND (SELECT count(*) FROM recipient r WHERE r.message = m.key AND r.address = :address) > 0
 ORDER BY m.key DESC LIMIT :limit;
 
 -- name: message_facts
@@ -96,17 +151,24 @@ SELECT d.key, d.event, d.webhook, d.state, d.attempt FROM rows(:pairs, webhook t
 JOIN delivery d ON d.webhook = r.webhook AND d.event = r.event
 ORDER BY d.key;
 
--- name: verification_floor
-SELECT id FROM verification WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT 1 OFFSET :walk;
+-- A pending one past its time is expired, whether or not housekeeping has written it down.
 
 -- name: search_verifications
--- A pending one past its time is expired, whether or not housekeeping has written it down.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification
-WHERE team = :team AND id > :low AND id < :high
-  AND (CAST(:status AS text) IS NULL
-       OR CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status)
+WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: verifications_in_state
+-- `stored` is the state that is written down. SQLite would take the unique index on ids.
+SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
+       sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
+FROM verification
+INDEXED BY verification_by_state  --sqlite
+WHERE team = :team AND status = :stored AND id > :low AND id < :high
+  AND created_at > :created_after AND created_at < :created_before
+  AND CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status
 ORDER BY id DESC LIMIT :limit;
 
 -- name: find_verification
@@ -120,6 +182,7 @@ SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expi
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated
 FROM verification
 WHERE team = :team AND phone = :phone AND id > :low AND id < :high
+  AND created_at > :created_after AND created_at < :created_before
   AND (CAST(:status AS text) IS NULL
        OR CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END = :status)
 ORDER BY created_at DESC, id DESC LIMIT :limit;
