@@ -1,16 +1,15 @@
-"""The floor: reads the body, answers 202 with as many bytes as we do, stores nothing; on our own server."""
+"""The floor: a bare ASGI application on uvicorn that answers 202 with as many bytes as we do, and stores nothing."""
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
+import uvicorn
 
+from heliograph import listening
 from heliograph.accept.email import EmailRecord
-from heliograph.api.app import Api
-from heliograph.server import Server, listen, uvicorn_config
-from heliograph.settings import Settings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -47,8 +46,20 @@ async def echo(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 
 
 async def serve(app: object, port: int) -> None:
-    """The same server and settings as heliograph's own, for any ASGI application."""
-    await Server(uvicorn_config(cast(Api, app))).serve([listen(Settings(port=port))])
+    """Any ASGI application; nothing is on that we do not have as well."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        interface="asgi3",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=listening.BACKLOG,
+    )
+    await uvicorn.Server(config).serve([listening.listen("127.0.0.1", port)])
 
 
 if __name__ == "__main__":

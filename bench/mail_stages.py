@@ -15,8 +15,6 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
 from heliograph.channels.email import mime
 from heliograph.channels.email.dkim import Signer
 from heliograph.channels.email.outgoing import Outgoing
@@ -30,7 +28,7 @@ from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.web.connection import Connection
 
 STAGES: dict[str, list[tuple[Any, str]]] = {
-    "accept": [(Connection, "data_received"), (RequestResponseCycle, "run_asgi"), (accepts, "accept")],
+    "accept": [(Connection, "data_received"), (Connection, "_answer"), (accepts, "accept")],
     "dispatch": [(outbox, "claim"), (Worker, "_start"), (Dispatch, "deliver")],
     "build": [(mime, "build"), (Outgoing, "prepare"), (Outgoing, "_make"), (Outgoing, "_build")],
     "sign": [(Signer, "sign")],

@@ -121,8 +121,7 @@ def octets(read: Callable[[bytes], object]) -> Read:
 
 
 def request(given: str, header: bytes = b"", query: str = "") -> Request:
-    scope = {"method": "GET", "path": "/", "query_string": query.encode(), "headers": [(header, given.encode())]}
-    return Request(scope, None, "req_")  # type: ignore[arg-type]
+    return Request("GET", "/", [(header, given.encode())], query_string=query.encode())
 
 
 ROUTER = Router(ROUTES)

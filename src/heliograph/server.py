@@ -5,13 +5,12 @@ import contextlib
 import gc
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 import structlog
-import uvicorn
 
 from heliograph import listening, logs
 from heliograph.app import App, Protocols, build
@@ -20,8 +19,7 @@ from heliograph.datafolder import Seat, keep_address
 from heliograph.opening import attest, check_secret, make_secrets, open_store
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.web.connection import Connection, close_slow
-from heliograph.web.front import Front
+from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
 
@@ -37,14 +35,6 @@ class Stopped(Exception):
 
 class CannotListen(Exception):
     """The address is taken or is not ours; the message says which and what to do."""
-
-
-class Server(uvicorn.Server):
-    """Signals are ours: the worker stops with the server, in order."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 Ready = Callable[[Settings, Store], Awaitable[None]]
@@ -110,20 +100,18 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
 
 async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, ready: Ready) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
-    server = Server(uvicorn_config(app.front))
+    connections = Connections(app.front)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(app.close)
         if app.returns:
             opened.callback((await listen_for_returns(app.settings, app.returns)).close)
-        duties = app.duties | {"slow clients": partial(close_slow, server.server_state.connections)}
+        duties = app.duties | {"slow clients": connections.sweep}
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
         if listener:
-            answering = asyncio.create_task(server.serve([listener]))
-            opened.push_async_callback(_drain, app, server, answering)
-            await _started(server, answering)
-            tasks = [*tasks, answering]
+            await connections.listen(listener, listening.BACKLOG)
+            opened.push_async_callback(_drain, app, connections)
         opened.callback(log.info, "stopping")
         quiet_collector()
         log.info("started", role=app.role, address=app.settings.base_url if listener else None)
@@ -131,10 +119,9 @@ async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, re
         await _until_stopped(stop, tasks)
 
 
-async def _drain(app: App, server: Server, answering: "asyncio.Task[None]") -> None:
+async def _drain(app: App, connections: Connections) -> None:
     app.context.state.draining = True
-    server.should_exit = True
-    await answering
+    await connections.drain(DRAIN_S)
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
@@ -174,28 +161,6 @@ def listen(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
             "Stop the other program, or choose another address with --listen."
         ) from None
-
-
-def uvicorn_config(app: Front) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        interface="asgi3",
-        http=Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # a stranger's bad request is no line in our log
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=listening.BACKLOG,
-        timeout_graceful_shutdown=DRAIN_S,
-    )
-
-
-async def _started(server: Server, answering: "asyncio.Task[None]") -> None:
-    while not server.started and not answering.done():
-        await asyncio.sleep(0.005)
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

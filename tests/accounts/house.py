@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -23,6 +22,7 @@ from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
+from tests.asked import asked, body_of
 from tests.clocks import TestClock
 from tests.entries import set_up
 from tests.storage.samples import ENTRY
@@ -134,35 +134,17 @@ class Browser:
         return (await self.get(path)).status == 200
 
     async def _ask(self, method: str, path: str, form: Mapping[str, str] | None) -> Answer:
-        path, _, query = path.partition("?")
         headers = {
             "host": "mail.example.com",
             "x-forwarded-for": f"198.51.100.99, {self.address}",  # the first is what a client may write itself
             "cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
             "content-type": "application/x-www-form-urlencoded",
         }
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": quote(path).encode(),
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": ("127.0.0.1", 4711),
-        }
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": urlencode(form or {}).encode()}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await self.house.front(scope, receive, send)
-        pairs = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
+        answer = await self.house.front(asked(method, path, headers, urlencode(form or {}).encode()))
+        pairs = [(name.decode(), value.decode()) for name, value in answer.headers]
         for name, value in pairs:
             if name == "set-cookie":
                 cookie, _, rest = value.partition(";")
                 key, _, kept = cookie.partition("=")
                 self.cookies[key] = "" if "Max-Age=0" in rest else kept
-        return Answer(sent[0]["status"], dict(pairs), b"".join(one["body"] for one in sent[1:]).decode())
+        return Answer(answer.status, dict(pairs), (await body_of(answer)).decode())

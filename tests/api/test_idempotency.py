@@ -13,8 +13,8 @@ from heliograph.api.route import Call
 from heliograph.api.sending import _fingerprint
 from heliograph.rules import idempotency
 from heliograph.rules.limits import IN_THREAD
-from heliograph.web.request import Request
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
+from tests.asked import asked
 from tests.service import SETUP, TOKENS, Answer, Service, until
 
 REPLAYED = "idempotency-replayed"
@@ -238,8 +238,7 @@ def test_a_replay_survives_a_restart(service: Service) -> None:
 def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
     monkeypatch.setattr(idempotency, "fingerprint", lambda path, body: threads.append(threading.get_ident()))
-    scope = {"method": "POST", "path": "/v1/emails", "query_string": b"", "headers": []}  # chunked: no content-length
-    request = Request(scope, None, "req_x")  # type: ignore[arg-type]
+    request = asked("POST", "/v1/emails")  # chunked: no content-length
     for size in (IN_THREAD, IN_THREAD + 1):
         call = Call(None, None, None, request, {}, None, {}, size)  # type: ignore[arg-type]
         asyncio.run(_fingerprint(call))

@@ -9,6 +9,8 @@ from heliograph.api.health import metrics
 from heliograph.rules.refusals import NotFound
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.web.front import Front
+from heliograph.web.request import Request
+from tests.asked import asked
 from tests.service import Service
 
 pytestmark = pytest.mark.anyio
@@ -91,13 +93,11 @@ async def test_by_token(token: str, given: str, shown: bool) -> None:
 async def test_behind_a_proxy(trusted: tuple[str, ...], forwarded: str, address: str, shown: bool) -> None:
     seen: list[Any] = []
 
-    async def api(scope: Any, receive: Any, send: Any) -> None:
-        seen.append((scope["client"][0], dict(scope["headers"])))
+    async def api(request: Request) -> None:
+        seen.append((request.address, request.headers))
 
     api.refused = api.no_room = None  # type: ignore[attr-defined]
-    headers = [(b"x-forwarded-for", forwarded.encode())]
-    scope = {"type": "http", "path": "/metrics", "client": ("127.0.0.1", 1), "headers": headers}
-    await Front(cast(Any, api), cast(Any, None), trusted)(scope, cast(Any, None), cast(Any, None))
+    await Front(cast(Any, api), cast(Any, None), trusted)(asked("GET", "/metrics", {"x-forwarded-for": forwarded}))
     [(found, left)] = seen
     assert found == address
     assert await is_shown(found, ("10.0.0.0/8",), **{name.decode(): "x" for name in left}) is shown

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Mapping
 from html import unescape
-from typing import Any
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
+from tests.asked import asked, body_of
 from tests.entries import SET_UP
 from tests.storage.test_idempotency import make_management
 
@@ -78,34 +78,16 @@ class Pages:
         return await self._ask("POST", path, urlencode({"csrf": "csrf", **(form or {})}).encode(), who)
 
     async def _ask(self, method: str, path: str, body: bytes, who: str) -> Shown:
-        parts = urlsplit(path)
-        headers = [
-            (b"cookie", f"{COOKIE}={who}".encode()),
-            (b"content-type", b"application/x-www-form-urlencoded"),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": parts.path,
-            "raw_path": parts.path.encode(),
-            "query_string": parts.query.encode(),
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
+        headers = {
+            "cookie": f"{COOKIE}={who}",
+            "content-type": "application/x-www-form-urlencoded",
+            "content-length": str(len(body)),
         }
-        sent: list[Any] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await self._app(scope, receive, send)
-        answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        html = b"".join(message.get("body", b"") for message in sent[1:]).decode()
+        answer = await self._app(asked(method, path, headers, body))
+        answered = {name.decode(): value.decode() for name, value in answer.headers}
+        html = (await body_of(answer)).decode()
         text = " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
-        return Shown(sent[0]["status"], answered, text, html)
+        return Shown(answer.status, answered, text, html)
 
 
 async def set_up(store: Store, *records: tuple[str, str, Setting, str | None]) -> None:

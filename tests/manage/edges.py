@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -25,6 +25,7 @@ from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase, SqliteTx
 from tests.accounts.house import House
+from tests.asked import asked, body_of
 from tests.clocks import TestClock
 from tests.service import TOKENS, Service
 from tests.storage.conftest import Sql, asking
@@ -206,27 +207,9 @@ class World:
         return await self._ask("POST", path, headers, f"{body}--{BOUNDARY}--\r\n".encode())
 
     async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Said:
-        path, _, query = path.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": quote(path, safe="/@:").encode(),
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": (CLIENT, 4711),
-        }
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": body}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await self.house.front(scope, receive, send)
-        answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        status, text = sent[0]["status"], b"".join(one["body"] for one in sent[1:]).decode()
+        answer = await self.house.front(asked(method, path, headers, body, CLIENT))
+        answered = {name.decode(): value.decode() for name, value in answer.headers}
+        status, text = answer.status, (await body_of(answer)).decode()
         return Said(status < 400, text if status < 400 else f"{status} {text}", answered.get("location", ""))
 
     # -- people ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """The byte budget: taken as bytes arrive, shared by teams, small bodies before large ones, the first can finish."""
 
 import asyncio
-from collections.abc import MutableMapping
-from typing import Any
 
 import pytest
 
@@ -129,14 +127,16 @@ async def test_only_so_many_of_a_team_wait() -> None:
 
 
 def request(*parts: bytes, length: int | None) -> Request:
+    """Each part comes when it is wanted."""
     left = list(parts)
 
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+    def come() -> None:
+        asyncio.get_running_loop().call_soon(made.feed, left.pop(0))
+        if not left:
+            asyncio.get_running_loop().call_soon(made.end)
 
-    headers = [] if length is None else [(b"content-length", b"%d" % length)]
-    scope = {"method": "POST", "path": "/", "query_string": b"", "headers": headers}
-    return Request(scope, receive, "req_1")
+    made = Request("POST", "/", [] if length is None else [(b"content-length", b"%d" % length)], want=come)
+    return made
 
 
 @pytest.mark.parametrize("length", [300 * KIB, None], ids=["announced", "chunked"])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
 from heliograph.storage.sessions import SignedIn
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import PARTS_MAX, check_kind, read_form
+from heliograph.web.request import Request
 
 FORM = "application/x-www-form-urlencoded"
 FILES = "multipart/form-data; boundary=line"
@@ -139,27 +140,19 @@ class Sent:
     def __init__(self, path: str, *, cookie: str = "", length: int = 0, kind: str = FORM, body: bytes = b"") -> None:
         headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % (length or len(body)))]
         headers.append((b"cookie", f"heliograph_session={cookie}".encode()))
-        self.scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
-        }
+        self.request = Request("POST", path, headers, raw_path=path.encode(), want=self.want)
         self.body = body
         self.asked = False
         self.status = 0
         self.task: asyncio.Task[Any] | None = None
 
-    async def receive(self) -> MutableMapping[str, Any]:
+    def want(self) -> None:
         self.asked = True
-        return {"type": "http.request", "body": self.body} if self.body else {"type": "http.disconnect"}
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        self.status = message.get("status", self.status)
-        self.task = asyncio.current_task()
+        if self.body:
+            self.request.feed(self.body)
+            self.request.end()
+        else:
+            self.request.hang_up()
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +171,8 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     tools = cast(PageTools, SimpleNamespace(context=context))
 
     async def call() -> None:
-        await Dashboard(tools, ByteBudget())(sent.scope, sent.receive, sent.send)
+        sent.task = asyncio.current_task()
+        sent.status = (await Dashboard(tools, ByteBudget())(sent.request)).status
 
     asyncio.run(call())
     return sent

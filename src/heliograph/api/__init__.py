@@ -1,1 +1,1 @@
-"""The HTTP edge: parse, call, serialise. Plain ASGI, because a framework's routing costs half of the throughput."""
+"""The HTTP edge: parse, call, serialise. No framework: its routing alone would cost half of the throughput."""

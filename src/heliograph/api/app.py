@@ -1,4 +1,4 @@
-"""The ASGI application: the checks that every request passes, in the order of contract 2, then its endpoint."""
+"""The API: the checks that every request passes, in the order of contract 2, then its endpoint."""
 
 import asyncio
 from contextlib import suppress
@@ -25,18 +25,7 @@ from heliograph.rules.refusals import (
 from heliograph.storage.requests import RefusedRequest
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
-from heliograph.web.request import (
-    CLOSE,
-    ClientGone,
-    Headers,
-    Receive,
-    Request,
-    Response,
-    Scope,
-    Send,
-    call_task,
-    respond,
-)
+from heliograph.web.request import BUDGETED, ClientGone, Headers, Request, Response, call_task
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
@@ -55,15 +44,12 @@ class Api:
         self._budget = budget
         self._active = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive, self.context.clock.new_id("req_"))
+    async def __call__(self, request: Request) -> Response:
+        request.id = self.context.clock.new_id("req_")
         extra: Headers = [(b"x-request-id", request.id.encode())]
         name, keyed = "none", False
-        refusal: Refusal | None = None
         try:
-            route, params = self._router.find(request.method, request.path, scope["raw_path"])
+            route, params = self._router.find(request.method, request.path, request.raw_path)
             name, keyed = route.name, route.scopes is not None
             call_task(name)
             if not keyed:
@@ -74,34 +60,33 @@ class Api:
             else:
                 response = await self._keyed(route, request, params, extra)
         except ClientGone:
-            return
-        except Refusal as error:
-            refusal = error
+            raise
+        except Refusal as refusal:
+            response = self._refused(refusal, request, name)
         except StoreUnavailable as error:
             log.error("store unavailable", request_id=request.id, error=str(error))
-            refusal = ServiceUnavailable(retry_after=2)
+            response = self._refused(ServiceUnavailable(retry_after=2), request, name)
         except Exception:
             log.exception("internal error", request_id=request.id, address=request.address)
-            refusal = InternalError()
+            response = self._refused(InternalError(), request, name)
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
         if not keyed and b"authorization" in request.headers:  # no such route, or one that needs no key
             self._tell_limits(request, extra)
-        if refusal is not None:
-            response = self.refused(refusal, request)
-            self._remember(refusal, request, name)
         self.context.state.answers[name, response.status] += 1
-        await respond(scope, send, response, extra + response.headers)
+        return Response(response.status, response.body, extra + response.headers, response.content_type)
 
-    async def no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Instead of the rest, for a connection too many."""
-        request = Request(scope, receive, self.context.clock.new_id("req_"))
+    async def no_room(self, request: Request) -> Response:
+        """Instead of the rest, for a connection too many. A small body is read first: closing would reset it."""
+        request.id = self.context.clock.new_id("req_")
+        request.keep_alive = False
         extra: Headers = [(b"x-request-id", request.id.encode())]
         self._tell_limits(request, extra)
-        response = self.refused(ServiceUnavailable("Too many connections. Try again later.", retry_after=1), request)
-        await receive()
-        await respond(scope, send, response, [*extra, *response.headers, CLOSE])
+        with suppress(Refusal):
+            await request.read_body(BUDGETED, self._budget, "")
+        response = self._error(ServiceUnavailable("Too many connections. Try again later.", retry_after=1), request)
+        return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
@@ -149,34 +134,32 @@ class Api:
             caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
             extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
-    def _remember(self, refusal: Refusal, request: Request, route: str) -> None:
-        """For the team's request log, when a key says whose request it was."""
+    def _refused(self, refusal: Refusal, request: Request, route: str) -> Response:
+        """The error answer, remembered for the team's request log when a key says whose request it was."""
         now = self.context.clock.now()
-        try:
+        with suppress(Refusal):
             caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
-        except Refusal:
-            return
-        self.context.state.refused.waiting.append(
-            RefusedRequest(
-                id=request.id,
-                at=now,
-                team=caller.team.record.ref,
-                key=caller.key.id,
-                route=f"{request.method} (no such route)" if route == "none" else route,
-                status=status_of(type(refusal)),
-                code=refusal.code,
-                message=refusal.message[:MESSAGE_MAX],
+            self.context.state.refused.waiting.append(
+                RefusedRequest(
+                    id=request.id,
+                    at=now,
+                    team=caller.team.record.ref,
+                    key=caller.key.id,
+                    route=f"{request.method} (no such route)" if route == "none" else route,
+                    status=status_of(type(refusal)),
+                    code=refusal.code,
+                    message=refusal.message[:MESSAGE_MAX],
+                )
             )
-        )
+        return self._error(refusal, request)
 
-    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
-        """The error answer; without a request when what came in was none."""
-        id_ = request.id if request else self.context.clock.new_id("req_")
-        problem = request is not None and PROBLEM in request.headers.get(b"accept", b"")
-        headers = error_headers(refusal)
-        if request is None:
-            headers.append((b"x-request-id", id_.encode()))
-        if self.context.state.draining:
-            headers.append(CLOSE)
-        body = error_body(refusal, id_, self.context.base_url, problem=problem)
-        return Response(status_of(type(refusal)), body, headers, PROBLEM if problem else JSON)
+    def refused(self, refusal: Refusal) -> Response:
+        """The error answer to what is no request."""
+        id_ = self.context.clock.new_id("req_")
+        body = error_body(refusal, id_, self.context.base_url, problem=False)
+        return Response(status_of(type(refusal)), body, [*error_headers(refusal), (b"x-request-id", id_.encode())])
+
+    def _error(self, refusal: Refusal, request: Request) -> Response:
+        problem = PROBLEM in request.headers.get(b"accept", b"")
+        body = error_body(refusal, request.id, self.context.base_url, problem=problem)
+        return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)

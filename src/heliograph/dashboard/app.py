@@ -1,4 +1,4 @@
-"""The pages as an ASGI application: session, role, then the form and its token, view, HTML; the same for every page."""
+"""The pages: session, role, then the form and its token, view, HTML; the same for every page."""
 
 import asyncio
 import hmac
@@ -29,7 +29,7 @@ from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import check_kind, read_form
-from heliograph.web.request import ClientGone, Headers, Receive, Request, Response, Scope, Send, call_task, respond
+from heliograph.web.request import ClientGone, Headers, Request, Response, call_task
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
@@ -58,30 +58,25 @@ class Dashboard:
         self._budget = budget or ByteBudget()
         self._secure = tools.context.base_url.startswith("https://")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, self._tools.context.clock.new_id("req_"))
+    async def __call__(self, request: Request) -> Response:
+        request.id = self._tools.context.clock.new_id("req_")
         try:
-            answer, visit = await self._visit(request, scope["raw_path"])
-        except ClientGone:
-            return
+            answer, visit = await self._visit(request)
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
-        if isinstance(answer, Stream):
-            await _stream(answer, request, send)
-            return
         try:
             response = self._response(answer, visit)
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id, address=request.address)
             response = self._response(_broken(request), visit)
         again: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
-        await respond(scope, send, response, [(b"x-request-id", request.id.encode()), *again, *response.headers])
+        return replace(response, headers=[(b"x-request-id", request.id.encode()), *again, *response.headers])
 
-    async def _visit(self, request: Request, raw_path: bytes) -> tuple[Answer, Visit | None]:
+    async def _visit(self, request: Request) -> tuple[Answer, Visit | None]:
         visit: Visit | None = None
         try:
-            route, params = self._router.find(request.method, request.path, raw_path)
+            route, params = self._router.find(request.method, request.path, request.raw_path)
             call_task(f"{route.method} {route.path}")
             visit = await self._arrive(request, params)
             if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
@@ -173,10 +168,10 @@ class Dashboard:
                     headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(notice)}; Max-Age=60")))
                 return Response(303, b"", headers, HTML)
             case Download(body=body, content_type=kind, filename=name, headers=more):
-                headers = [*HEADERS, *more] if not more else [*more]
-                if name:
-                    headers.append((b"content-disposition", f"attachment; filename={quote(name)}".encode()))
-                return Response(200, body, headers, kind.encode())
+                headers = [*more] if more else [*HEADERS]
+                return Response(200, body, headers + _saved_as(name), kind.encode())
+            case Stream(chunks=chunks, content_type=kind, filename=name):
+                return Response(200, b"", HEADERS + _saved_as(name), kind.encode(), chunks)
         raise AssertionError(answer)
 
     def _cookie(self, cookie: str) -> bytes:
@@ -199,23 +194,6 @@ def _broken(request: Request) -> Page:
     return _error(500, f"Something went wrong here. The log has it as {request.id}.")
 
 
-async def _stream(answer: Stream, request: Request, send: Send) -> None:
-    headers = [*HEADERS, (b"content-type", answer.content_type.encode())]
-    if answer.filename:
-        headers.append((b"content-disposition", f"attachment; filename={quote(answer.filename)}".encode()))
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    gone = asyncio.ensure_future(request.gone())
-    chunks = answer.chunks
-    try:
-        while not gone.done():
-            chunk = asyncio.ensure_future(anext(chunks))
-            await asyncio.wait([chunk, gone], return_when=asyncio.FIRST_COMPLETED)
-            if not chunk.done():
-                chunk.cancel()
-                break
-            await send({"type": "http.response.body", "body": chunk.result(), "more_body": True})
-    except StopAsyncIteration:
-        pass
-    finally:
-        gone.cancel()
-    await send({"type": "http.response.body", "body": b""})
+def _saved_as(filename: str) -> Headers:
+    """Empty: shown, not saved."""
+    return [(b"content-disposition", f"attachment; filename={quote(filename)}".encode())] if filename else []

@@ -1,6 +1,6 @@
 """One request to a page: who asks, about which team, with which form; and what a view answers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -137,7 +137,7 @@ class Download(msgspec.Struct, frozen=True):
 class Stream(msgspec.Struct, frozen=True):
     """Server-sent events, or a large file: each chunk as it comes, until the client goes."""
 
-    chunks: Any  # AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     content_type: str = "text/event-stream"
     filename: str = ""  # empty: shown, not saved
 

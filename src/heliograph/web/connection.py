@@ -1,16 +1,27 @@
-"""What uvicorn lacks: deadlines for slow headers and bodies, a header size limit, a cap on connections, and whole
-answers in one write.
+"""HTTP/1.1 on a socket: requests in, answers out, in order and within limits (ADR 0024).
+
+httptools parses. This page has what a server owes its clients: deadlines for slow headers and bodies, a limit for the
+size of headers, a cap on connections, pipelining, back-pressure both ways, and a stop that finishes what is under way.
 """
 
 import asyncio
-from collections.abc import Iterable
+import socket
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+import httptools
+import structlog
 
 from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.web.request import CLOSE, WRITE, Headers, Response, Scope
+from heliograph.rules.refusals import InternalError, InvalidRequest
+from heliograph.web.front import Front
+from heliograph.web.request import ClientGone, Headers, Request, Response
+
+log = structlog.get_logger()
 
 HEADERS_S = 10.0  # from the first byte, or from the connection, to the end of the headers
 BODY_S = 5.0  # a body may be behind the slowest rate by this
@@ -18,26 +29,74 @@ KEEP_ALIVE_S = 75.0  # idle connections; longer than most clients' pools keep th
 SLOWEST = 32 * KIB  # bytes of a body a second, from its first second on
 HEADERS_MAX = 64 * KIB
 PIECE = 16 * KIB  # what arrives is examined in pieces of this size
+UNREAD_MAX = 64 * KIB  # of a body, before the connection stops reading
 CONNECTIONS_MAX = 4096
+NOT_HTTP = "Invalid HTTP request received."
 TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
+STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+CONTINUE = STATUS_LINE[100] + b"\r\n"
 
-class Connection(HttpToolsProtocol):
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.reading_since: float | None = self.loop.time()
-        self.in_headers = True
-        self.messages = 0
-        self.header_bytes = 0  # in pieces that held nothing else, trailers too
-        self.body_bytes = 0
-        self.swept_bytes = 0  # of them, at the last sweep
-        self.behind_s = 0.0  # the slowest rate: what came fast before buys no rest
-        self.complaint = ""  # about what came: nothing more is read
-        self.idle_since: float | None = None
-        if len(self.connections) > CONNECTIONS_MAX:
+
+class Connection(asyncio.Protocol):
+    """One request is answered at a time; those that were sent behind it wait, and nothing more is read."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, connections: "Connections") -> None:
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._edge: Any = connections.front
+        self._address = ""
+        # What is being read:
+        self._url = b""
+        self._headers: Headers = []
+        self._reading: Request | None = None  # its body
+        self._reading_since: float | None = self._loop.time()
+        self._in_headers = True
+        self._messages = 0
+        self._header_bytes = 0  # in pieces that held nothing else, trailers too
+        self._body_bytes = 0
+        self._swept_bytes = 0  # of them, at the last sweep
+        self._behind_s = 0.0  # the slowest rate: what came fast before buys no rest
+        self._read_paused = False
+        self._over = False  # nothing more is read: the last request has come, or what came is no request
+        self._complaint = ""  # about what came, when it is not yet answered
+        # What is being answered:
+        self._answering: Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._behind: deque[Request] = deque()
+        self._streaming = False
+        self._write_paused: asyncio.Future[None] | None = None  # until the client reads on
+        self._idle_since: float | None = None
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if peer else ""
+        self._connections.add(self)
+        if len(self._connections) > CONNECTIONS_MAX:
             # It is answered, and only then closed: closing it earlier would reset it.
-            self.app = self.config.loaded_app.no_room
+            self._edge = self._connections.front.no_room
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._parser = None  # they hold each other
+        for request in (self._reading, self._answering, *self._behind):
+            if request is not None:
+                request.hang_up()
+        self._behind.clear()
+        self._reading = None
+        self._over = True
+        self.resume_writing()
+        if self._task is None:
+            self._connections.discard(self)
+        elif self._streaming:
+            self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
         if len(data) <= PIECE:
@@ -47,119 +106,292 @@ class Connection(HttpToolsProtocol):
             self._feed(data[start : start + PIECE])
 
     def _feed(self, data: bytes) -> None:
-        if self.complaint:
+        if self._over:
             return
-        begins = self.reading_since is None or not self.messages  # a request, with this piece
-        messages, body_bytes = self.messages + begins, self.body_bytes
-        super().data_received(data)
-        if self.reading_since is None or self.messages > messages or self.body_bytes != body_bytes:
+        begins = self._reading_since is None or not self._messages  # a request, with this piece
+        messages, body_bytes = self._messages + begins, self._body_bytes
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # the request was the last one
+        except httptools.HttpParserError:
+            if not self._over:
+                self._complain(NOT_HTTP)
             return
-        self.header_bytes += len(data)
-        if self.header_bytes > HEADERS_MAX and not self.complaint:
-            self.send_400_response(TOO_LARGE)
+        if self._reading_since is None or self._messages > messages or self._body_bytes != body_bytes:
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > HEADERS_MAX:
+            self._complain(TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.idle_since = None
-        self.reading_since = self.loop.time()
-        self.in_headers = True
-        self.messages += 1
-        self.header_bytes = self.body_bytes = self.swept_bytes = 0
-        self.behind_s = 0.0
+        if self._over:
+            raise ValueError("the last request has come")  # the parser stops
+        self._url = b""
+        self._headers = []
+        self._idle_since = None
+        self._reading_since = self._loop.time()
+        self._in_headers = True
+        self._messages += 1
+        self._header_bytes = self._body_bytes = self._swept_bytes = 0
+        self._behind_s = 0.0
 
-    def on_body(self, body: bytes) -> None:
-        self.header_bytes = 0
-        self.body_bytes += len(body)
-        super().on_body(body)
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        parser, headers = self._parser, self._headers
+        method = parser.get_method()
         # Those that lie in fewer pieces cannot be too large: most are not counted.
-        if self.header_bytes > HEADERS_MAX - 2 * PIECE:
-            first = len(b"%s %s HTTP/1.1\r\n" % (self.parser.get_method(), self.url))
-            if first + sum(len(b"%s: %s\r\n" % header) for header in self.headers) + 2 > HEADERS_MAX:
-                raise ValueError(TOO_LARGE)  # the parser stops, and 400 is answered
-        self.in_headers = False
-        self.header_bytes = 0
-        super().on_headers_complete()
-        self.scope["state"][WRITE] = self._write  # not bound to the cycle: only the collector would ever free that
+        if self._header_bytes > HEADERS_MAX - 2 * PIECE:
+            first = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
+            if first + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
+                raise ValueError(TOO_LARGE)
+        url = httptools.parse_url(self._url)
+        path = url.path.decode("ascii")
+        self._in_headers = False
+        self._header_bytes = 0
+        version = parser.get_http_version()
+        self._headers = []  # trailers are not the request's
+        self._reading = request = Request(
+            method.decode("ascii"),
+            unquote(path) if "%" in path else path,
+            headers,
+            raw_path=url.path,
+            query_string=url.query or b"",
+            address=self._address,
+            version=version,
+            keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
+            want=self._read_on,
+        )
+        if self._answering is None:
+            self._start(request)
+        else:
+            self._behind.append(request)
+            self._pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        self._header_bytes = 0
+        self._body_bytes += len(body)
+        # What is sent to nobody, because the answer went out before it came, is dropped.
+        if self._reading and self._reading.feed(body) > UNREAD_MAX:
+            self._pause_reading()
 
     def on_message_complete(self) -> None:
-        self.reading_since = None
-        super().on_message_complete()
+        self._reading_since = None
+        if self._reading:
+            self._reading.end()
+            self._over = not self._reading.keep_alive
+            self._reading = None
 
-    def _write(self, scope: Scope, response: Response, headers: Headers) -> bool:
-        """A whole answer at once, where uvicorn makes two system calls and two packets. False: leave it to uvicorn."""
-        cycle = self.cycle
-        if cycle.scope is not scope or scope["method"] == "HEAD":  # not the same: others are pipelined behind it
-            return False
-        if self.flow.write_paused or cycle.disconnected or not cycle.keep_alive or CLOSE in headers:
-            return False
-        self.transport.write(_head(response, headers) + response.body)
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
+    def _read_on(self) -> None:
+        """The answer needs more of the body."""
+        if self._answering and self._answering.headers.pop(b"expect", b"").lower() == b"100-continue":
+            self._transport.write(CONTINUE)
+        self._resume_reading()
 
-    def on_response_complete(self) -> None:
-        if self.pipeline or self.transport.is_closing():
-            super().on_response_complete()
+    def _pause_reading(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._read_paused:
+            self._read_paused = False
+            if self._reading_since is not None:
+                self._reading_since = self._loop.time()
+            self._transport.resume_reading()
+
+    def _complain(self, about: str) -> None:
+        """What came is no request: it is answered after those before it, then the connection is closed."""
+        self._over = True
+        if self._answering is None or self._answering is self._reading:  # or the rest of its body
+            self._refuse(about)
             return
-        if self.complaint:
-            self.send_400_response(self.complaint)
-            return
-        # The sweep closes idle connections: a timer for each answer costs more than all the rest of this.
-        self.server_state.total_requests += 1
-        self.flow.resume_reading()
-        self.idle_since = self.loop.time()
+        if self._reading:  # its body breaks off
+            self._behind.pop()
+        self._complaint = about
+        self._pause_reading()
 
-    def send_400_response(self, msg: str) -> None:
-        in_body = not self.in_headers and self.reading_since is not None
-        self.complaint = msg
-        if self.cycle and not self.cycle.response_complete and not in_body:
-            self.flow.pause_reading()  # the request before it is answered first
-        else:
-            self._refuse(InvalidRequest(f"{msg} Send HTTP/1.1 with headers of at most 64 KiB."))
+    def _refuse(self, about: str) -> None:
+        refusal = InvalidRequest(f"{about} Send HTTP/1.1 with headers of at most 64 KiB.")
+        response = self._connections.front.refused(refusal)
+        self._transport.write(_head(response, close=True) + response.body)
+        self._transport.close()
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer without the application: what came in is not a request, or there is no room for it."""
-        app: Any = self.config.loaded_app
-        response: Response = app.refused(refusal)
-        self.transport.write(_head(response, [*response.headers, CLOSE]) + response.body)
-        self.transport.close()
+    def sweep(self, now: float) -> None:
+        """Once every SWEEP_S: a timer for each answer would cost more than all the rest of it."""
+        if self.is_too_slow(now):
+            self._transport.abort()
+        elif self._idle_since is not None and now - self._idle_since > KEEP_ALIVE_S:
+            self._transport.close()
 
     def is_too_slow(self, now: float) -> bool:
-        """Asked by every sweep. Of a body's time only those count at which we were ready to read it."""
-        if self.reading_since is None:
+        """Only the time counts at which we were ready to read."""
+        if self._reading_since is None or self._read_paused:
             return False
-        if self.in_headers:
-            return now - self.reading_since > HEADERS_S
-        arrived, self.swept_bytes = self.body_bytes - self.swept_bytes, self.body_bytes
-        if not self.flow.read_paused:
-            self.behind_s = max(0.0, self.behind_s + SWEEP_S - arrived / SLOWEST)
-        return self.behind_s > BODY_S
+        if self._in_headers:
+            return now - self._reading_since > HEADERS_S
+        arrived, self._swept_bytes = self._body_bytes - self._swept_bytes, self._body_bytes
+        self._behind_s = max(0.0, self._behind_s + SWEEP_S - arrived / SLOWEST)
+        return self._behind_s > BODY_S
+
+    # -- answering -----------------------------------------------------------------------------------------
+
+    def _start(self, request: Request) -> None:
+        self._answering = request
+        self._task = self._loop.create_task(self._answer(request))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            response = await self._edge(request)
+            if self._write_paused:
+                await self._write_paused
+            if not self._transport.is_closing():
+                close = not request.keep_alive or (self._connections.draining and not self._behind)
+                if response.chunks is None:
+                    self._write(request, response, close=close)
+                else:
+                    await self._stream(request, response, response.chunks, close=close)
+                if close:
+                    self._transport.close()
+        except ClientGone:
+            pass
+        except asyncio.CancelledError:  # the client left a stream, or the time to drain is over
+            self._transport.abort()
+        except Exception:
+            log.exception("answer failed", path=request.path, address=request.address)
+            self._transport.abort()
+        self._answered()
+
+    def _write(self, request: Request, response: Response, *, close: bool) -> None:
+        """In one write: one system call, one packet."""
+        try:
+            head = _head(response, close=close)
+        except ValueError:
+            log.exception("answer failed", path=request.path, address=request.address)
+            response = self._connections.front.refused(InternalError())
+            head = _head(response, close=close)
+        self._transport.write(head if request.method == "HEAD" else head + response.body)
+
+    async def _stream(
+        self, request: Request, response: Response, chunks: AsyncGenerator[bytes, None], *, close: bool
+    ) -> None:
+        chunked = request.version != "1.0"
+        async with aclosing(chunks):
+            self._transport.write(_head(response, close=close, chunked=chunked))
+            self._streaming = True
+            if request.method == "HEAD":
+                return
+            async for chunk in chunks:
+                if not chunk:  # it would be the last one
+                    continue
+                self._transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
+                if self._write_paused:
+                    await self._write_paused
+            if chunked:
+                self._transport.write(b"0\r\n\r\n")
+
+    def _answered(self) -> None:
+        if self._reading is self._answering:
+            self._reading = None  # the rest of its body is for nobody
+        self._task = self._answering = None
+        self._streaming = False
+        if self._parser is None:
+            self._connections.discard(self)
+        if self._transport.is_closing():
+            return
+        if self._behind:
+            self._start(self._behind.popleft())
+        elif self._complaint:
+            self._refuse(self._complaint)
+        else:
+            self._idle_since = self._loop.time()
+        if not self._behind:
+            self._resume_reading()
+
+    def pause_writing(self) -> None:
+        self._write_paused = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._write_paused:
+            self._write_paused.set_result(None)
+            self._write_paused = None
+
+    # -- stopping ------------------------------------------------------------------------------------------
+
+    def close_if_idle(self) -> None:
+        if self._answering is None:
+            self._transport.close()
+
+    async def abort(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
 
-def _head(response: Response, headers: Headers) -> bytes:
-    lines = [b"%s: %s\r\n" % header for header in headers]
-    head = b"%scontent-type: %s\r\ncontent-length: %d\r\n%s\r\n" % (
+def _head(response: Response, *, close: bool, chunked: bool | None = None) -> bytes:
+    lines = [b"%s: %s\r\n" % header for header in response.headers]
+    if chunked is None:
+        lines.append(b"content-length: %d\r\n" % len(response.body))
+    elif chunked:
+        lines.append(b"transfer-encoding: chunked\r\n")
+    if close:
+        lines.append(b"connection: close\r\n")
+    head = b"%scontent-type: %s\r\n%s\r\n" % (
         STATUS_LINE[response.status],
         response.content_type,
-        len(response.body),
         b"".join(lines),
     )
-    if head.count(b"\n") != len(headers) + 4:
+    if head.count(b"\n") != len(lines) + 3 or head.count(b"\r") != len(lines) + 3:
         raise ValueError("a header holds a line break")
     return head
 
 
-async def close_slow(connections: Iterable[Any]) -> None:
-    """Close the connections whose request has not arrived in time, or that are idle for long, until cancelled."""
-    loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        now = loop.time()
-        for connection in list(connections):
-            if connection.is_too_slow(now):
-                connection.transport.abort()
-            elif connection.idle_since is not None and now - connection.idle_since > KEEP_ALIVE_S:
-                connection.transport.close()
+class Connections:
+    """The open connections of a process, and those that are lost while a request of theirs is still at work."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.draining = False
+        self._open: set[Connection] = set()
+        self._none_left = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection) -> None:
+        self._open.add(connection)
+
+    def discard(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._none_left.set()
+
+    async def listen(self, bound: socket.socket, backlog: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog)
+
+    async def sweep(self) -> None:
+        """Close those whose request has not arrived in time, or that are idle for long, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = loop.time()
+            for connection in list(self._open):
+                connection.sweep(now)
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more connections, close the idle ones, and let the others finish what they have begun."""
+        self.draining = True
+        self._server.close()
+        self._none_left.clear()
+        for connection in list(self._open):
+            connection.close_if_idle()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._none_left.wait(), seconds)
+        await asyncio.gather(*(connection.abort() for connection in self._open))

@@ -1,8 +1,7 @@
 """One HTTP request: its headers, its query, its body read within limits, and the answer to it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -10,13 +9,8 @@ import msgspec
 from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from heliograph.web.budget import ByteBudget, Holder
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-WRITE = "heliograph.write"  # in a scope's state: writes a whole answer at once, or returns False
-CLOSE = (b"connection", b"close")
 BUDGETED = 64 * 1024  # bodies above this count against the byte budget
 
 
@@ -27,22 +21,9 @@ class ClientGone(Exception):
 class Response(msgspec.Struct, frozen=True):
     status: int
     body: bytes
-    headers: Headers = []
+    headers: Headers = []  # all but those of the body
     content_type: bytes = b"application/json"
-
-
-async def respond(scope: Scope, send: Send, response: Response, headers: Headers) -> None:
-    """In one write where the connection can do that; `headers` are all but those of the body."""
-    write = scope.get("state", {}).get(WRITE)
-    if write and write(scope, response, headers):
-        return
-    headers = [
-        (b"content-type", response.content_type),
-        (b"content-length", b"%d" % len(response.body)),
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+    chunks: AsyncGenerator[bytes, None] | None = None  # instead of the body: each as it comes, until the client goes
 
 
 def call_task(route: str) -> None:
@@ -52,19 +33,75 @@ def call_task(route: str) -> None:
 
 
 class Request:
-    __slots__ = ("_receive", "address", "headers", "holder", "id", "method", "path", "query_string", "raw_headers")
+    """What a connection read. Its body may still be coming: `feed`, `end` and `hang_up` are the connection's."""
 
-    def __init__(self, scope: Scope, receive: Receive, id_: str) -> None:
-        self.id = id_
-        client = scope.get("client")
-        self.address: str = client[0] if client else ""
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.query_string: bytes = scope["query_string"]
-        self._receive = receive
+    __slots__ = (
+        "_ended",
+        "_gone",
+        "_parts",
+        "_waiting",
+        "_want",
+        "address",
+        "headers",
+        "holder",
+        "id",
+        "keep_alive",
+        "method",
+        "path",
+        "query_string",
+        "raw_headers",
+        "raw_path",
+        "version",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        headers: Headers,
+        *,
+        raw_path: bytes = b"",
+        query_string: bytes = b"",
+        address: str = "",
+        version: str = "1.1",
+        keep_alive: bool = True,
+        want: Callable[[], None] = lambda: None,  # called when somebody waits for more of the body
+    ) -> None:
+        self.id = ""
+        self.method = method
+        self.path = path
+        self.raw_path = raw_path
+        self.query_string = query_string
+        self.address = address
+        self.version = version
+        self.keep_alive = keep_alive
+        self.raw_headers = headers
+        self.headers = dict(headers)
         self.holder: Holder | None = None  # of its body in the byte budget
-        self.raw_headers: Headers = scope["headers"]
-        self.headers: dict[bytes, bytes] = dict(self.raw_headers)
+        self._parts: list[bytes] = []  # that nobody has read
+        self._ended = self._gone = False
+        self._want = want
+        self._waiting: asyncio.Future[None] | None = None
+
+    def feed(self, part: bytes) -> int:
+        """A part of the body has come; how many bytes wait to be read?"""
+        self._parts.append(part)
+        self._wake()
+        return len(part) if len(self._parts) == 1 else sum(map(len, self._parts))
+
+    def end(self) -> None:
+        """The whole body has come."""
+        self._ended = True
+        self._wake()
+
+    def hang_up(self) -> None:
+        """Nothing more will come."""
+        self._gone = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def values(self, name: bytes) -> list[bytes]:
         """Every value of a header that may have been sent more than once."""
@@ -92,11 +129,6 @@ class Request:
         """All query parameters, whatever they are."""
         return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
 
-    async def gone(self) -> None:
-        """Until the client hangs up; only after the body was read."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
     def check_media_type(self) -> None:
         given = self.headers.get(b"content-type", b"")
         if given != b"application/json" and given.split(b";")[0].strip().lower() != b"application/json":
@@ -110,26 +142,29 @@ class Request:
         length = int(declared) if declared and declared.isdigit() else most
         if length > most:
             raise _too_large(most)
-        parts: list[bytes] = []
-        size, more = 0, True
-        while more:
-            message = await self._next()
-            part, more = message.get("body", b""), message.get("more_body", False)
-            parts.append(part)
-            size += len(part)
+        read: list[bytes] = []
+        size = 0
+        while self._parts or not self._ended:
+            if not self._parts:
+                await self._more()
+                continue
+            size += sum(map(len, self._parts))
+            read += self._parts
+            self._parts = []
             if size > most:
                 raise _too_large(most)
             if size > BUDGETED:
                 if self.holder is None:
                     self.holder = Holder(team, length)
                 await budget.take(self.holder, size - self.holder.held)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return read[0] if len(read) == 1 else b"".join(read)
 
-    async def _next(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
+    async def _more(self) -> None:
+        if self._gone:
             raise ClientGone
-        return message
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._want()
+        await self._waiting
 
 
 def _too_large(most: int) -> PayloadTooLarge:

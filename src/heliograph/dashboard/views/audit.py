@@ -1,6 +1,6 @@
 """The audit log of a team, and of the whole instance: read by pages, taken home as CSV."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Stream, Visit
@@ -23,7 +23,7 @@ async def export(visit: Visit) -> Answer:
     return Stream(_file(visit), "text/csv; charset=utf-8", f"audit-{_team(visit) or 'instance'}.csv")
 
 
-async def _file(visit: Visit) -> AsyncIterator[bytes]:
+async def _file(visit: Visit) -> AsyncGenerator[bytes, None]:
     yield csv_lines([COLUMNS])
     before = NEWEST
     while lines := await visit.context.store.audit.lines(_team(visit), before, PORTION):

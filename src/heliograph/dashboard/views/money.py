@@ -1,6 +1,6 @@
 """A team's money: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Stream, Visit
@@ -37,7 +37,7 @@ async def export(visit: Visit) -> Answer:
     return Stream(_lines(visit), "text/csv; charset=utf-8", f"ledger-{visit.team.record.id}.csv")
 
 
-async def _lines(visit: Visit) -> AsyncIterator[bytes]:
+async def _lines(visit: Visit) -> AsyncGenerator[bytes, None]:
     yield csv_lines([COLUMNS])
     team, cursor = visit.team.record, None
     while True:

@@ -1,6 +1,6 @@
 """The suppression list: search, add, remove after a question, export, and import of a CSV file in the background."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.live import Pulse, Watch
@@ -47,7 +47,7 @@ async def export(visit: Visit) -> Answer:
     return Stream(_lines(visit), "text/csv; charset=utf-8", "suppressions.csv")
 
 
-async def _lines(visit: Visit) -> AsyncIterator[bytes]:
+async def _lines(visit: Visit) -> AsyncGenerator[bytes, None]:
     yield csv_lines([("email", "reason", "source_message_id", "created_at")])
     end: End | None = START
     while end is not None:
@@ -82,7 +82,7 @@ async def report(visit: Visit) -> Answer:
     return Stream(_report(visit, begun), "text/csv; charset=utf-8", f"{begun.id}.csv")
 
 
-async def _report(visit: Visit, begun: Import) -> AsyncIterator[bytes]:
+async def _report(visit: Visit, begun: Import) -> AsyncGenerator[bytes, None]:
     yield csv_lines([("line", "email", "reason", "outcome")])
     after: int | None = -1
     while after is not None:

@@ -1,0 +1,28 @@
+"""Requests as a connection makes them, for tests that call an edge without one."""
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlsplit
+
+from heliograph.web.request import Request, Response
+
+
+def asked(
+    method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"", address: str = "127.0.0.1"
+) -> Request:
+    """Its body has come."""
+    parts = urlsplit(target)
+    request = Request(
+        method,
+        parts.path,
+        [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
+        raw_path=quote(parts.path, safe="/@:").encode(),
+        query_string=parts.query.encode(),
+        address=address,
+    )
+    request.feed(body)
+    request.end()
+    return request
+
+
+async def body_of(answer: Response) -> bytes:
+    return answer.body if answer.chunks is None else b"".join([chunk async for chunk in answer.chunks])

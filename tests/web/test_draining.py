@@ -1,0 +1,148 @@
+"""Connections over a loopback socket: stopping finishes what has begun, and a client that reads slowly gets it all."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from heliograph import listening
+from heliograph.rules.limits import KIB, MIB
+from heliograph.web.connection import Connections
+from heliograph.web.front import Front
+from heliograph.web.request import Request, Response
+from tests.web.test_connection import Echo
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60
+LONG = 30.0  # to drain
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Open:
+    def __init__(self, echo: Echo) -> None:
+        self.echo = echo
+        self.connections = Connections(cast(Front, echo))
+        self.port = 0
+
+    async def ask(self, sent: bytes) -> Streams:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(sent)
+        return reader, writer
+
+    async def seen(self, count: int) -> None:
+        """Until so many requests have reached the edge."""
+        while len(self.echo.seen) < count:
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def listening_for(echo: Echo) -> AsyncIterator[Open]:
+    made = Open(echo)
+    bound = listening.listen("127.0.0.1", 0)
+    made.port = bound.getsockname()[1]
+    await made.connections.listen(bound, listening.BACKLOG)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield made
+    finally:
+        await made.connections.drain(0)
+
+
+async def read(streams: Streams) -> bytes:
+    """All, until the connection is closed."""
+    reader, writer = streams
+    came = await reader.read(-1)
+    writer.close()
+    return came
+
+
+async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> None:
+    async with listening_for(Echo()) as door:
+        silent = await door.ask(b"")
+        idle = await door.ask(b"GET /idle HTTP/1.1\r\n\r\n")
+        await door.seen(1)
+        half = await door.ask(b"GET /half HTTP/1.1\r\nX: ")
+        slow = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
+        piped = await door.ask(b"GET /slow HTTP/1.1\r\n\r\nGET /behind HTTP/1.1\r\n\r\n")
+        body = await door.ask(b"POST /body HTTP/1.1\r\nContent-Length: 3\r\n\r\na")
+        await door.seen(4)
+        draining = asyncio.create_task(door.connections.drain(LONG))
+        assert await read(silent) == b"" and await read(half) == b""
+        assert (await read(idle)).endswith(b"/idle")
+        with pytest.raises(ConnectionRefusedError):
+            await door.ask(b"")
+        assert not draining.done()
+        door.echo.let_go.set()
+        body[1].write(b"bc")
+        for streams, paths in ((slow, [b"/slow"]), (piped, [b"/slow", b"/behind"]), (body, [b"/body"])):
+            answers = (await read(streams)).split(b"HTTP/1.1 200 OK\r\n")[1:]
+            assert [answer.split(b"\r\n\r\n")[1] for answer in answers] == paths
+            assert [b"connection: close\r\n" in answer for answer in answers] == [False] * (len(paths) - 1) + [True]
+        await draining
+        assert len(door.connections) == 0
+
+
+async def test_what_takes_too_long_is_given_up() -> None:
+    async with listening_for(Echo()) as door:
+        slow = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
+        gone = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
+        stream = await door.ask(b"GET /stream HTTP/1.1\r\n\r\n")
+        await door.seen(3)
+        gone[1].transport.abort()
+        await door.connections.drain(0.01)
+        assert len(door.connections) == 0 and door.echo.streams_ended == 1
+        assert await read(slow) == b""
+        assert (await read(stream)).endswith(b"part 2\r\n")  # no last chunk: the client knows
+
+
+async def test_a_request_whose_client_is_gone_is_finished_first() -> None:
+    """Its work may be a commit."""
+    async with listening_for(Echo()) as door:
+        _, writer = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
+        await door.seen(1)
+        writer.transport.abort()
+        draining = asyncio.create_task(door.connections.drain(LONG))
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        assert not draining.done()
+        door.echo.let_go.set()
+        await draining
+
+
+class Large(Echo):
+    """16 MiB, whole or in parts; says how many it made."""
+
+    made = 0
+
+    async def __call__(self, request: Request) -> Response:
+        self.seen.append(request)
+        if request.path == "/whole":
+            return Response(200, b"@" * 16 * MIB)
+        return Response(200, b"", [], b"text/plain", self.parts())
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        for _ in range(256):
+            self.made += 1
+            yield b"@" * 64 * KIB
+
+
+@pytest.mark.parametrize("path", [b"/whole", b"/parts"])
+async def test_a_client_that_stops_reading(path: bytes) -> None:
+    """It gets everything once it reads on; until then no more is made of a stream, and of what is behind it."""
+    async with listening_for(Large()) as door:
+        echo = cast(Large, door.echo)
+        reader, writer = await door.ask(b"GET %s HTTP/1.1\r\n\r\n" % path * 3)
+        await door.seen(1)
+        before = -1
+        while echo.made != before:
+            before = echo.made
+            await asyncio.sleep(0.05)
+        assert echo.made < 256 and len(echo.seen) <= 2
+        left = 3 * 16 * MIB
+        while left > 0:
+            left -= (await reader.read(MIB)).count(b"@")
+        writer.close()
+        assert left == 0 and len(echo.seen) == 3
