@@ -160,7 +160,6 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
         handover=handover,
         base_url=settings.base_url,
         code_key=secrets.codes,
-        accepted=worker.wake if works else lambda: None,
         loop_lag=watch.lag,
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
@@ -218,6 +217,7 @@ def shared_duties(context: Context) -> dict[str, Loop]:
 
 def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains: Domains) -> dict[str, Loop]:
     return {
+        "hints": store.listen,
         "early reports": partial(apply_early_reports, store),
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),

@@ -23,6 +23,7 @@ from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
+from heliograph.storage.engine import hints
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
@@ -76,7 +77,7 @@ def answer(status: int | None, **more: Any) -> Posted:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "POLL_S", 0.02)
+    monkeypatch.setattr(hints, "DEAF_POLL_S", 0.02)
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ async def test_during_a_rotation_both_secrets_sign(store: Store, clock: TestCloc
 async def test_a_hint_tells_at_once(
     store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "POLL_S", 3600)
+    monkeypatch.setattr(hints, "DEAF_POLL_S", 3600)
     await save(store, webhook())
     async with running(store, gate, clock):
         for n in range(3):

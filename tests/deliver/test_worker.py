@@ -17,6 +17,7 @@ from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_
 from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
+from heliograph.storage.engine import hints
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
@@ -109,11 +110,10 @@ async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carri
 async def test_a_hint_makes_it_claim_at_once(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "POLL_S", 3600)
-    async with running(Worker(store, Handover(store, carriers, clock), clock)) as worker:
+    monkeypatch.setattr(hints, "DEAF_POLL_S", 3600)
+    async with running(Worker(store, Handover(store, carriers, clock), clock)):
         await asyncio.sleep(0.1)
         await send("email", "failed@simulator.test")
-        worker.wake()
         await until(is_empty(store))
 
 
@@ -122,9 +122,9 @@ async def test_nothing_is_claimed_while_paused(
 ) -> None:
     await pause(store, True)
     id_ = await send("email", "anyone@example.com", status="queued")
-    async with running(Worker(store, Handover(store, carriers, clock), clock)) as worker:
+    async with running(Worker(store, Handover(store, carriers, clock), clock)):
         for _ in range(10):
-            worker.wake()
+            store.hints.hear()
             await asyncio.sleep(0.03)
         assert await story(id_) == []
         await pause(store, False)
@@ -252,11 +252,11 @@ async def test_nothing_is_sent_while_an_outcome_cannot_be_recorded(
     gate = Gate()
     gate.opened.set()
     await send("email", "first@example.com")
-    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)) as worker:
+    async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(lambda: tried)
         await send("email", "second@example.com")
         for _ in range(10):
-            worker.wake()
+            store.hints.hear()
             await asyncio.sleep(0.03)
         assert gate.begun == ["first@example.com"]
         away.set()

@@ -16,6 +16,7 @@ from heliograph.rules.ids import ulid
 from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Story, T
+from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import SqliteTx, drive
@@ -71,6 +72,7 @@ class Memory:
         with self.connection.backup("main", template, "main") as copying:
             copying.step(-1)
         self._rng = rng
+        self.hints = Hints(self._nobody)
         self._written = written  # called after every transaction that changed something
 
     async def write(self, story: Story[T]) -> T:
@@ -84,8 +86,12 @@ class Memory:
         await Turn()
         return self.transact(story, "ROLLBACK")
 
+    async def listen(self) -> None: ...
+
     async def close(self) -> None:
         self.connection.close()
+
+    async def _nobody(self, text: str) -> None: ...
 
     def transact(self, story: Story[T], end: str = "COMMIT") -> T:
         before = self.connection.total_changes()

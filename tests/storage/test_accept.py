@@ -43,6 +43,8 @@ class Counted:
         counted = self
 
         class CountingTx:
+            hints = tx.hints
+
             async def run(self, query: str, **params: Any) -> list[Any]:
                 counted.statements[-1] += 1
                 return await tx.run(query, **params)

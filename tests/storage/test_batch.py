@@ -8,6 +8,7 @@ import pytest
 
 from heliograph.storage.engine.batch import BATCH_MAX, Batch
 from heliograph.storage.engine.database import StoreUnavailable, Story, T, Tx
+from heliograph.storage.engine.hints import Hints
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +22,7 @@ class Gate:
         self.sizes: list[int] = []
         self.begun = 0
         self.fail: Exception | None = None
+        self.hints = Hints(asyncio.sleep)  # type: ignore[arg-type]
 
     async def write(self, story: Story[T]) -> T:
         self.begun += 1
@@ -31,6 +33,8 @@ class Gate:
         return await story(None)  # type: ignore[arg-type]
 
     read = write
+
+    async def listen(self) -> None: ...
 
     async def close(self) -> None: ...
 

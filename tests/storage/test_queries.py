@@ -14,7 +14,7 @@ from heliograph.settings import Settings
 from heliograph.storage.engine.query import bound, load_queries, read_query
 from heliograph.storage.store import Store
 
-CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).glob("*.py")))
+CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).rglob("*.py")))
 NAMES = sorted(load_queries("sqlite"))
 
 

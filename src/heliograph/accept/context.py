@@ -26,7 +26,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
-    accepted: Callable[[], None] = lambda: None  # a hint to the worker of this process
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     loop_lag: Callable[[], float] = lambda: 0.0  # seconds by which the event loop was late at most, recently
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics

@@ -46,9 +46,7 @@ async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
     if sent.template_id is not None:
         template = find_template(caller.team, sent.template_id, sent.channel)
     build = _email if sent.channel == "email" else _phone
-    done = await context.store.messages.accept(build(context, caller, sent, template))
-    context.accepted()
-    return done
+    return await context.store.messages.accept(build(context, caller, sent, template))
 
 
 def _email(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:

@@ -37,8 +37,6 @@ def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[
             done = await run_idempotent(
                 context, caller.key.id, retry_key, lambda: send(context, caller, to_request(call.json, kind), retry_key)
             )
-        if not done.replayed:
-            context.accepted()
         return Response(done.status, done.body, REPLAYED if done.replayed else [])
 
     return endpoint

@@ -8,14 +8,14 @@ from heliograph.channels.webhook.post import Poster
 from heliograph.clock import Clock
 from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
 from heliograph.deliver.waiting import happens, settle
+from heliograph.rules.lanes import WEBHOOKS
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage.deliveries import Lease
 from heliograph.storage.store import Store
 
 CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush
-POLL_S = 0.2
-PAUSE_S = 0.02  # between two looks: a burst of hints becomes one
+PAUSE_S = 0.01  # after a look that found work: a burst of hints becomes one
 STOP_S = 20.0  # a try takes 15 s at most
 
 log = structlog.get_logger()
@@ -25,6 +25,7 @@ class WebhookWorker:
     def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
         self._store = store
         self._clock = clock
+        self._bell = store.hints.bells[WEBHOOKS]
         self._shared = Shared(store, poster, clock, secrets_of)
         self._serving: dict[str, Endpoint] = {}  # by webhook
         self._tasks: set[asyncio.Task[None]] = set()
@@ -37,12 +38,15 @@ class WebhookWorker:
         leases = asyncio.create_task(self._keep_leases())
         try:
             while not self._shared.stopping.is_set():
+                found = False
                 try:
-                    await self._look()
+                    found = await self._look()
                 except Exception as error:
                     log.warning("cannot look for deliveries", error=type(error).__name__)
                     await happens(self._shared.stopping, AWAY_S)
-                await self._rest()
+                if found:
+                    await asyncio.sleep(PAUSE_S)
+                await self._bell.wait(self._store.hints.poll_s)
             await self._finish()
         finally:
             leases.cancel()
@@ -53,12 +57,13 @@ class WebhookWorker:
     async def stop(self) -> None:
         """Start no more tries, wait for those in flight and record them, release the endpoints."""
         self._shared.stopping.set()
-        self._store.deliveries.hint.set()
+        self._bell.ring()
         for endpoint in self._serving.values():
             endpoint.hint()
         await self._ended.wait()
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Whether anything is due."""
         count = self._clock.count()
         due = await self._store.deliveries.due_webhooks()
         for webhook in due:
@@ -69,8 +74,9 @@ class WebhookWorker:
             for lease in await self._store.deliveries.claim(free[:CLAIM_MOST]):
                 self._serve(lease, count + LEASE_MS)
         if len(free) > CLAIM_MOST:
-            self._store.deliveries.hint.set()
+            self._bell.ring()
         await self._drop_strays([webhook for webhook in due if not self._find(webhook)])
+        return bool(due)
 
     def _find(self, webhook: str) -> Webhook | None:
         hook = self._store.setup.current.records.get(("webhook", webhook))
@@ -103,11 +109,6 @@ class WebhookWorker:
             for webhook in unknown:
                 if not self._find(webhook):
                     await self._store.deliveries.drop(webhook)
-
-    async def _rest(self) -> None:
-        await asyncio.sleep(PAUSE_S)
-        await happens(self._store.deliveries.hint, POLL_S)
-        self._store.deliveries.hint.clear()
 
     async def _keep_leases(self) -> None:
         wait_s = HEARTBEAT_MS / SECOND_MS

@@ -16,8 +16,8 @@ from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 
 CLAIM_MOST = 100  # rows in one claim: half a lane, so that one batch is claimed while another is recorded
-POLL_S = 0.2
-PAUSE_S = 0.02  # between two claims of a lane that ran empty: a burst of hints becomes one claim
+FULL_S = 0.2  # until a lane whose slots are all taken looks again
+PAUSE_S = 0.01  # after a claim that emptied the lane: what comes meanwhile becomes one claim
 AWAY_S = 0.5  # after the store could not be reached
 SUSPECTS_S = 5.0  # from the start to the first look for suspects, and between two looks
 ALONE_S = 15.0  # how long the lanes wait for a suspect, and at first a suspect for them
@@ -36,7 +36,6 @@ class Worker:
         self._clock = clock
         self._dispatch = Dispatch(store, handover, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
-        self._hints = {lane: asyncio.Event() for lane in SLOTS}
         self._suspects_first = False  # the lanes pause while suspects are tried
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
@@ -58,26 +57,23 @@ class Worker:
     async def stop(self) -> None:
         """Stop claiming, wait for the hand-overs in flight and record them."""
         self._stopping.set()
-        self.wake()
+        self._store.hints.hear()
         await self._ended.wait()
-
-    def wake(self) -> None:
-        """A hint that work has come: claim now rather than at the next poll."""
-        for hint in self._hints.values():
-            hint.set()
 
     async def _serve(self, lane: str) -> None:
         work = self._work[lane]
         while not self._stopping.is_set():
             most = min(SLOTS[lane] - len(work), CLAIM_MOST)
             if not most:
-                await asyncio.wait(work, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(work, timeout=FULL_S, return_when=asyncio.FIRST_COMPLETED)
                 continue
             claims = await self._claim(lane, most) if self._may_claim() else []
             for claim in claims:
                 self._start(claim, work)
             if len(claims) < most:
-                await self._rest(lane)
+                if claims:
+                    await asyncio.sleep(PAUSE_S)
+                await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
 
     def _may_claim(self) -> bool:
         # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.
@@ -102,11 +98,6 @@ class Worker:
         work[task] = claim
         task.add_done_callback(work.pop)
         return task
-
-    async def _rest(self, lane: str) -> None:
-        await asyncio.sleep(PAUSE_S)
-        await happens(self._hints[lane], POLL_S)
-        self._hints[lane].clear()
 
     async def _try_suspects(self) -> None:
         """Messages whose workers died with them are tried alone, so that they take no other with them (P14).
@@ -137,6 +128,7 @@ class Worker:
             return True
         finally:
             self._suspects_first = False
+            self._store.hints.hear()
 
     async def _end(self, tasks: "Collection[asyncio.Task[Any]]", within_s: float) -> bool:
         """Whether all do, and before a stop."""

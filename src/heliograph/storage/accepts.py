@@ -14,7 +14,7 @@ from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Conflict, Tx
+from heliograph.storage.engine.database import Conflict, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 
@@ -171,6 +171,7 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
         for position, to in enumerate(done.recipients):
             recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
             outbox.append((item.lane, item.team, key, position, None, at, at))
+        note(tx, item.lane)
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at))
         if item.marketing_to:

@@ -16,7 +16,7 @@ from heliograph.rules.setup.records import Channel
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
 from heliograph.storage.search import TimelineEvent
@@ -207,6 +207,8 @@ async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
     await tx.run("reopen_messages", messages=list(opened.values()))
     outbox = [(LANE[m.channel], m.team, m.key, position, None, now, now) for m, position in work]
     await tx.run("insert_outbox", outbox=outbox)
+    for message, _ in work:
+        note(tx, LANE[message.channel])
 
 
 async def _leave(

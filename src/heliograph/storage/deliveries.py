@@ -12,12 +12,13 @@ from heliograph.clock import Clock
 from heliograph.rules.audit import SERVICE, AuditEntry
 from heliograph.rules.event import TEST, StoredEvent
 from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.lanes import WEBHOOKS
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.batch import Batch
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.setup import SetupChange, SetupStore
@@ -188,6 +189,9 @@ async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int |
 
 
 async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
+    for made in tries:
+        if made.state == "waiting":
+            note(tx, WEBHOOKS, made.due_at - made.at)
     rows = [(t.due.key, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
     written = {row[0] for row in await tx.run("record_tries", tries=rows)}
     attempts = [
@@ -268,6 +272,7 @@ async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int
     if chosen:
         given = {"webhook": asked.webhook, "team": asked.team, "now": asked.now}
         await tx.run("replay_deliveries", deliveries=chosen, **given)
+        note(tx, WEBHOOKS)
         if not done:
             await audit.write(tx, asked.entry)
     return done + len(chosen)
@@ -299,7 +304,6 @@ class Deliveries:
         self._owner = owner
         self._leases = leases
         self._setup = setup
-        self.hint = setup.publisher.hint
         self._tries: Batch[DeliveryTry, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
 
     async def due_webhooks(self) -> dict[str, bool]:
@@ -378,7 +382,6 @@ class Deliveries:
             done = 0
             while after is not None and done < REPLAY_MAX:
                 after, done = await self._database.write(partial(replay_span, asked=asked, after=after, done=done))
-        self.hint.set()
         return done
 
     async def tell(
@@ -400,7 +403,6 @@ class Deliveries:
             await audit.write(tx, entry)
 
         await self._database.write(story)
-        self.hint.set()
         return event.id
 
     async def drop(self, webhook: str) -> None:

@@ -3,14 +3,14 @@
 A delivery is written in the transaction that makes the change, so an event can neither be lost nor sent too early.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.event import StoredEvent
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.rules.lanes import WEBHOOKS
+from heliograph.storage.engine.database import Database, Tx, note
 
 SPAN = 5000  # events that one page looks through
 NEWEST = "evt_~"  # after every id
@@ -47,7 +47,6 @@ class EventPage(msgspec.Struct, frozen=True):
 class Publisher(msgspec.Struct, frozen=True):
     new_id: NewId
     subscribers: Subscribers = lambda team, type_: ()
-    hint: asyncio.Event = msgspec.field(default_factory=asyncio.Event)  # this process may have written deliveries
 
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
@@ -61,6 +60,7 @@ class Publisher(msgspec.Struct, frozen=True):
         ]
         if deliveries:
             await tx.run("insert_deliveries", deliveries=deliveries)
+            note(tx, WEBHOOKS)
 
 
 class Events:

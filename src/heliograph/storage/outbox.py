@@ -12,7 +12,7 @@ from heliograph.rules.outcome import DueReport
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.batch import Batch
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import Change, HeldClaim
@@ -58,7 +58,7 @@ _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
 async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leases) -> list[Claim]:
-    teams = [row[0] for row in await tx.run("due_teams", lane=lane, now=now)]
+    teams = await _due_teams(tx, lane, now)
     if not teams:
         return []
     lease_until = await leases.until(tx)
@@ -85,7 +85,17 @@ async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leas
         rows += got
         taken = Counter(row[2] for row in got)
         teams = [team for team in teams if taken[team] == share]
+    if len(rows) < most:
+        await _due_teams(tx, lane, now)
     return await _read(tx, rows)
+
+
+async def _due_teams(tx: Tx, lane: str, now: int) -> list[int]:
+    """Those with due work; when the next of the others' is due is noted."""
+    rows = await tx.run("waiting_teams", lane=lane)
+    if later := [due_at - now for _, due_at in rows if due_at > now]:
+        note(tx, lane, min(later))
+    return [team for team, due_at in rows if due_at <= now]
 
 
 async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Claim]:
@@ -164,7 +174,6 @@ class Outbox:
         self._clock = clock
         self._owner = owner
         self._leases = leases
-        self._setup = setup
         self._publisher = publisher = setup.publisher
         self._changes: Batch[Change, bool] = Batch(
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
@@ -197,10 +206,7 @@ class Outbox:
 
     async def record(self, change: Change) -> bool:
         """False when the claim is no longer ours and nothing was written."""
-        recorded = await self._changes.submit(change)
-        if self._setup.current.webhooks:
-            self._publisher.hint.set()
-        return recorded
+        return await self._changes.submit(change)
 
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""

@@ -13,7 +13,7 @@ from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
-from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
 
 # How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that
@@ -416,6 +416,7 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
         if change.reports:
             reports = msgspec.json.encode(change.reports).decode()
             due_at, team = change.at + change.reports[0].after_ms, messages[change.message].team
+            note(tx, change.lane, change.reports[0].after_ms)
             due.append((change.lane, team, change.message, change.position, reports, due_at, change.at))
     if done:
         await tx.run("delete_outbox", keys=done)

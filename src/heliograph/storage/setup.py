@@ -155,6 +155,8 @@ class SetupStore:
     async def refresh(self) -> Setup:
         seen = self.current
         self.current = await self._database.read(lambda tx: load(tx, seen))
+        if self.current is not seen:
+            self._database.hints.hear()  # a pause may be over, a webhook enabled
         return self.current
 
     async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
@@ -162,7 +164,6 @@ class SetupStore:
         now, seen = self._clock.now(), self.current
         done = await self._database.write(lambda tx: change(tx, decide, now, self.publisher, seen))
         await self.refresh()
-        self.publisher.hint.set()
         return done
 
     async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:

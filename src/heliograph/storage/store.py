@@ -13,6 +13,7 @@ from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable
+from heliograph.storage.engine.hints import Hints
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
 from heliograph.storage.figures import Figures
@@ -45,6 +46,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     owner: str  # this process's name, stable over its restarts, different from every other live process's
     clock: Clock
     database: Database
+    hints: Hints
     blobs: Blobs
     setup: SetupStore
     versions: Versions
@@ -78,6 +80,10 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         for part in (self.setup, self.circuits, self.reputation):
             await part.refresh()
 
+    async def listen(self) -> None:
+        """Hear of work that other processes write, until cancelled."""
+        await self.database.listen()
+
     async def close(self) -> None:
         await self.database.close()
 
@@ -88,6 +94,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         owner=owner,
         clock=clock,
         database=database,
+        hints=database.hints,
         blobs=blobs,
         setup=setup,
         versions=Versions(database),

@@ -39,7 +39,6 @@ async def send_test(visit: Visit) -> Answer:
         done = await send_email(visit.context, caller, request, None)
     except Refusal as refusal:
         return await show(visit, to, _in_words(refusal))
-    visit.context.accepted()
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     return Redirect(
         f"{visit.base}/messages/{id_}", "The test message is on its way. What the simulator delivers lies in the Inbox."

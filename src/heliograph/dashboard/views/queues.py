@@ -88,7 +88,6 @@ async def retry(visit: Visit) -> Answer:
     done = await dead_letters.retry(visit.store, visit.actor, letter)
     if done.unpaid:
         return await _dead_page(visit, letter, f"It was not tried again. {done.unpaid[0]}")
-    visit.context.accepted()
     return Redirect(HERE, "It is in the queue again." if done.done else GONE)
 
 
@@ -102,7 +101,6 @@ async def retry_all(visit: Visit) -> Answer:
     if until is None:
         return Redirect(HERE, NOT_SURE)
     done = await dead_letters.retry_all(visit.store, visit.actor, until)
-    visit.context.accepted()
     told = [f"{plural(done.done, 'dead letter')} put into the queue again."]
     if done.unpaid:
         told.append(f"The credit does not cover {number(len(done.unpaid))}: {done.unpaid[0]}")

@@ -53,5 +53,4 @@ async def _send(visit: Visit, caller: Caller, template: Template, from_: str | N
     else:
         phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
         done = await (send_sms if template.channel == "sms" else send_whatsapp)(context, caller, phone, None)
-    context.accepted()
     return str(msgspec.json.decode(done.body)["id"])

@@ -7,6 +7,8 @@ asyncpg's event loop and on SQLite's writer thread (ADR 0003).
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from heliograph.storage.engine.hints import Hints
+
 T = TypeVar("T")
 
 
@@ -24,18 +26,30 @@ def reason_of(error: BaseException) -> str:
 
 
 class Tx(Protocol):
+    hints: dict[str, int]  # the kinds of work that it writes, and in how many ms they are due
+
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
+
+
+def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
+    """The transaction writes work that is due then: its commit is a hint."""
+    tx.hints[kind] = min(in_ms, tx.hints.get(kind, in_ms))
 
 
 Story = Callable[[Tx], Coroutine[Any, Any, T]]
 
 
 class Database(Protocol):
+    hints: Hints
+
     async def write(self, story: Story[T]) -> T:
         """Run the story in one transaction; when this returns, it is durable."""
 
     async def read(self, story: Story[T]) -> T:
         """Run the story on one consistent view; what it writes is undone."""
+
+    async def listen(self) -> None:
+        """Hear the hints of other processes, until cancelled."""
 
     async def close(self) -> None: ...

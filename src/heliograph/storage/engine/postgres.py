@@ -11,15 +11,24 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import asyncpg
+import structlog
 
 from heliograph.storage.engine.database import Conflict, StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries
+
+log = structlog.get_logger()
 
 POOL_MAX = 8
 CONNECT_S = 3.0
 COMMAND_S = 10.0  # for one statement, or for a free connection
 CLOSE_S = 3.0
 TRIES = 3
+CHANNEL = "heliograph"
+LISTEN_AGAIN_S = 1.0  # after the connection that listens was lost
+ECHO_S = 5.0  # within which our own hint comes back
+ECHO_EVERY_S = 30.0
+DEAF_FIX = "if PostgreSQL is behind a pooler, one that keeps sessions apart"
 SESSION = {
     "application_name": "heliograph",
     "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row forever
@@ -80,6 +89,7 @@ async def keep_alive(connection: Any) -> None:
 
 class PostgresTx:
     def __init__(self, connection: Any, queries: Mapping[str, Statement]) -> None:
+        self.hints: dict[str, int] = {}
         self._fetch = connection.fetch
         self._queries = queries
 
@@ -96,6 +106,8 @@ class PostgresDatabase:
         self._url = url
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
+        self._ear = 0  # the server's number of the connection that listens
+        self.hints = Hints(self._tell)
 
     async def write(self, story: Story[T]) -> T:
         return await self._retry(story, keep=True)
@@ -103,13 +115,63 @@ class PostgresDatabase:
     async def read(self, story: Story[T]) -> T:
         return await self._retry(story, keep=False)
 
+    async def listen(self) -> None:
+        while True:
+            again_s = LISTEN_AGAIN_S
+            with suppress(StoreUnavailable):  # others log what is wrong with the database
+                connection = await connect(self._url)
+                try:
+                    await self._hear(connection)
+                except TimeoutError:
+                    log.warning("cannot hear of other processes' work: looking for it", fix=DEAF_FIX)
+                    again_s = ECHO_EVERY_S
+                finally:
+                    self.hints.hears, self._ear = False, 0
+                    connection.terminate()
+            await asyncio.sleep(again_s)
+
     async def close(self) -> None:
+        self.hints.close()
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
                 await asyncio.wait_for(pool.close(), CLOSE_S)
             except Exception:
                 pool.terminate()
+
+    async def _hear(self, connection: Any) -> None:
+        """Until it ends. TimeoutError: it does not even hear what we say ourselves, through the pool as the others."""
+        echo, ended = asyncio.Event(), asyncio.Event()
+        self._ear = connection.get_server_pid()
+
+        def hear(_: Any, __: int, ___: str, text: str) -> None:
+            ear, *kinds = text.split()
+            if ear == str(self._ear):
+                echo.set()
+            else:
+                self.hints.hear(kinds)
+
+        connection.add_termination_listener(lambda _: ended.set())
+        with outages():
+            await connection.add_listener(CHANNEL, hear)
+        while not ended.is_set():
+            echo.clear()
+            await self._notify("")
+            await asyncio.wait_for(echo.wait(), ECHO_S)
+            self.hints.hears = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), ECHO_EVERY_S)
+
+    async def _tell(self, text: str) -> None:
+        with suppress(StoreUnavailable, *RETRIES):
+            await self._notify(text)
+
+    async def _notify(self, text: str) -> None:
+        """Not in a transaction that writes: it would hold a lock of the whole database until its sync."""
+        with outages():
+            pool = self._pool or await self._make_pool()
+            async with pool.acquire(timeout=COMMAND_S) as connection:
+                await connection.fetch(self._queries["notify"].sql, f"{self._ear} {text}")
 
     async def _retry(self, story: Story[T], keep: bool) -> T:
         for _ in range(TRIES - 1):
@@ -129,7 +191,8 @@ class PostgresDatabase:
             with outages():
                 await transaction.start()
             try:
-                result = await story(PostgresTx(connection, self._queries))
+                tx = PostgresTx(connection, self._queries)
+                result = await story(tx)
             except BaseException as error:
                 if not _is_away(error):
                     with outages():
@@ -137,6 +200,7 @@ class PostgresDatabase:
                 raise
             with outages():
                 await (transaction.commit() if keep else transaction.rollback())
+            self.hints.tell(tx.hints)
             return result
         except StoreUnavailable as error:
             if _is_away(error):

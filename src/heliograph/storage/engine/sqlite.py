@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import structlog
 
+from heliograph.storage.engine import pipes
 from heliograph.storage.engine.database import StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries
+
+log = structlog.get_logger()
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
@@ -27,6 +32,7 @@ BROKEN = (
 
 class SqliteTx:
     def __init__(self, connection: apsw.Connection, queries: Mapping[str, Statement]) -> None:
+        self.hints: dict[str, int] = {}
         self._execute = connection.execute
         self._queries = queries
 
@@ -43,34 +49,58 @@ class SqliteDatabase:
         self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
+        self._pipes = path.with_name(f"{path.name}-hints")
+        self._own_pipe = ""
+        self.hints = Hints(self._tell)
 
     async def write(self, story: Story[T]) -> T:
-        return await self._inside(self._writer, story, "BEGIN IMMEDIATE", "COMMIT")
+        result, hints = await self._inside(self._writer, story, "BEGIN IMMEDIATE", "COMMIT")
+        self.hints.tell(hints)
+        return result
 
     async def read(self, story: Story[T]) -> T:
-        return await self._inside(self._readers, story, "BEGIN", "ROLLBACK")
+        return (await self._inside(self._readers, story, "BEGIN", "ROLLBACK"))[0]
+
+    async def listen(self) -> None:
+        try:
+            with pipes.listening(self._pipes, self.hints.hear) as self._own_pipe:
+                self.hints.hears = True
+                await asyncio.Event().wait()
+        except OSError as error:
+            log.warning("cannot hear of other processes' work: looking for it", error=str(error))
+            await asyncio.Event().wait()
+        finally:
+            self.hints.hears, self._own_pipe = False, ""
 
     async def close(self) -> None:
+        self.hints.close()
         for pool in (self._readers, self._writer):
             await asyncio.to_thread(pool.shutdown)
         for connection in self._opened:
             connection.close()
 
-    async def _inside(self, pool: ThreadPoolExecutor, story: Story[T], begin: str, end: str) -> T:
+    async def _tell(self, text: str) -> None:
+        pipes.tell(self._pipes, text, self._own_pipe)
+
+    async def _inside(
+        self, pool: ThreadPoolExecutor, story: Story[T], begin: str, end: str
+    ) -> tuple[T, dict[str, int]]:
         return await asyncio.get_running_loop().run_in_executor(pool, self._transact, story, begin, end)
 
-    def _transact(self, story: Story[T], begin: str, end: str) -> T:
+    def _transact(self, story: Story[T], begin: str, end: str) -> tuple[T, dict[str, int]]:
+        """What the story returns, and the hints of its transaction."""
         try:
             connection = self._connection()
+            tx = SqliteTx(connection, self._queries)
             connection.execute(begin)
             try:
-                result = drive(story, SqliteTx(connection, self._queries))
+                result = drive(story, tx)
                 connection.execute(end)
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            return result
+            return result, tx.hints
         except (*BUSY, *BROKEN) as error:
             if isinstance(error, BROKEN):
                 self._forget()

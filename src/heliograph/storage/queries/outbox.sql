@@ -1,17 +1,15 @@
 -- Due work: claim under a lease, keep the lease alive, give it back.
 
--- name: due_teams
--- Skips from team to team along the index, so that a team with 100,000 rows costs one step.
+-- name: waiting_teams
+-- With the time when each one's first work is due. Skips from team to team along the index, so that a team with 100,000 rows costs one step.
 WITH RECURSIVE waiting (team) AS (
     SELECT min(team) FROM outbox WHERE lane = :lane AND owner IS NULL
     UNION ALL
     SELECT (SELECT min(o.team) FROM outbox o WHERE o.lane = :lane AND o.owner IS NULL AND o.team > w.team)
     FROM waiting w WHERE w.team IS NOT NULL
 )
-SELECT w.team FROM waiting w
-WHERE w.team IS NOT NULL
-  AND EXISTS (SELECT 1 FROM outbox o
-              WHERE o.lane = :lane AND o.owner IS NULL AND o.team = w.team AND o.due_at <= :now);
+SELECT w.team, (SELECT min(o.due_at) FROM outbox o WHERE o.lane = :lane AND o.owner IS NULL AND o.team = w.team)
+FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
 -- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time.

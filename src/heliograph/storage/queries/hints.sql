@@ -1,0 +1,7 @@
+-- Hints to other processes (storage/engine/hints.py).
+
+-- name: notify
+-- Processes of an SQLite file have pipes for it.
+SELECT pg_notify('heliograph', :text)  --postgres
+SELECT :text  --sqlite
+;
