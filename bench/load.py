@@ -59,13 +59,15 @@ def whole(came: bytes) -> bool:
     return len(came) >= head + len(END) + length
 
 
-def run(port: int, connections: int, seconds: float, warmup: float, requests: list[bytes]) -> dict[str, object]:
-    """Answers that came after the warm-up: how many a second, how long they took, and which were not 202."""
+def run(ports: list[int], connections: int, seconds: float, warmup: float, requests: list[bytes]) -> dict[str, object]:
+    """Answers that came after the warm-up: how many a second, how long they took, and which were not 202; and how
+    many came in all.
+    """
     clock = time.perf_counter
     epoll = select.epoll()
     callers: dict[int, Caller] = {}
-    for _ in range(connections):
-        caller = Caller(port)
+    for number in range(connections):
+        caller = Caller(ports[number % len(ports)])
         callers[caller.socket.fileno()] = caller
         epoll.register(caller.socket.fileno(), select.EPOLLIN)
     count, errors, wrong = 0, 0, ""
@@ -103,6 +105,7 @@ def run(port: int, connections: int, seconds: float, warmup: float, requests: li
         caller.socket.close()
     times.sort()
     return {
+        "answers": count - connections,
         "rate": len(times) / (now - counted_from),
         "p50_ms": times[len(times) // 2] * 1000,
         "p99_ms": times[len(times) * 99 // 100] * 1000,
@@ -113,7 +116,7 @@ def run(port: int, connections: int, seconds: float, warmup: float, requests: li
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, action="append", required=True, help="in turn, where there are several")
     parser.add_argument("--token", required=True)
     parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=5)

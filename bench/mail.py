@@ -3,84 +3,133 @@
 One server is up at a time and shares the machine with its client and the sink; all take turns in each round.
 """
 
-import argparse
 import json
 import os
-import secrets
-import shutil
+import random
 import signal
-import statistics
-import sys
-import tempfile
+import socket
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 import dkim
-from accept import HERE, free_port, look_at_machine
+from accept import KINDS
 from mail_install import Missing, install_haraka, install_postfix
 from mail_peers import Haraka, Postfix
-from mail_report import Cell, Results, print_report, write_docs
-from mail_servers import Ours, OursRsa, Server
+from mail_servers import MAIL, MailServer, OurMail, relay_setup
 from mail_sink import Sink, read_dump
-from settle import settle
-
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+from matplotlib.figure import Figure
+from ours import TOKEN, Databases, Ours, Revision, revisions
+from processes import settle
+from rounds import (
+    DOCS,
+    Rounds,
+    arguments,
+    folder_on_disk,
+    free_port,
+    look_at_machine,
+    made_by,
+    spread,
+    table,
+    turns,
+    verdict,
+    write_part,
+)
+from send import TO
+from servers import request_of
+from stamps import Stamps
 
 WARM = 200  # mails before each measure
 CHECKED = 5  # mails of each server whose signatures are verified
 ARRIVE_S = 120.0
+OURS, RSA, CORES = "Heliograph", "Heliograph, RSA alone", f"--processes {os.cpu_count()}"
+# Of ours → times as many mails a second, and as much less CPU time; by one command on all cores.
+EXPECTED = {"Postfix": (2.5, 1.5), "Haraka": (2.0, 2.0)}
+EXPECTED_RSA, CPU_MS, WAKE_MS = 3.0, 2.1, 15.0
+WAKES = 40  # mails one after the other, of each round
+STAGES = {
+    "accept": "accept: HTTP, checks, insert",
+    "dispatch": "dispatch: claim, choose the carrier",
+    "build": "build: MIME, envelope sender",
+    "sign": "sign: DKIM, RSA and Ed25519",
+    "talk": "talk: SMTP",
+    "record": "record: outcome, events",
+    "commit": "commit: SQLite, of accept, claim and record",
+    "rest": "rest: event loop, threads",
+}
 
 
 class Bench:
-    def __init__(self, folder: Path, sink: int, servers: list[Server]) -> None:
-        self.folder, self.sink, self.servers = folder, sink, servers
+    def __init__(self, folder: Path, databases: Databases) -> None:
+        self.folder, self.databases, self.sink = folder, databases, free_port()
+        self.rounds = Rounds()
 
-    def check(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Every server's mail arrives signed: the number of signatures of each, all verified, and its octets."""
-        signatures, octets = {}, {}
-        for server in self.servers:
-            dump = self.folder / f"{server.name}-mails"
-            dump.mkdir()
-            dump.chmod(0o777)
-            with Sink(self.sink, dump) as sink:
-                server.start()
-                try:
-                    server.send(CHECKED)
-                    sink.wait_for(CHECKED, ARRIVE_S)
-                    settle(server)
-                finally:
-                    server.stop()
-            zone = server.records()
-            mails = [read_dump(path) for path in dump.iterdir()]
-            (signatures[server.name],) = {verified(mail, zone) for mail in mails}
-            octets[server.name] = round(statistics.median(map(len, mails)))
-        return signatures, octets
+    def check(self, server: MailServer) -> None:
+        """Its mail arrives signed, and all signatures are good."""
+        dump = server.folder / "mails"
+        dump.mkdir()
+        dump.chmod(0o777)
+        with Sink(self.sink, dump) as sink:
+            server.start()
+            try:
+                server.send(CHECKED)
+                sink.wait_for(CHECKED, ARRIVE_S)
+                settle(server)
+            finally:
+                server.stop()
+        zone = server.records()
+        mails = [read_dump(path) for path in dump.iterdir()]
+        (signatures,) = {verified(mail, zone) for mail in mails}
+        self.rounds.note(server.name, 0, signatures=signatures, octets=median(map(len, mails)))
 
-    def measure(self, server: Server, mails: int, round_: int) -> Cell:
+    def measure(self, server: MailServer, mails: int, round_: int) -> None:
         with Sink(self.sink) as sink:
             server.start()
             try:
                 started, ended, used = send(server, sink, mails)
             finally:
                 server.stop()
-        cell = Cell(server=server.name, round=round_, rate=mails / (ended - started), cpu_ms=used / mails * 1000)
-        print(f"round {round_}  {cell.server:10} {cell.rate:7.0f} mails/s  {cell.cpu_ms:6.2f} CPU ms/mail", flush=True)
-        return cell
+        self.rounds.note(server.name, round_, rate=mails / (ended - started), cpu=used / mails * 1000)
 
-    def stages(self, server: Ours, mails: int) -> dict[str, float]:
+    def measure_wake(self, revision: Revision, kind: str, round_: int) -> None:
+        """How long after its 202 a mail's first SMTP command comes, from a worker in a process of its own."""
+        name = revision.called(f"wake-{kind}-{round_}")
+        folder = self.folder / name
+        folder.mkdir()
+        with ExitStack() as stack:
+            sink = Stamps(folder)
+            stack.callback(sink.stop)
+            setup, database = relay_setup(folder, sink.port), self.databases.new(kind, name)
+            api = Ours(revision, name, folder / "files", database, "--role", "api", setup=setup)
+            stack.callback(api.stop)
+            worker = Ours(revision, name, folder / "files", database, "--role", "worker", setup=setup)
+            stack.callback(worker.stop)
+            accepted = [send_one(api.port, number) for number in range(WAKES)]
+            deadline = time.monotonic() + ARRIVE_S
+            while sink.count() < WAKES and time.monotonic() < deadline:
+                time.sleep(0.1)
+            waits = sorted((began - accepted[number]) * 1000 for number, began, _ in sink.read())
+        waits = waits[: WAKES - 1]  # without the first, for which all is opened
+        self.rounds.note(revision.called(KINDS[kind]), round_, wake=median(waits), most=waits[-1])
+
+    def stages(self, server: OurMail, mails: int) -> dict[str, float]:
         """CPU ms of each mail by stage; the timing itself costs some."""
         path = server.folder / "stages.json"
         with Sink(self.sink) as sink:
-            group = server.launch(sys.executable, str(HERE / "mail_stages.py"), str(path))
+            pid = server.start_timed(path)
             try:
-                send(server, sink, mails, lambda: os.kill(group.pid, signal.SIGUSR1))
+                send(server, sink, mails, lambda: os.kill(pid, signal.SIGUSR1))
             finally:
                 server.stop()
         used: dict[str, float] = json.loads(path.read_text())
         return {stage: seconds / mails * 1000 for stage, seconds in used.items()}
 
 
-def send(server: Server, sink: Sink, mails: int, warm: Callable[[], None] = lambda: None) -> tuple[float, float, float]:
+def send(
+    server: MailServer, sink: Sink, mails: int, warm: Callable[[], None] = lambda: None
+) -> tuple[float, float, float]:
     """Warm up, then send: first submission, last arrival, CPU seconds."""
     server.send(WARM)
     sink.wait_for(WARM, ARRIVE_S)
@@ -89,6 +138,19 @@ def send(server: Server, sink: Sink, mails: int, warm: Callable[[], None] = lamb
     started = server.send(mails)
     ended = sink.wait_for(WARM + mails, ARRIVE_S)
     return started, ended, settle(server) - before
+
+
+def send_one(port: int, number: int) -> float:
+    """When its 202 came. After a while, so that the worker has nothing to do."""
+    time.sleep(random.uniform(0.1, 0.4))
+    mail = {**MAIL, "to": f"customer-{number:0{len(TO)}}@example.com"}
+    with socket.create_connection(("127.0.0.1", port)) as wire:
+        wire.sendall(request_of("/v1/emails", TOKEN, mail).encode())
+        came = wire.recv(65536)
+        now = time.monotonic()
+    if came[9:12] != b"202":
+        raise SystemExit(f"not accepted: {came.decode()}")
+    return now
 
 
 def verified(mail: bytes, zone: dict[str, str]) -> int:
@@ -103,61 +165,117 @@ def verified(mail: bytes, zone: dict[str, str]) -> int:
     return count
 
 
-def make_servers(folder: Path, sink: int) -> tuple[list[Server], dict[str, str]]:
+def make_servers(folder: Path, sink: int, compared: list[Revision]) -> tuple[list[MailServer], list[str]]:
     """Those that can be had, and why the others cannot."""
-    token = make_token(secrets.token_bytes(ENTROPY_BYTES))
-    servers: list[Server] = [Ours(folder, sink, token), OursRsa(folder, sink, token)]
-    missing = {}
+    servers: list[MailServer] = []
+    for revision in compared:
+        several: list[tuple[str, list[str]]] = [("", [])]
+        if "--processes" in revision.ask("serve", "--help"):
+            several.append((f", {CORES}", CORES.split()))
+        for more, options in several:
+            servers.append(OurMail(revision, OURS + more, folder, sink, *options))
+            servers.append(OurMail(revision, RSA + more, folder, sink, *options, rsa=True))
+    missing = []
     for peer, install in ((Postfix, install_postfix), (Haraka, install_haraka)):
         try:
             install()
             servers.append(peer(folder, sink))
         except Missing as error:
-            missing[peer.name] = str(error)
-            print(f"{peer.name} is not measured: {error}", flush=True)
+            missing.append(f"{peer.name} was not measured: {error}.")
+            print(missing[-1], flush=True)
     return servers, missing
 
 
-def run(folder: Path, mails: int, rounds: int) -> Results:
+# -- what the figures say -----------------------------------------------------------------------------------
+
+
+def expectations(rounds: Rounds, names: list[str], compared: list[Revision]) -> str:
+    """Beside each other: what was expected, and what each revision does on all cores, or as far as it can."""
+    rows = [["", "expected", *[revision.name or "now" for revision in compared[::-1]], ""]]
+
+    def best(name: str, revision: Revision) -> str:
+        whole = revision.called(f"{name}, {CORES}")
+        return whole if whole in names else revision.called(name)
+
+    def add(what: str, wanted: float, found: list[list[float]], at_least: bool, form: str = ".2f") -> None:
+        met = verdict((median(found[-1]) >= wanted) == at_least)
+        rows.append([what, f"{'≥' if at_least else '≤'} {wanted:g}", *[spread(one, form) for one in found], met])
+
+    for start, (faster, cheaper) in EXPECTED.items():
+        for peer in [name for name in names if name.startswith(start)]:
+            for ours, wanted in ((OURS, faster), (RSA, EXPECTED_RSA if start == "Postfix" else faster)):
+                found = [rounds.ratios(best(ours, revision), peer, "rate") for revision in compared[::-1]]
+                add(f"{ours}: mails/s, times {peer}", wanted, found, at_least=True)
+            found = [rounds.ratios(peer, revision.called(OURS), "cpu") for revision in compared[::-1]]
+            add(f"CPU time of {peer}, times ours", cheaper, found, at_least=True)
+    found = [rounds.values(revision.called(OURS), "cpu") for revision in compared[::-1]]
+    add("CPU ms for a mail with two signatures", CPU_MS, found, at_least=False)
+    for kind in KINDS.values():
+        found = [rounds.values(revision.called(kind), "wake") for revision in compared[::-1]]
+        add(f"202 → first SMTP command, {kind}, ms", WAKE_MS, found, at_least=False, form=".0f")
+    return table(*rows)
+
+
+def figures(rounds: Rounds, names: list[str]) -> str:
+    rows = [["server", "signatures", "octets", "mails/s", "CPU ms for a mail"]]
+    for name in names:
+        signatures, octets = (f"{rounds.values(name, what)[0]:,.0f}" for what in ("signatures", "octets"))
+        rates, costs = spread(rounds.values(name, "rate")), spread(rounds.values(name, "cpu"), ".2f")
+        rows.append([name, signatures, octets, rates, costs])
+    return table(*rows)
+
+
+def stage_table(stages: dict[str, float]) -> str:
+    whole = sum(stages.values())
+    rows = [[words, f"{stages[stage]:.3f}", f"{stages[stage] / whole:.0%}"] for stage, words in STAGES.items()]
+    return table(["stage of ours", "CPU ms for a mail", "share"], *rows, ["all", f"{whole:.3f}", ""])
+
+
+def plot(rounds: Rounds, names: list[str], stages: dict[str, float]) -> None:
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    for place, (title, what) in enumerate((("mails a second", "rate"), ("CPU ms for a mail", "cpu")), 1):
+        axes = figure.add_subplot(1, 3, place)
+        rounds.bars(axes, names, what, title)
+        if place > 1:
+            axes.set_yticklabels([])
+    axes = figure.add_subplot(1, 3, 3)
+    axes.barh(list(STAGES), [stages[stage] for stage in STAGES], color="tab:gray")
+    axes.set(title="our stages, CPU ms for a mail")
+    axes.invert_yaxis()
+    figure.savefig(DOCS / "benchmarks-mail.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    given = arguments(__doc__, mails=3000, rounds=3)
+    mails, rounds = (300, 1) if given.quick else (given.mails, given.rounds)
+    compared = revisions(given.compare)
     try:
         install_postfix()
     except Missing as error:
         raise SystemExit(f"the sink is Postfix's smtp-sink, and it is not here: {error}") from None
-    sink = free_port()
-    servers, missing = make_servers(folder, sink)
-    bench = Bench(folder, sink, servers)
-    signatures, octets = bench.check()
-    cells = [bench.measure(server, mails, round_) for round_ in range(1, rounds + 1) for server in servers]
-    ours = next(server for server in servers if isinstance(server, Ours))
-    return Results(
-        mails=mails,
-        labels={server.name: server.label for server in servers},
-        missing=missing,
-        signatures=signatures,
-        octets=octets,
-        cells=cells,
-        stages=bench.stages(ours, mails),
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--mails", type=int, default=3000, help="for each server and round (3000)")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of 300 mails; writes no docs")
-    given = parser.parse_args()
-    mails, rounds = (300, 1) if given.quick else (given.mails, given.rounds)
-    # Here and not in /tmp, which may be memory: what is queued must reach a disk.
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=Path.cwd()))
-    folder.chmod(0o755)
-    try:
+    with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
-        results = run(folder, mails, rounds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print_report(results)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        bench = Bench(folder, databases)
+        servers, missing = make_servers(folder, bench.sink, compared)
+        for server in servers:
+            bench.check(server)
+        for round_ in range(1, rounds + 1):
+            for server in turns(servers, round_):
+                bench.measure(server, mails, round_)
+            for kind in KINDS:
+                for revision in turns(compared, round_):
+                    bench.measure_wake(revision, kind, round_)
+        ours = next(server for server in servers if isinstance(server, OurMail))
+        stages = bench.stages(ours, mails)
+    names = [server.name for server in servers]
+    part = [expectations(bench.rounds, names, compared), *missing, figures(bench.rounds, names), stage_table(stages)]
+    print("\n\n".join(part))
     if not given.quick:
-        write_docs(HERE.parent / "docs", results, machine, f"python bench/mail.py --mails {mails} --rounds {rounds}")
+        plot(bench.rounds, names, stages)
+        picture = "![mails a second, CPU time for a mail, and our stages](benchmarks-mail.svg)"
+        write_part("mail", [made_by(given, machine), *part[:-1], picture, part[-1]])
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ Both are given their best: smtp-source on 20 connections that stay open.
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 from mail_install import HARAKA, Missing, run
-from mail_servers import DOMAIN, SEND_S, SESSIONS, Server
+from mail_servers import DOMAIN, SESSIONS, MailServer
+from servers import SEND_S
 
 from heliograph.channels.email.dkim import make_key, public_record
 
@@ -21,12 +21,12 @@ BODY = 5 * 1024  # octets
 PACKAGE = HARAKA / "node_modules/Haraka"
 
 
-class Peer(Server):
+class Peer(MailServer):
     """A mail server that is spoken to in SMTP and signs with one RSA key."""
 
     def __init__(self, folder: Path, sink: int) -> None:
-        super().__init__(folder, sink)
-        self.key = make_key("rsa-sha256")
+        super().__init__(folder)
+        self.sink, self.key = sink, make_key("rsa-sha256")
 
     def send(self, mails: int) -> float:
         options = ["-d", "-s", str(SESSIONS), "-l", str(BODY), "-m", str(mails)]
@@ -99,14 +99,14 @@ Syslog no
 class Postfix(Peer):
     """Postfix as shipped, with a queue of its own; opendkim on a unix socket."""
 
-    name = "postfix"
+    name = "Postfix"
 
     def __init__(self, folder: Path, sink: int) -> None:
         if os.geteuid():
             raise Missing("only root can start it")
         super().__init__(folder, sink)
         numbers = run(["postconf", "-d", "mail_version"]).split()[-1], run(["opendkim", "-V"]).split()[3].strip("v")
-        self.label = "Postfix {} + opendkim {}".format(*numbers)
+        self.name = "Postfix {} + opendkim {}".format(*numbers)
         given = {"folder": self.folder, "domain": DOMAIN, "selector": SELECTOR, "sink": sink, "port": self.port}
         files = {
             "etc/main.cf": POSTFIX.format(**given),
@@ -123,9 +123,8 @@ class Postfix(Peer):
     def start(self) -> None:
         place = self.folder / "opendkim.sock"
         place.unlink(missing_ok=True)
-        self._run("opendkim", "-f", "-x", str(self.folder / "opendkim.conf")).wait_for(socket.AF_UNIX, str(place))
-        postfix = self._run("postfix", "-c", str(self.folder / "etc"), "start-fg")
-        postfix.wait_for(socket.AF_INET, ("127.0.0.1", self.port))
+        self._run("opendkim", "-f", "-x", str(self.folder / "opendkim.conf"), address=str(place))
+        self._run("postfix", "-c", str(self.folder / "etc"), "start-fg", address=("127.0.0.1", self.port))
 
 
 HARAKA_PLUGIN = """\
@@ -138,11 +137,11 @@ exports.hook_get_mx = (next) => next(OK, { exchange: '127.0.0.1', port: %d, prio
 class Haraka(Peer):
     """Haraka's outbound queue with its own DKIM plugin, one process for each core."""
 
-    name = "haraka"
+    name = "Haraka"
 
     def __init__(self, folder: Path, sink: int) -> None:
         super().__init__(folder, sink)
-        self.label = f"Haraka {json.loads((PACKAGE / 'package.json').read_text())['version']}"
+        self.name = f"Haraka {json.loads((PACKAGE / 'package.json').read_text())['version']}"
         shutil.copytree(PACKAGE / "config", self.folder / "config")
         signing = "[sign]\nenabled=true\nheaders=From, To, Subject, Date, Message-ID\n[canon]\nbody=relaxed\n"
         files = {
@@ -161,5 +160,5 @@ class Haraka(Peer):
         (self.folder / "node_modules").symlink_to(HARAKA / "node_modules")
 
     def start(self) -> None:
-        haraka = self._run("node", str(PACKAGE / "bin/haraka"), "-c", str(self.folder))
-        haraka.wait_for(socket.AF_INET, ("127.0.0.1", self.port))
+        command = ["node", str(PACKAGE / "bin/haraka"), "-c", str(self.folder)]
+        self._run(*command, address=("127.0.0.1", self.port))

@@ -1,45 +1,52 @@
-"""A server under measure, with files and a port of its own, and ours: whole, and with one signature alone."""
+"""The mail servers under measure of our own: whole, and with one signature alone."""
 
-import asyncio
 import json
-import os
-import socket
 import subprocess
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
 
-from accept import CLI, HERE, free_port
-from mail_install import run
-from mail_processes import Group
+from ours import SETUP, TOKEN, Ours, Revision
+from rounds import ROOT
+from send import TO
+from servers import Server, request_of
 
+TEAM, DOMAIN = "team_bench", "bench.test"  # of setup.toml
+SESSIONS = 20  # to the sink: Postfix's default; as many of smtp-source to Postfix and Haraka
+LINE = "Your order 4711 left our warehouse this morning and arrives on Thursday, 9 to 12."
+LINES = 27  # of text, and again of HTML: the mail has 5 KiB with its header, before it is signed
+MAIL = {
+    "to": f"customer-{TO.decode()}@example.com",
+    "from": f"hello@{DOMAIN}",
+    "subject": "Your order 4711 is on its way",
+    "html": "<html><body>" + "<br>\n".join([LINE] * LINES) + "</body></html>",
+    "text": "\n".join([LINE] * LINES),
+}
+# Run by the revision's own interpreter: the store is its own.
+DROP_ED25519 = """
+import asyncio, sys
+from pathlib import Path
 from heliograph.opening import open_store
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange
 
-TEAM, DOMAIN = "team_bench", "bench.test"  # of setup.toml
-SESSIONS = 20  # to the sink: Postfix's default; as many of smtp-source to Postfix and Haraka
-CONNECTIONS = 128  # of the HTTP load
-SEND_S = 120.0
+async def drop(database, data, team):
+    async with open_store(Settings(database=database, data=Path(data))) as store:
+        keys = [key for key in store.setup.current.teams[team].dkim_keys if key.algorithm != "rsa-sha256"]
+        rows = [to_row("dkim_key", key.id, None, key.team) for key in keys]
+        audit = COMMAND_LINE.did(0, "bench.set_up", "a bench")
+        await store.setup.change(lambda *_: SetupChange(rows=rows, audit=audit))
+
+asyncio.run(drop(*sys.argv[1:]))
+"""
 
 
-class Server(ABC):
-    """Up only between `start` and `stop`; what it keeps on disk stays from one time to the next."""
+class MailServer(Server):
+    """Up only while it is measured."""
 
-    name: str  # short
-    label: str  # for the table
-
-    def __init__(self, folder: Path, sink: int) -> None:
-        self.folder, self.sink, self.port = folder / self.name, sink, free_port()
-        self.folder.mkdir()
-        self.folder.chmod(0o755)  # Postfix's own users go through it
-        self._groups: list[Group] = []
-
-    @abstractmethod
-    def start(self) -> None:
-        """Returns when it takes connections."""
+    sink: int
 
     @abstractmethod
     def send(self, mails: int) -> float:
@@ -49,72 +56,49 @@ class Server(ABC):
     def records(self) -> dict[str, str]:
         """Its DKIM records: name → value."""
 
-    def cpu_s(self) -> float:
-        return sum(group.cpu_s() for group in self._groups)
 
-    def stop(self) -> None:
-        while self._groups:
-            self._groups.pop().stop()
-
-    def _run(self, *command: str, environment: dict[str, str] | None = None) -> Group:
-        group = Group(self.name, [*command], self.folder / f"{Path(command[0]).name}.log", environment)
-        self._groups.append(group)
-        return group
+def relay_setup(folder: Path, sink: int) -> Path:
+    """The bench's setup, with a relay on this port instead of the simulator."""
+    relay = f'kind = "smtp"\nhost = "127.0.0.1"\nport = {sink}\ntls = "none"\nconnections = {SESSIONS}'
+    path = folder / "setup.toml"
+    path.write_text(SETUP.read_text().replace('kind = "simulator"', relay))
+    return path
 
 
-class Ours(Server):
-    """The whole service in one process on SQLite; every 202 follows a synced commit."""
+class OurMail(MailServer):
+    """The whole service on SQLite; every 202 follows a synced commit."""
 
-    name, label = "ours", "Heliograph"
-
-    def __init__(self, folder: Path, sink: int, token: str) -> None:
-        super().__init__(folder, sink)
-        self._token = token
-        self.settings = Settings(database=f"sqlite:///{self.folder}/ours.db", data=self.folder / "files")
-        self._where = ["--database", self.settings.database, "--data", str(self.settings.data)]
-        self._environment = {**os.environ, "BENCH_TOKEN": token}
-        relay = f'kind = "smtp"\nhost = "127.0.0.1"\nport = {sink}\ntls = "none"\nconnections = {SESSIONS}'
-        setup = self.folder / "setup.toml"
-        setup.write_text((HERE / "setup.toml").read_text().replace('kind = "simulator"', relay))
-        self._ask("apply", str(setup), "--json")
+    def __init__(
+        self, revision: Revision, name: str, folder: Path, sink: int, *options: str, rsa: bool = False
+    ) -> None:
+        super().__init__(folder, revision.called(name))
+        self.revision, self.sink, self._options, self._sent = revision, sink, options, 0
+        self._setup = relay_setup(self.folder, sink)
+        self._database, self._data = f"sqlite:///{self.folder}/ours.db", self.folder / "files"
+        self._where = ["--database", self._database, "--data", str(self._data)]
+        revision.ask("apply", str(self._setup), "--json", *self._where)
         self.records()  # makes the keys
+        if rsa:
+            drop = [revision.python, "-c", DROP_ED25519, self._database, str(self._data), TEAM]
+            subprocess.run(drop, env=revision.environment(), check=True)
 
     def start(self) -> None:
-        self.launch(*CLI)
+        ours = Ours(self.revision, self.name, self._data, self._database, *self._options, setup=self._setup)
+        self._groups.append(ours)
+        self.port = ours.port
 
-    def launch(self, *program: str) -> Group:
-        command = [*program, "serve", "--listen", f"127.0.0.1:{self.port}", *self._where]
-        group = self._run(*command, environment=self._environment)
-        group.wait_for(socket.AF_INET, ("127.0.0.1", self.port))
-        return group
+    def start_timed(self, path: Path) -> int:
+        """With its stages timed, into this file; answers its process id."""
+        address = ("127.0.0.1", self.port)
+        command = [sys.executable, str(ROOT / "bench/mail_stages.py"), str(path), "serve"]
+        self._run(*command, "--listen", f"127.0.0.1:{self.port}", *self._where, address=address)
+        return self._groups[-1].pid
 
     def send(self, mails: int) -> float:
-        options = [f"--port={self.port}", f"--token={self._token}", f"--mails={mails}", f"--connections={CONNECTIONS}"]
-        load = [sys.executable, str(HERE / "mail_load.py"), *options]
-        return float(subprocess.run(load, check=True, stdout=subprocess.PIPE, timeout=SEND_S).stdout)
+        started, _ = self.post(request_of("/v1/emails", TOKEN, MAIL), self._sent, mails)
+        self._sent += mails
+        return started
 
     def records(self) -> dict[str, str]:
-        shown = json.loads(self._ask("domain", "dns", DOMAIN, "--json"))["records"]
+        shown = json.loads(self.revision.ask("domain", "dns", DOMAIN, "--json", *self._where))["records"]
         return {record["name"]: record["value"] for record in shown if record["purpose"] == "dkim"}
-
-    def _ask(self, *words: str) -> str:
-        return run([*CLI, *words, *self._where], env=self._environment)
-
-
-class OursRsa(Ours):
-    """With one signature, as the others make it."""
-
-    name, label = "ours-rsa", "Heliograph, RSA alone"
-
-    def __init__(self, folder: Path, sink: int, token: str) -> None:
-        super().__init__(folder, sink, token)
-        asyncio.run(_drop_ed25519(self.settings))
-
-
-async def _drop_ed25519(settings: Settings) -> None:
-    async with open_store(settings) as store:
-        keys = [key for key in store.setup.current.teams[TEAM].dkim_keys if key.algorithm != "rsa-sha256"]
-        rows = [to_row("dkim_key", key.id, None, key.team) for key in keys]
-        await store.setup.change(
-            lambda *_: SetupChange(rows=rows, audit=COMMAND_LINE.did(0, "bench.set_up", "a bench"))
-        )

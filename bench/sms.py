@@ -3,40 +3,50 @@
 All servers stay up and share the machine with their client and the SMSC; they take turns in each round.
 """
 
-import argparse
-import secrets
-import shutil
-import signal
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
-from accept import HERE, free_port, look_at_machine
 from mail_install import Missing
-from settle import settle
+from matplotlib.figure import Figure
+from ours import Revision, revisions
+from processes import settle
+from rounds import (
+    DOCS,
+    Rounds,
+    arguments,
+    folder_on_disk,
+    free_port,
+    look_at_machine,
+    made_by,
+    spread,
+    table,
+    turns,
+    verdict,
+    write_part,
+)
 from sms_install import install_jasmin, install_kannel
 from sms_jasmin import Jasmin
-from sms_report import Cell, Results, print_report, write_docs
-from sms_servers import WINDOW, Kannel, Ours, Server
+from sms_servers import WINDOW, Kannel, OurSms, SmsServer
 from sms_smsc import Smsc
 
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
-
+OURS = OurSms.name
+# Messages a second, times the other's; Kannel keeps nothing on disk.
+EXPECTED = {"Jasmin": 3.0, "Jasmin, receipts wanted": 3.0, "Kannel": None, "Kannel, receipts wanted": 0.8}
 WARM = 300  # messages before all measures
 BARE = 50_000  # submits that the SMSC's own limit is measured with
 ARRIVE_S = 60.0
-WHOLE_S = 330  # for the bench with all that it installs
 
 
 class Bench:
     def __init__(self, smsc: Smsc) -> None:
         self.smsc, self.sent = smsc, 0
-        self.cells: list[Cell] = []
+        self.rounds = Rounds()
 
-    def send(self, server: Server, request: str, messages: int) -> tuple[float, float, float]:
+    def send(self, server: SmsServer, request: str, messages: int) -> tuple[float, float, float]:
         """Seconds to the last answer and to the last submit, and CPU seconds; every message must arrive once."""
         used, (submits, different) = settle(server), self.smsc.count()
-        started, answered = server.send(request, self.sent, messages)
+        started, answered = server.post(request, self.sent, messages)
         self.sent += messages
         ended = self.smsc.wait_for(submits + messages, ARRIVE_S)
         used = settle(server) - used
@@ -44,26 +54,21 @@ class Bench:
             raise SystemExit(f"{server.name} lost messages or sent some twice")
         return answered - started, ended - started, used
 
-    def measure(self, server: Server, name: str, messages: int, round_: int) -> None:
+    def measure(self, server: SmsServer, name: str, messages: int, round_: int) -> None:
         to_answer, to_submit, used = self.send(server, server.requests()[name], messages)
-        cell = Cell(
-            server=name,
-            round=round_,
-            rate=messages / to_submit,
-            accepted=messages / to_answer,
-            cpu_ms=used / messages * 1000,
-        )
-        self.cells.append(cell)
-        print(f"round {round_}  {name:25} {cell.rate:6.0f} messages/s  {cell.cpu_ms:5.2f} CPU ms each", flush=True)
+        figures = {"rate": messages / to_submit, "accepted": messages / to_answer, "cpu": used / messages * 1000}
+        self.rounds.note(name, round_, **figures)
 
 
-def start_servers(folder: Path, smsc: int, stack: ExitStack) -> tuple[list[Server], dict[str, str]]:
+def start_servers(
+    folder: Path, smsc: int, compared: list[Revision], stack: ExitStack
+) -> tuple[list[SmsServer], list[str]]:
     """Those that can be had, and why the others cannot; the stack stops them."""
-    ours = Ours(folder, smsc, make_token(secrets.token_bytes(ENTROPY_BYTES)))
-    stack.callback(ours.stop)
-    ours.start()
-    servers: list[Server] = [ours]
-    missing = {}
+    servers: list[SmsServer] = [OurSms(revision, folder, smsc) for revision in compared]
+    for ours in servers:
+        stack.callback(ours.stop)
+        ours.start()
+    missing = []
     for kind, install in ((Jasmin, install_jasmin), (Kannel, install_kannel)):
         try:
             install()
@@ -72,58 +77,75 @@ def start_servers(folder: Path, smsc: int, stack: ExitStack) -> tuple[list[Serve
             peer.start()
             servers.append(peer)
         except (Missing, SystemExit) as error:
-            missing[kind.name], *more = str(error).splitlines()
-            print("\n".join([f"{kind.name} is not measured: {missing[kind.name]}", *more]), flush=True)
+            why, *more = str(error).splitlines()
+            missing.append(f"{kind.name} was not measured: {why}.")
+            print("\n".join([missing[-1], *more]), flush=True)
     return servers, missing
 
 
-def run(folder: Path, scale: float, rounds: int) -> Results:
-    with ExitStack() as stack:
+# -- what the figures say -----------------------------------------------------------------------------------
+
+
+def expectations(rounds: Rounds, names: list[str], compared: list[Revision]) -> str:
+    rows = [["messages/s", "expected", *[revision.name or "now" for revision in compared[::-1]], ""]]
+    for peer, wanted in EXPECTED.items():
+        if peer in names:
+            found = [rounds.ratios(revision.called(OURS), peer, "rate") for revision in compared[::-1]]
+            met = verdict(median(found[-1]) >= wanted) if wanted else "the limit without durability"
+            shown = [spread(one, ".2f") for one in found]
+            rows.append([f"times {peer}", f"≥ {wanted:g}" if wanted else "–", *shown, met])
+    return table(*rows)
+
+
+def figures(rounds: Rounds, durable: dict[str, str]) -> str:
+    rows = [["server", "messages/s", "accepted/s", "CPU ms for a message", "durable"]]
+    for name, kept in durable.items():
+        rates = [spread(rounds.values(name, what)) for what in ("rate", "accepted")]
+        rows.append([name, *rates, spread(rounds.values(name, "cpu"), ".2f"), kept])
+    return table(*rows)
+
+
+def plot(rounds: Rounds, names: list[str]) -> None:
+    figure = Figure(figsize=(12, 3), layout="constrained")
+    panels = (("messages a second, accept to submit", "rate"), ("CPU ms for a message", "cpu"))
+    for place, (title, what) in enumerate(panels, 1):
+        axes = figure.add_subplot(1, 2, place)
+        rounds.bars(axes, names, what, title)
+        if place > 1:
+            axes.set_yticklabels([])
+    figure.savefig(DOCS / "benchmarks-sms.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    given = arguments(__doc__, scale=1.0, rounds=5)
+    scale, rounds = (0.2, 1) if given.quick else (given.scale, given.rounds)
+    compared = revisions(given.compare)
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
         smsc = Smsc(folder, free_port())
         stack.callback(smsc.stop)
         limit = smsc.limit(BARE, WINDOW)
         bench = Bench(smsc)
-        servers, missing = start_servers(folder, smsc.port, stack)
+        servers, missing = start_servers(folder, smsc.port, compared, stack)
         for server in servers:
             for request in server.requests().values():
                 bench.send(server, request, WARM)
         for round_ in range(1, rounds + 1):
-            for server in servers:
+            for server in turns(servers, round_):
                 for name in server.requests():
                     bench.measure(server, name, round(server.messages * scale), round_)
     durable = {name: server.durable for server in servers for name in server.requests()}
-    return Results(durable=durable, missing=missing, limit=limit, cells=bench.cells)
-
-
-def end_in_order(limit_s: int) -> None:
-    """What was started is stopped, also when the bench is told to end or its time is over."""
-
-    def end(number: int, _: object) -> None:
-        raise KeyboardInterrupt(f"not finished after {limit_s} s" if number == signal.SIGALRM else "told to end")
-
-    for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, end)
-    signal.alarm(limit_s)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--scale", type=float, default=1, help="times as many messages for each server and round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one round of a fifth of the messages; writes no docs")
-    given = parser.parse_args()
-    scale, rounds = (0.2, 1) if given.quick else (given.scale, given.rounds)
-    end_in_order(WHOLE_S)
-    # Here and not in /tmp, which may be memory: a commit must reach a disk.
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=Path.cwd()))
-    try:
-        machine = look_at_machine(folder)
-        results = run(folder, scale, rounds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print_report(results)
+    part = [
+        expectations(bench.rounds, list(durable), compared),
+        *missing,
+        figures(bench.rounds, durable),
+        f"The SMSC alone takes {limit:,.0f} messages/s from a bare loop with the same window.",
+    ]
+    print("\n\n".join(part))
     if not given.quick:
-        write_docs(HERE.parent / "docs", results, machine, f"python bench/sms.py --scale {scale:g} --rounds {rounds}")
+        plot(bench.rounds, list(durable))
+        picture = "![messages a second and CPU time for a message](benchmarks-sms.svg)"
+        write_part("sms", [made_by(given, machine), *part, picture])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 import socket
 
-from accept import free_port
+from rounds import free_port
 from sms_install import JASMIN, RABBITMQ
 from sms_servers import NOWHERE, Peer
 
@@ -108,12 +108,12 @@ class Jasmin(Peer):
 
     def _start_redis(self, port: int) -> None:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        self._run("/usr/bin/redis-server", *options, port=port)
+        self._run("/usr/bin/redis-server", *options, address=("127.0.0.1", port))
 
     def _start_rabbit(self, port: int) -> None:
         """Its port mapper first: one that it starts itself would outlive it."""
         epmd = free_port()
-        self._run("epmd", "-port", str(epmd), "-address", "127.0.0.1", port=epmd)
+        self._run("epmd", "-port", str(epmd), "-address", "127.0.0.1", address=("127.0.0.1", epmd))
         environment = {
             "HOME": str(self.folder),
             "ERL_EPMD_PORT": str(epmd),
@@ -127,13 +127,14 @@ class Jasmin(Peer):
         }
         names = ("MNESIA_BASE", "LOG_BASE", "CONFIG_FILE", "CONF_ENV_FILE", "ENABLED_PLUGINS_FILE", "PID_FILE")
         environment |= {f"RABBITMQ_{name}": str(self.folder / f"rabbitmq-{name.lower()}") for name in names}
-        self._run(RABBITMQ, port=port, **environment)
+        self._run(RABBITMQ, address=("127.0.0.1", port), **environment)
 
     def _start_jasmin(self, program: str, *options: str, port: int | None = None) -> None:
         store = self.folder / "store"
         store.mkdir(exist_ok=True)
         command = [str(JASMIN / "bin/python"), str(JASMIN / "bin" / program), *options]
-        self._run(*command, port=port, LOG_PATH=str(self.folder / "log"), STORE_PATH=str(store))
+        address = ("127.0.0.1", port) if port else None
+        self._run(*command, address=address, LOG_PATH=str(self.folder / "log"), STORE_PATH=str(store))
 
     def _configure(self, port: int) -> None:
         """By its console."""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import cast
 
-from mail_processes import Group
+from processes import Group
 
 from heliograph.channels.sms.smpp import command
 from heliograph.channels.sms.smpp.pdu import (
@@ -75,7 +75,7 @@ class Smsc:
             self._counts = mmap.mmap(file.fileno(), COUNTS.size)
         program = [sys.executable, __file__, str(port), str(path)]
         self._group = Group("smsc", program, folder / "smsc.log", None)
-        self._group.wait_for(socket.AF_INET, ("127.0.0.1", port))
+        self._group.wait_for(("127.0.0.1", port))
         self.stop = self._group.stop
 
     def count(self) -> tuple[int, int]:

