@@ -110,7 +110,7 @@ async def test_an_outage_reaches_all_and_the_next_batch_works(batch: Batch[Any, 
 @pytest.mark.parametrize("who", [0, 1, 2])
 async def test_a_cancelled_waiter_does_not_wedge_the_batch(batch: Batch[Any, Any], database: Gate, who: int) -> None:
     database.open.clear()
-    waiters = [asyncio.create_task(batch.submit(item)) for item in range(3)]
+    waiters = [asyncio.ensure_future(batch.submit(item)) for item in range(3)]
     await asyncio.sleep(0)
     waiters[who].cancel()
     await asyncio.sleep(0)

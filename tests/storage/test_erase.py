@@ -104,10 +104,8 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
 async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
     """The receiver answers with what it was told."""
     for lease in await store.deliveries.claim([HOOK]):
-        new = (await store.deliveries.due(HOOK, 100)).new
-        told = await store.deliveries.events_of(new)
-        for due in new:
-            await store.deliveries.record(answered(lease, due, clock, state, str(told[due.event])))
+        for due in (await store.deliveries.due(HOOK, 100)).new:
+            await store.deliveries.record(answered(lease, due, clock, state, str(due.told)))
 
 
 def answered(lease: Lease, due: Due, clock: TestClock, state: str, answer: str) -> DeliveryTry:

@@ -1,9 +1,8 @@
 """One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import structlog
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from heliograph.channels.webhook import signature
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
-from heliograph.rules.event import StoredEvent, event_body
+from heliograph.rules.event import event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
@@ -20,9 +19,11 @@ from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.store import Store, StoreUnavailable
 
-WINDOW = 10  # tries in flight for an endpoint (contract 10)
+WINDOW = 10  # tries in flight or not recorded yet, for an endpoint (contract 10)
 SLOTS = 400  # in flight in this process; beyond that, one for each endpoint
 READ = 200  # deliveries read at once
+FRESH_MS = SECOND_MS  # how long what was read may wait to be sent
+GATHER_S = 0.005  # how long the first answers wait for those of the other tries, to be recorded together
 IDLE_S = 30.0  # without work, after which another process may serve it
 AWAY_S = 0.5  # after the store could not be reached
 TRY_MS = 20 * SECOND_MS  # longer than a try takes: none begins closer than this to the end of the lease
@@ -46,6 +47,8 @@ class Shared:
 
 
 class Endpoint:
+    """One task reads what is due and records what became of it; one for each try sends."""
+
     def __init__(self, lease: Lease, until: int, shared: Shared) -> None:
         self.lease = lease
         self.until = until  # when the lease ends, by our count; 0: it is lost
@@ -53,7 +56,11 @@ class Endpoint:
         self._wake = asyncio.Event()
         self._stale = True  # the store may have more than is waiting here
         self._waiting: list[Due] = []
-        self._in_flight: dict[asyncio.Task[None], Due] = {}
+        self._read_at = 0
+        self._sending: set[asyncio.Task[None]] = set()
+        self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
+        self._made: list[tuple[DeliveryTry, Webhook]] = []  # answered and not recorded yet
+        self._opened: tuple[Webhook, bool, Sequence[str]] | None = None
 
     def hint(self) -> None:
         """There may be work, or an end."""
@@ -65,16 +72,18 @@ class Endpoint:
         try:
             while self._open() and await self._work():
                 self._wake.clear()
-            await settle(self._in_flight)
+            await settle(self._sending)
+            await self._record()
         finally:
-            for task in self._in_flight:  # only when we are cancelled
+            for task in self._sending:  # only when we are cancelled
                 task.cancel()
 
     async def _work(self) -> bool:
-        """Start what can be started and wait until something happens; False when nothing does."""
+        """Start what can be started, record what was made, and wait until something happens; False: nothing does."""
         try:
-            await self._start_some()
-            return await happens(self._wake, IDLE_S) or bool(self._in_flight)
+            await self._read()
+            self._start()
+            return await self._record() or await happens(self._wake, IDLE_S) or bool(self._begun)
         except Exception as error:
             log.warning("cannot read deliveries", webhook=self.lease.webhook, error=type(error).__name__)
             self._stale = True
@@ -88,72 +97,69 @@ class Endpoint:
             return None
         return hook if self._shared.clock.count() < self.until - TRY_MS and not self._shared.clock.off() else None
 
-    async def _start_some(self) -> None:
-        chosen = self._choose()
-        if len(chosen) < self._room() and self._stale:
-            await self._read()
-            chosen = self._choose()
-        if not chosen:
+    async def _read(self) -> None:
+        if self._is_old():
+            self._waiting, self._stale = [], True
+        if not self._stale or len(self._waiting) >= WINDOW:
             return
-        events = await self._shared.store.deliveries.events_of(chosen)
-        if hook := self._open():
-            for due in chosen:
+        self._stale = False
+        read_at = self._shared.clock.count()
+        found = await self._shared.store.deliveries.due(self.lease.webhook, READ)
+        self._read_at = read_at
+        self._stale |= READ in (len(found.new), len(found.again))
+        # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
+        pairs = zip_longest(found.new, found.again)
+        # Nothing is recorded during the read, so what was begun before or meanwhile is still known here.
+        self._waiting = [due for pair in pairs for due in pair if due and due.key not in self._begun]
+
+    def _is_old(self) -> bool:
+        """What was read may have been erased since."""
+        return bool(self._waiting) and self._shared.clock.count() - self._read_at > FRESH_MS
+
+    def _start(self) -> None:
+        if (hook := self._open()) and not self._is_old():
+            for due in choose(self._waiting, {due.subject for due in self._begun.values()}, self._room()):
                 self._waiting.remove(due)
-                self._start(due, self._send(due, events.get(due.event), hook))
+                self._begun[due.key] = due
+                self._shared.in_flight += 1
+                task = asyncio.create_task(self._send(due, hook))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
 
     def _room(self) -> int:
-        own, shared = len(self._in_flight), self._shared
+        own, shared = len(self._begun), self._shared
         # What cannot be recorded must not be sent: while a try waits for the store, nothing new begins.
         if shared.unrecorded:
             return 0
         return WINDOW - own if shared.in_flight < SLOTS else int(own == 0)
 
-    def _choose(self) -> list[Due]:
-        return choose(self._waiting, {due.subject for due in self._in_flight.values()}, self._room())
-
-    async def _read(self) -> None:
-        # Noted before the read: what is recorded while it runs must not come back.
-        in_flight = {due.key for due in self._in_flight.values()}
-        self._stale = False
-        found = await self._shared.store.deliveries.due(self.lease.webhook, READ)
-        self._stale |= READ in (len(found.new), len(found.again))
-        # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
-        pairs = zip_longest(found.new, found.again)
-        self._waiting = [due for pair in pairs for due in pair if due and due.key not in in_flight]
-
-    def _start(self, due: Due, telling: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(telling)
-        self._in_flight[task] = due
-        self._shared.in_flight += 1
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        del self._in_flight[task]
-        self._shared.in_flight -= 1
-        self._wake.set()
-
     # -- one try -------------------------------------------------------------------------------------------------
 
-    async def _send(self, due: Due, event: StoredEvent | None, hook: Webhook) -> None:
+    async def _send(self, due: Due, hook: Webhook) -> None:
+        try:
+            made = await self._try(due, hook)
+            self._made.append((made, hook))
+        finally:
+            self._shared.in_flight -= 1
+            if len(self._made) in (1, len(self._begun)):  # the others gather
+                self._wake.set()
+
+    async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
         at = clock.now()
-        posted = await self._post(due, event, hook, at)
+        posted = await self._post(due, hook, at)
         made = to_try(self.lease, due, posted, at=at, now=clock.now(), jitter=lambda: clock.below(2001) / 1000 - 1)
-        if event is None:
-            made = replace(made, state="exhausted")
-        failing_since = await self._record(made)
-        if reason := why_disable(made, failing_since, clock.now()):
-            await self._disable(hook, reason)
+        return made if due.told else replace(made, state="exhausted")
 
-    async def _post(self, due: Due, event: StoredEvent | None, hook: Webhook, at: int) -> Posted:
-        if event is None:
+    async def _post(self, due: Due, hook: Webhook, at: int) -> Posted:
+        if due.told is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
-            secrets = self._shared.secrets_of(hook, at)
+            secrets = self._secrets(hook, at)
         except ValueError as error:
             return Posted(error=str(error), duration_ms=0)
         try:
-            body = event_body(event, self._shared.store.setup.current.teams[hook.team])
+            body = event_body(due.told, self._shared.store.setup.current.teams[hook.team])
             headers = signature.headers(secrets, due.event, at // SECOND_MS, body)
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:
@@ -161,23 +167,53 @@ class Endpoint:
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
             return Posted(error=f"it could not be sent: {type(error).__name__}", duration_ms=0)
 
-    async def _record(self, made: DeliveryTry) -> int | None:
-        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
-        shared = self._shared
+    def _secrets(self, hook: Webhook, at: int) -> Sequence[str]:
+        """Opened once, until the webhook changes or its former secret ends: opening takes as long as signing."""
+        rotating = at < hook.old_until
+        if not self._opened or self._opened[0] is not hook or self._opened[1] != rotating:
+            self._opened = hook, rotating, self._shared.secrets_of(hook, at)
+        return self._opened[2]
+
+    # -- what was made of them -----------------------------------------------------------------------------------
+
+    async def _record(self) -> bool:
+        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again.
+
+        False: there was nothing to record.
+        """
+        if not self._made:
+            return False
+        if len(self._made) < len(self._begun):
+            self._wake.clear()
+            await happens(self._wake, GATHER_S)
+        made, self._made = self._made, []
+        unrecorded, record = self._shared.unrecorded, self._shared.store.deliveries.record
         try:
-            while True:
-                try:
-                    return await shared.store.deliveries.record(made)
-                except StoreUnavailable:
-                    shared.unrecorded.add(made.due.key)
+            while made:
+                answers = await asyncio.gather(*(record(one) for one, _ in made), return_exceptions=True)
+                away = [
+                    pair for pair, answer in zip(made, answers, strict=True) if isinstance(answer, StoreUnavailable)
+                ]
+                for (one, hook), answer in zip(made, answers, strict=True):
+                    if not isinstance(answer, StoreUnavailable):
+                        await self._recorded(one, hook, answer)
+                unrecorded.update(one.due.key for one, _ in away)
+                made = away
+                if away:
                     await asyncio.sleep(AWAY_S)
-        except Exception as error:
-            self.until = 0
-            if not isinstance(error, NotOurs):
-                log.error("try not recorded", webhook=self.lease.webhook, error=type(error).__name__)
-            return None
+            return True
         finally:
-            shared.unrecorded.discard(made.due.key)
+            unrecorded.difference_update(one.due.key for one, _ in made)
+
+    async def _recorded(self, made: DeliveryTry, hook: Webhook, failing_since: int | None | BaseException) -> None:
+        del self._begun[made.due.key]
+        self._shared.unrecorded.discard(made.due.key)
+        if isinstance(failing_since, BaseException):
+            self.until = 0
+            if not isinstance(failing_since, NotOurs):
+                log.error("try not recorded", webhook=self.lease.webhook, error=type(failing_since).__name__)
+        elif reason := why_disable(made, failing_since, self._shared.clock.now()):
+            await self._disable(hook, reason)
 
     async def _disable(self, hook: Webhook, reason: str) -> None:
         try:

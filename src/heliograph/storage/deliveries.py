@@ -1,7 +1,7 @@
 """Deliveries of events to webhooks: who serves an endpoint, what is due for it, how tries went, and replays."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,7 @@ class Due(msgspec.Struct, frozen=True):
     attempt: int  # tries so far
     earlier: int  # those of them before the last replay
     first_at: int | None  # the first try after that
+    told: StoredEvent | None = None  # None: no longer kept
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
@@ -156,13 +157,13 @@ async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set
 async def due(tx: Tx, webhook: str, limit: int, now: int) -> DueDeliveries:
     new = await tx.run("new_deliveries", webhook=webhook, limit=limit)
     again = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
-    return DueDeliveries([Due(*row) for row in new], [Due(*row) for row in again])
+    return DueDeliveries([_to_due(row) for row in new], [_to_due(row) for row in again])
 
 
-async def events_of(tx: Tx, deliveries: Iterable[Due]) -> dict[str, StoredEvent]:
-    """By the events' ids."""
-    rows = await tx.run("told_events", events=[(due.team, due.event) for due in deliveries])
-    return {row[0]: StoredEvent(*row) for row in rows}
+def _to_due(row: Sequence[Any]) -> Due:
+    key, team, event, subject, attempt, earlier, first_at, *told = row
+    stored = StoredEvent(*told) if told[0] else None
+    return Due(key, team, event, subject, attempt, earlier, first_at, stored)
 
 
 async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:
@@ -323,17 +324,13 @@ class Deliveries:
         await self._database.write(lambda tx: tx.run("release_endpoint", **given))
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
-        """At most `limit` of each kind."""
+        """At most `limit` of each kind, with their events."""
         now = self._clock.now()
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
-    async def events_of(self, dues: Sequence[Due]) -> dict[str, StoredEvent]:
-        """By their ids."""
-        return await self._database.read(lambda tx: events_of(tx, dues))
-
-    async def record(self, made: DeliveryTry) -> int | None:
+    def record(self, made: DeliveryTry) -> Awaitable[int | None]:
         """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
-        return await self._tries.submit(made)
+        return self._tries.submit(made)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:
         """False when it was changed or disabled meanwhile."""

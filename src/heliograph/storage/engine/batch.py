@@ -22,13 +22,13 @@ class Batch(Generic[Item, Result]):
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def submit(self, item: Item) -> Result:
-        """Wait until the item's transaction is durable; raise what the story said about this item."""
+    def submit(self, item: Item) -> "asyncio.Future[Result]":
+        """Done when the item's transaction is durable; raises what the story said about this item."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
             self._task = asyncio.create_task(self._work())
-        return await future
+        return future
 
     async def _work(self) -> None:
         try:

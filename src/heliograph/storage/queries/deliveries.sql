@@ -50,14 +50,27 @@ FROM rows(:endpoints, webhook text, failing_since bigint) AS r
 WHERE endpoint.webhook = r.webhook;
 
 -- name: new_deliveries
-SELECT key, team, event, subject, attempt, earlier, first_at FROM delivery
-WHERE state = 'waiting' AND webhook = :webhook AND due_at = 0
-ORDER BY key LIMIT :limit;
+-- Each with its event, the event's message and the kind of its recipient.
+SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
+       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+       m.record, m.sandbox, r.kind
+FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at = 0
+      ORDER BY key LIMIT :limit) d
+LEFT JOIN event e ON e.team = d.team AND e.id = d.event
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+ORDER BY d.key;
 
 -- name: due_deliveries
-SELECT key, team, event, subject, attempt, earlier, first_at FROM delivery
-WHERE state = 'waiting' AND webhook = :webhook AND due_at > 0 AND due_at <= :now
-ORDER BY due_at, key LIMIT :limit;
+SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
+       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+       m.record, m.sandbox, r.kind
+FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at > 0 AND due_at <= :now
+      ORDER BY due_at, key LIMIT :limit) d
+LEFT JOIN event e ON e.team = d.team AND e.id = d.event
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+ORDER BY d.due_at, d.key;
 
 -- name: told_events
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
