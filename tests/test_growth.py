@@ -48,7 +48,8 @@ from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
 from heliograph.web import forms
-from heliograph.web.request import Request
+from heliograph.web.connection import Connection, Connections
+from heliograph.web.request import Request, Response
 from heliograph.web.router import Router
 from tests.proof.size import FULL
 
@@ -196,6 +197,39 @@ def smtp_wire(given: bytes) -> None:
         with suppress(Aborted):
             for piece in in_pieces(given):
                 spoken.data_received(piece)
+
+    asyncio.run(listen())
+
+
+class Socket(asyncio.Transport):
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def write(self, data: Any) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Edge:
+    """Reads no body, so that all of it waits."""
+
+    async def __call__(self, request: Request) -> Response:
+        return Response(200, b"")
+
+    def refused(self, refusal: Refusal) -> Response:
+        return Response(400, b"")
+
+
+def connection(given: bytes) -> None:
+    async def listen() -> None:
+        heard = Connection(Connections(Edge()))  # type: ignore[arg-type]
+        heard.connection_made(Socket())
+        heard.data_received(given)
 
     asyncio.run(listen())
 
@@ -499,6 +533,16 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "envelope sender": (
         lambda given: verp.read(b"k", given, 0),
         (Shape("b", "a", ""), Shape("b" + "0" * 58 + "@", "a", "")),
+    ),
+    "connection": (
+        octets(connection),
+        (
+            Shape("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", ""),
+            Shape("", "GET / HTTP/1.1\r\n\r\n", ""),
+            Shape("GET / HTTP/1.1\r\n", "a: b\r\n", "\r\n"),
+            Shape("GET /", "a", " HTTP/1.1\r\n\r\n"),
+            Shape("GET / HTTP/1.1\r\na: ", "b", "\r\n\r\n"),
+        ),
     ),
     "smpp frames": (octets(smpp_frames), ()),
     "smpp message": (octets(pdu.decode_short_message), (Shape("", "\1", "\0" * 30),)),

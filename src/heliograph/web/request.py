@@ -39,6 +39,7 @@ class Request:
         "_ended",
         "_gone",
         "_parts",
+        "_unread",
         "_waiting",
         "_want",
         "address",
@@ -79,6 +80,7 @@ class Request:
         self.headers = dict(headers)
         self.holder: Holder | None = None  # of its body in the byte budget
         self._parts: list[bytes] = []  # that nobody has read
+        self._unread = 0  # bytes in them
         self._ended = self._gone = False
         self._want = want
         self._waiting: asyncio.Future[None] | None = None
@@ -86,8 +88,9 @@ class Request:
     def feed(self, part: bytes) -> int:
         """A part of the body has come; how many bytes wait to be read?"""
         self._parts.append(part)
+        self._unread += len(part)
         self._wake()
-        return len(part) if len(self._parts) == 1 else sum(map(len, self._parts))
+        return self._unread
 
     def end(self) -> None:
         """The whole body has come."""
@@ -148,9 +151,9 @@ class Request:
             if not self._parts:
                 await self._more()
                 continue
-            size += sum(map(len, self._parts))
+            size += self._unread
             read += self._parts
-            self._parts = []
+            self._parts, self._unread = [], 0
             if size > most:
                 raise _too_large(most)
             if size > BUDGETED:
