@@ -3,6 +3,7 @@ or gone is let go."""
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 from collections.abc import AsyncGenerator
 from typing import Any, cast
@@ -451,6 +452,17 @@ async def test_a_body_in_small_chunks_is_no_header() -> None:
         made.data_received(b"a\r\n")
     await arrive(made, b"0\r\n\r\n", 1 << 20)
     assert b"".join(wire.written).endswith(b"/a") and not wire.closed
+
+
+async def test_a_body_in_small_chunks_takes_little_more_room_than_its_bytes() -> None:
+    made, _ = connect()
+    await arrive(made, b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    tracemalloc.start()
+    for _ in range(200):
+        await arrive(made, b"2\r\nab\r\n" * 1000, 1 << 20)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2 * 200 * 2000
 
 
 # -- bodies ------------------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ class Request:
     """What a connection read. Its body may still be coming: `feed`, `end` and `hang_up` are the connection's."""
 
     __slots__ = (
+        "_body",
         "_ended",
         "_gone",
-        "_parts",
-        "_unread",
+        "_taken",
         "_waiting",
         "_want",
         "address",
@@ -79,18 +79,21 @@ class Request:
         self.raw_headers = headers
         self.headers = dict(headers)
         self.holder: Holder | None = None  # of its body in the byte budget
-        self._parts: list[bytes] = []  # that nobody has read
-        self._unread = 0  # bytes in them
+        self._body: bytes | bytearray = b""  # not a list: small parts would take more room than they hold
+        self._taken = 0  # of it, by who reads it
         self._ended = self._gone = False
         self._want = want
         self._waiting: asyncio.Future[None] | None = None
 
     def feed(self, part: bytes) -> int:
         """A part of the body has come; how many bytes wait to be read?"""
-        self._parts.append(part)
-        self._unread += len(part)
+        if not self._body:
+            self._body = part
+        else:
+            self._body = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
+            self._body += part
         self._wake()
-        return self._unread
+        return len(self._body) - self._taken
 
     def end(self) -> None:
         """The whole body has come."""
@@ -145,22 +148,19 @@ class Request:
         length = int(declared) if declared and declared.isdigit() else most
         if length > most:
             raise _too_large(most)
-        read: list[bytes] = []
-        size = 0
-        while self._parts or not self._ended:
-            if not self._parts:
+        while self._taken < len(self._body) or not self._ended:
+            if self._taken == len(self._body):
                 await self._more()
                 continue
-            size += self._unread
-            read += self._parts
-            self._parts, self._unread = [], 0
+            self._taken = size = len(self._body)
             if size > most:
                 raise _too_large(most)
             if size > BUDGETED:
                 if self.holder is None:
                     self.holder = Holder(team, length)
                 await budget.take(self.holder, size - self.holder.held)
-        return read[0] if len(read) == 1 else b"".join(read)
+        body, self._body, self._taken = self._body, b"", 0
+        return bytes(body)
 
     async def _more(self) -> None:
         if self._gone:
