@@ -53,7 +53,7 @@ async def test_the_start_waits_for_the_database_and_says_so() -> None:
 
 
 async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "quiet_collector", lambda: None)  # of the process that runs the tests
+    monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)  # in the process that runs the tests
     done: list[str] = []
 
     class Part:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from heliograph import listening, logs
 from heliograph.app import App, Protocols, build
 from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
+from heliograph.garbage import collect_when_idle
 from heliograph.opening import attest, check_secret, make_secrets, open_store
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
@@ -105,7 +105,7 @@ async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, re
         opened.push_async_callback(app.close)
         if app.returns:
             opened.callback((await listen_for_returns(app.settings, app.returns)).close)
-        duties = app.duties | {"slow clients": connections.sweep}
+        duties = app.duties | {"slow clients": connections.sweep, "garbage": collect_when_idle}
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
@@ -113,7 +113,6 @@ async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, re
             await connections.listen(listener, listening.BACKLOG)
             opened.push_async_callback(_drain, app, connections)
         opened.callback(log.info, "stopping")
-        quiet_collector()
         log.info("started", role=app.role, address=app.settings.base_url if listener else None)
         await _patiently(stop, partial(ready, app.settings, app.store))
         await _until_stopped(stop, tasks)
@@ -141,16 +140,6 @@ async def listen_for_returns(settings: Settings, returns: Protocols) -> asyncio.
             f"cannot listen for bounces on {host}:{port}: {error.strerror or error}. "
             "Stop the other program, or choose another address with HELIOGRAPH_BOUNCE_LISTEN."
         ) from None
-
-
-def quiet_collector() -> None:
-    """What is loaded by now stays; the rest is looked through less often.
-
-    With the defaults the collector took 9 % of the time under load, in pauses of up to 57 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -1,0 +1,30 @@
+"""Collects garbage by the clock, when the event loop is idle (ADR 0026).
+
+Without it, what refers to itself stays in memory: every connection that asyncio has closed, most of all.
+"""
+
+import asyncio
+import gc
+
+TICK_S = 0.25
+LATE_S = 0.005  # a loop that comes later than this is busy
+WORTH = 5000  # new objects; fewer may wait
+BUSY_TICKS = 240  # then a collection is due, busy or not
+NEW_MAX = 30_000  # then Python collects them by itself; 500 requests at work at once have as many
+NEVER = 1_000_000
+
+
+async def collect_when_idle() -> None:
+    """Run until cancelled. What is loaded by now stays and is never looked through again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_MAX, NEVER, NEVER)
+    loop, ticks = asyncio.get_running_loop(), 0
+    while True:
+        due = loop.time() + TICK_S
+        await asyncio.sleep(TICK_S)
+        is_idle = loop.time() - due < LATE_S
+        ticks += 1
+        if (is_idle and gc.get_count()[0] >= WORTH) or ticks == BUSY_TICKS:
+            gc.collect()
+            ticks = 0

@@ -1,0 +1,90 @@
+"""Garbage is collected by the clock: when the loop is idle and it is worth it, else seldom."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from heliograph import garbage
+from tests.service import PATIENCE_S
+
+pytestmark = pytest.mark.anyio
+
+IDLE, BUSY = float("inf"), -1.0  # whatever the machine does
+
+
+class Collector:
+    """In place of Python's own: counts, and says how many objects are new."""
+
+    def __init__(self, new: int) -> None:
+        self.new, self.done = new, list[str]()
+
+    def get_count(self) -> tuple[int, int, int]:
+        return self.new, 0, 0
+
+    def collect(self) -> None:
+        self.done.append("collect")
+
+    def freeze(self) -> None:
+        self.done.append("freeze")
+
+    def set_threshold(self, *_: int) -> None:
+        self.done.append("threshold")
+
+
+async def run_for(ticks: int) -> None:
+    """The duty, for so many turns of the loop after its start."""
+    duty = asyncio.create_task(garbage.collect_when_idle())
+    for _ in range(ticks + 1):
+        await asyncio.sleep(0)
+    duty.cancel()
+    await asyncio.gather(duty, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("late", "new", "ticks", "collected"),
+    [
+        (IDLE, garbage.WORTH, 5, 5),
+        (IDLE, garbage.WORTH - 1, 5, 0),
+        (BUSY, garbage.NEW_MAX, garbage.BUSY_TICKS - 1, 0),
+        (BUSY, 0, garbage.BUSY_TICKS, 1),
+        (BUSY, garbage.NEW_MAX, 2 * garbage.BUSY_TICKS, 2),
+        (IDLE, 0, garbage.BUSY_TICKS, 1),
+    ],
+)
+async def test_when(monkeypatch: pytest.MonkeyPatch, late: float, new: int, ticks: int, collected: int) -> None:
+    collector = Collector(new)
+    monkeypatch.setattr(garbage, "gc", collector)
+    monkeypatch.setattr(garbage, "LATE_S", late)
+    monkeypatch.setattr(garbage, "TICK_S", 0)
+    await run_for(ticks)
+    assert collector.done == ["collect", "freeze", "threshold"] + ["collect"] * collected
+
+
+async def test_closed_connections_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio's transports refer to themselves: without a collection they would stay."""
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: gc.disable())  # until the end of the test
+    for name, value in (("LATE_S", IDLE), ("TICK_S", 0), ("WORTH", 0)):
+        monkeypatch.setattr(garbage, name, value)
+    made = weakref.WeakSet[asyncio.BaseTransport]()
+
+    class Listener(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.add(transport)
+
+    server = await asyncio.get_running_loop().create_server(Listener, "127.0.0.1", 0)
+    duty = asyncio.create_task(garbage.collect_when_idle())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            while not made:
+                await asyncio.sleep(0)
+            writer.close()
+            while made:
+                await asyncio.sleep(0)
+    finally:
+        duty.cancel()
+        server.close()
+        gc.unfreeze()
+        gc.enable()
