@@ -19,6 +19,7 @@ from heliograph.web.connection import (
     HEADERS_MAX,
     HEADERS_S,
     KEEP_ALIVE_S,
+    READ_S,
     SLOWEST,
     SWEEP_S,
     UNREAD_MAX,
@@ -268,6 +269,29 @@ async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> 
     lost(made)
     await settle()
     assert echo.streams_ended == 1
+
+
+@pytest.mark.parametrize("path", ["/stream", "/a"])
+async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -> None:
+    made, wire = connect()
+    made.data_received(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    await settle()
+    made.pause_writing()
+    now = asyncio.get_running_loop().time()
+    made.sweep(now + READ_S - 1)
+    assert not wire.closed
+    made.sweep(now + READ_S + 1)
+    assert wire.aborted
+
+
+async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
+    made, _ = connect()
+    made.data_received(b"GET /a HTTP/1.1\r\n\r\n")
+    made.pause_writing()
+    await settle()
+    await made.abort()
+    lost(made)  # raises nothing
+    assert not len(made._connections)
 
 
 async def test_a_stream_that_breaks_is_cut_off() -> None:

@@ -26,6 +26,7 @@ log = structlog.get_logger()
 HEADERS_S = 10.0  # from the first byte, or from the connection, to the end of the headers
 BODY_S = 5.0  # a body may be behind the slowest rate by this
 KEEP_ALIVE_S = 75.0  # idle connections; longer than most clients' pools keep them
+READ_S = 60.0  # a client that reads nothing of its answer for this long is gone
 SLOWEST = 32 * KIB  # bytes of a body a second, from its first second on
 HEADERS_MAX = 64 * KIB
 PIECE = 16 * KIB  # what arrives is examined in pieces of this size
@@ -70,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._behind: deque[Request] = deque()
         self._streaming = False
         self._write_paused: asyncio.Future[None] | None = None  # until the client reads on
+        self._unread_since = 0.0  # while it does not
         self._idle_since: float | None = None
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Once every SWEEP_S: a timer for each answer would cost more than all the rest of it."""
-        if self.is_too_slow(now):
+        if self.is_too_slow(now) or (self._write_paused and now - self._unread_since > READ_S):
             self._transport.abort()
         elif self._idle_since is not None and now - self._idle_since > KEEP_ALIVE_S:
             self._transport.close()
@@ -315,11 +317,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._write_paused = self._loop.create_future()
+        self._unread_since = self._loop.time()
 
     def resume_writing(self) -> None:
-        if self._write_paused:
-            self._write_paused.set_result(None)
-            self._write_paused = None
+        waiting, self._write_paused = self._write_paused, None
+        if waiting and not waiting.done():  # done: cancelled with the answer that waited
+            waiting.set_result(None)
 
     # -- stopping ------------------------------------------------------------------------------------------
 
