@@ -71,6 +71,7 @@ class Service:
             "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
             "HELIOGRAPH_TRUSTED_PROXIES": "127.0.0.1",
+            "HELIOGRAPH_PROCESSES": "1",
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -105,9 +106,10 @@ class Service:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, role: str = "all", port: int = 0) -> Forked:
+    def start(self, role: str = "all", port: int = 0, *flags: str) -> Forked:
         """Start a process and wait until it answers; its port is the last one of `ports`."""
-        process = Forked(PROGRAM, ["serve", "--role", role, "--listen", f"127.0.0.1:{port}"], self._environment)
+        arguments = ["serve", "--role", role, "--listen", f"127.0.0.1:{port}", *flags]
+        process = Forked(PROGRAM, arguments, self._environment)
         self.processes.append(process)
         seen = []
         for line in process.stdout:

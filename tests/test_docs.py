@@ -14,7 +14,7 @@ import pytest
 
 from heliograph.api.errors import error_list
 from heliograph.api.routes import V1
-from heliograph.cli.options import FLAGS
+from heliograph.cli.options import SERVE_FLAGS
 from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
@@ -176,7 +176,7 @@ def test_settings_table() -> None:
     wanted = [
         [
             f"`{name}`",
-            f"`--{name.replace('_', '-')}`" if name in FLAGS else "–",
+            f"`--{name.replace('_', '-')}`" if name in SERVE_FLAGS else "–",
             f"`{PREFIX}{name.upper()}`",
             f"`{defaults[name]}`" if name in defaults else "–",
         ]

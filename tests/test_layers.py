@@ -18,7 +18,9 @@ FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.p
 
 # Part → what it may import of ours: the whole picture, no exceptions. The first row that fits a file is its row;
 # docs/architecture.md shows this table.
-FLOOR = "clock.py datafolder.py garbage.py listening.py logs.py receiving.py sealing.py settings.py watch.py"
+FLOOR = (
+    "clock.py datafolder.py garbage.py listening.py logs.py processes.py receiving.py sealing.py settings.py watch.py"
+)
 MAY_IMPORT: dict[str, str] = {
     "rules/": "rules/",
     FLOOR: "rules/ sealing.py",

@@ -144,8 +144,10 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
             await client.close()
 
 
-def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: Clock) -> App:
-    """Inside the event loop; to be closed. `role`: all, api or worker."""
+def build(
+    settings: Settings, role: str, secrets: Secrets, store: Store, clock: Clock, process: int | None = None
+) -> App:
+    """Inside the event loop; to be closed. `role`: all, api or worker. `process`: its number among several."""
     works, answers = role != "api", role != "worker"
     domains = make_domains(settings, secrets, store, clock)
     tools = make_tools(settings, secrets, store, clock, domains)
@@ -160,6 +162,7 @@ def build(settings: Settings, role: str, secrets: Secrets, store: Store, clock: 
         handover=handover,
         base_url=settings.base_url,
         code_key=secrets.codes,
+        process=process,
         loop_lag=watch.lag,
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,

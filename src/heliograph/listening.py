@@ -15,6 +15,7 @@ log = structlog.get_logger()
 
 BACKLOG = 2048
 TURN_MOST = 64  # connections accepted before other tasks run
+SHARED_TURN_MOST = 2
 SAY_S = 60.0
 OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -27,12 +28,13 @@ class Listener(socket.socket):
     again: 441,506 lines in ten seconds.
     """
 
+    turn_most = TURN_MOST
     _left = TURN_MOST
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self._left == 0:
             raise BlockingIOError
-        if self._left == TURN_MOST:
+        if self._left == self.turn_most:
             asyncio.get_running_loop().call_soon(self._next_turn)
         self._left -= 1
         try:
@@ -43,7 +45,7 @@ class Listener(socket.socket):
             raise
 
     def _next_turn(self) -> None:
-        self._left = TURN_MOST
+        self._left = self.turn_most
 
 
 def listen(host: str, port: int) -> Listener:
@@ -52,6 +54,13 @@ def listen(host: str, port: int) -> Listener:
     # asyncio sets this on sockets that it creates itself; without it every answer waits 40 ms.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener(fileno=bound.detach())
+
+
+def adopt(file: int) -> Listener:
+    """One that several processes share: each accepts a few at a time, so that all get some."""
+    adopted = Listener(fileno=file)
+    adopted.turn_most = adopted._left = SHARED_TURN_MOST
+    return adopted
 
 
 def say_it_once(loop: asyncio.AbstractEventLoop) -> None:

@@ -32,11 +32,16 @@ class Fold:
         return {**line, "more": more} if more else line
 
 
-def configure(now: Callable[[], float]) -> None:
-    """`now`: seconds from a monotonic clock."""
+def configure(now: Callable[[], float], process: int | None = None) -> None:
+    """`now`: seconds from a monotonic clock. `process`: the number of this one among several."""
+
+    def numbered(_: Any, __: str, line: Any) -> Any:
+        return line if process is None else {"process": process, **line}
+
     structlog.configure(
         processors=[
             Fold(now),
+            numbered,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # A traceback with local variables would print tokens, bodies and codes.

@@ -12,17 +12,20 @@ import msgspec
 import structlog
 
 from heliograph import listening, logs
-from heliograph.app import App, Protocols, build
+from heliograph.app import App, build
 from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
 from heliograph.garbage import collect_when_idle
+from heliograph.listening import Listener
 from heliograph.opening import attest, check_secret, make_secrets, open_store
+from heliograph.processes import Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
 
+LEAVE_S = 1.0  # in which open connections of one of several processes get their next answer, and move to another
 DRAIN_S = 30  # for requests under way when the stop comes
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 
@@ -40,14 +43,19 @@ class CannotListen(Exception):
 Ready = Callable[[Settings, Store], Awaitable[None]]
 
 
-async def serve(settings: Settings, role: str, ready: Ready) -> None:
-    """Run until SIGTERM or SIGINT; `ready` gets the settings with the real port once requests are taken."""
-    logs.configure(asyncio.get_running_loop().time)
+async def serve(settings: Settings, role: str, ready: Ready, place: Place | None = None) -> None:
+    """Run until SIGTERM or SIGINT; `ready` gets the settings with the real port once requests are taken.
+
+    With a place, as one of several processes: until its parent is gone, too.
+    """
+    logs.configure(asyncio.get_running_loop().time, place.number if place else None)
     stop = asyncio.Event()
+    if place:
+        _end_with_parent(place, stop)
     listening.say_it_once(asyncio.get_running_loop())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listener = None if role == "worker" else listen(settings)
+    listener, returns = (_adopted(place.listener), _adopted(place.returns)) if place else bind(settings, role)
     if listener is not None:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
     clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
@@ -68,7 +76,8 @@ async def serve(settings: Settings, role: str, ready: Ready) -> None:
                 if store.setup.current.platform.paused:
                     why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
-                await _run(build(settings, role, secrets, store, clock), listener, stop, ready)
+                app = build(settings, role, secrets, store, clock, place.number if place else None)
+                await _run(app, listener, returns, stop, ready)
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await attest(store, settings.data)
     finally:
@@ -98,13 +107,16 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(AGAIN_S)
 
 
-async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, ready: Ready) -> None:
+async def _run(
+    app: App, listener: socket.socket | None, returns: socket.socket | None, stop: asyncio.Event, ready: Ready
+) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
     connections = Connections(app.front)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(app.close)
-        if app.returns:
-            opened.callback((await listen_for_returns(app.settings, app.returns)).close)
+        if app.returns and returns:
+            server = await asyncio.get_running_loop().create_server(app.returns, sock=returns)
+            opened.callback(server.close)
         duties = app.duties | {"slow clients": connections.sweep, "garbage": collect_when_idle}
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
@@ -119,6 +131,8 @@ async def _run(app: App, listener: socket.socket | None, stop: asyncio.Event, re
 
 
 async def _drain(app: App, connections: Connections) -> None:
+    if app.context.process is not None:
+        await connections.leave(LEAVE_S)
     app.context.state.draining = True
     await connections.drain(DRAIN_S)
 
@@ -129,27 +143,43 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def listen_for_returns(settings: Settings, returns: Protocols) -> asyncio.Server:
-    """For bounces and complaints."""
-    assert settings.bounce_listen
-    host, port = settings.bounce_listen
+def bind(settings: Settings, role: str) -> tuple[Listener | None, Listener | None]:
+    """What listens for requests, and for bounces and complaints."""
+    listener, returns = None if role == "worker" else listen(settings), None
+    if role != "api" and settings.bounce_listen:
+        returns = _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")
+    return listener, returns
+
+
+def listen(settings: Settings) -> Listener:
+    return _bind("", settings.host, settings.port, "--listen")
+
+
+def _bind(what: str, host: str, port: int, setting: str) -> Listener:
     try:
-        return await asyncio.get_running_loop().create_server(returns, sock=listening.listen(host, port))
+        return listening.listen(host, port)
     except OSError as error:
         raise CannotListen(
-            f"cannot listen for bounces on {host}:{port}: {error.strerror or error}. "
-            "Stop the other program, or choose another address with HELIOGRAPH_BOUNCE_LISTEN."
+            f"cannot listen{what} on {host}:{port}: {error.strerror or error}. "
+            f"Stop the other program, or choose another address with {setting}."
         ) from None
 
 
-def listen(settings: Settings) -> socket.socket:
-    try:
-        return listening.listen(settings.host, settings.port)
-    except OSError as error:
-        raise CannotListen(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
-            "Stop the other program, or choose another address with --listen."
-        ) from None
+def _adopted(file: int | None) -> Listener | None:
+    return None if file is None else listening.adopt(file)
+
+
+def _end_with_parent(place: Place, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the parent replaces us, or not
+
+    def gone() -> None:
+        loop.remove_reader(place.control)
+        if not stop.is_set():
+            log.error("the parent is gone: stopping")
+            stop.set()
+
+    loop.add_reader(place.control, gone)
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

@@ -15,6 +15,7 @@ import msgspec
 PREFIX = "HELIOGRAPH_"
 SECRETS = ("secret", "metrics_token")
 TOKEN_MIN = 16
+PROCESSES_MAX = 64
 
 
 class BadSetting(Exception):
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
     metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
+    processes: int = 0  # of `serve`; 0: one for each core, or one when the database is SQLite
     simulator_step_ms: int = 200  # between two states of a simulated message
 
     @property
@@ -55,6 +57,7 @@ NAMES = (
     "trusted_proxies",
     "metrics_allow",
     "metrics_token",
+    "processes",
     "simulator_step_ms",
 )
 
@@ -126,6 +129,10 @@ def _read(name: str, value: str) -> dict[str, Any]:
             if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
                 raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
             return {"metrics_token": value}
+        case "processes":
+            if not (value.isascii() and value.isdigit() and 1 <= int(value) <= PROCESSES_MAX):
+                raise ValueError(f"expected a whole number from 1 to {PROCESSES_MAX}")
+            return {"processes": int(value)}
         case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:

@@ -25,6 +25,7 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
     context = SimpleNamespace(
         metrics_allow=allow,
         metrics_token=token,
+        process=None,
         loop_lag=lambda: 0.0123456,
         state=SimpleNamespace(answers={}),
         clock=SimpleNamespace(now=lambda: 0),

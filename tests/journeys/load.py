@@ -25,11 +25,13 @@ class Load:
     What was answered with 202 is noted after the whole answer was read: `accepted` is what the world believes.
     """
 
-    def __init__(self, service: Service, clients: int = 4) -> None:
+    def __init__(self, service: Service, clients: int = 4, name: str = "client") -> None:
         self._service = service
+        self._name = name
         self._stop = threading.Event()
         self.accepted: dict[str, str] = {}  # subject, which is also the Idempotency-Key → id
         self.refused: list[Answer] = []
+        self.broken: list[Exception] = []  # without an answer
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(clients)]
 
     def __enter__(self) -> Self:
@@ -49,7 +51,7 @@ class Load:
 
     def _send(self, client: int) -> None:
         for number in itertools.count():
-            subject = f"client {client} number {number}"
+            subject = f"{self._name} {client} number {number}"
             while subject not in self.accepted:
                 if self._stop.is_set():
                     return
@@ -58,7 +60,8 @@ class Load:
                     answer = self._service.post(
                         "/v1/emails", email(subject), headers={"Idempotency-Key": subject}, port=port
                     )
-                except (OSError, http.client.HTTPException):
+                except (OSError, http.client.HTTPException) as error:
+                    self.broken.append(error)
                     time.sleep(AGAIN_S)
                     continue
                 if answer.status == 202:

@@ -27,6 +27,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
+    process: int | None = None  # its number among several of one parent
     loop_lag: Callable[[], float] = lambda: 0.0  # seconds by which the event loop was late at most, recently
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
     metrics_token: str = ""  # anyone who has it may read them too; empty: there is none

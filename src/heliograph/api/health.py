@@ -35,11 +35,15 @@ async def metrics(call: Call) -> Response:
     """For loopback, the operator's ranges and anyone with the token; for others there is no such page."""
     if not _may_look(call):
         raise NotFound()
+    process = call.context.process
+    own = [] if process is None else [f'process="{process}"']
     lines = ["# TYPE heliograph_answers_total counter"]
     for (route, status), count in sorted(call.context.state.answers.items()):
-        lines.append(f'heliograph_answers_total{{route="{route}",status="{status}"}} {count}')
+        labels = ",".join([*own, f'route="{route}"', f'status="{status}"'])
+        lines.append(f"heliograph_answers_total{{{labels}}} {count}")
     lines.append("# TYPE heliograph_event_loop_lag_seconds gauge")
-    lines.append(f"heliograph_event_loop_lag_seconds {call.context.loop_lag():.6f}")
+    labels = "".join(f"{{{label}}}" for label in own)
+    lines.append(f"heliograph_event_loop_lag_seconds{labels} {call.context.loop_lag():.6f}")
     lines.append("# TYPE heliograph_outbox_depth gauge")
     now = call.context.clock.now()
     waiting = await call.context.store.outbox.queue.answer()

@@ -33,6 +33,9 @@ FLAGS = {
     "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
+SERVE_FLAGS = FLAGS | {
+    "processes": ("N", "How many processes share the work.", "one a core on PostgreSQL, 1 on SQLite")
+}
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)
@@ -68,7 +71,7 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
             help='Settings as TOML, for example: listen = "0.0.0.0:80".',
         )(run)
         for name in reversed(flags):
-            metavar, what, usual = FLAGS[name]
+            metavar, what, usual = SERVE_FLAGS[name]
             about = f"{what} Default: {defaults.get(name, usual)}. [env: HELIOGRAPH_{name.upper()}]"
             run = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=about)(run)
         return run

@@ -1,49 +1,94 @@
-"""`heliograph serve`: the service itself."""
+"""`heliograph serve`: the service itself, in one process or several."""
 
 import asyncio
+import os
+import sys
 
 import click
+import msgspec
 
-from heliograph import server
-from heliograph.cli.options import FLAGS, clear_mistakes, with_settings
+from heliograph import logs, server
+from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
 from heliograph.manage.people import first_link
+from heliograph.opening import sqlite_path
+from heliograph.processes import Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
+USUAL_MOST = 8  # processes: with 9 connections each they fit into the 100 of PostgreSQL's defaults
+
 
 @click.command()
-@with_settings(*FLAGS)
+@with_settings(*SERVE_FLAGS)
 @click.option(
     "--role",
     type=click.Choice(["all", "api", "worker"]),
     default="all",
     show_default=True,
-    help="api answers requests, worker delivers, all does both in one process.",
+    help="api answers requests, worker delivers, all does both in each process.",
 )
-def serve(settings: Settings, role: str) -> None:
+@click.option("--among", hidden=True)
+def serve(settings: Settings, role: str, among: str | None) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     It waits for the database and migrates it first. Stopping finishes what is under way; nothing is lost or repeated.
 
+    On PostgreSQL it runs a process for each core (8 at most, unless --processes says more), all on one address, each
+    answering and delivering. A process that dies is started again. SIGHUP replaces them one after the other without
+    refusing a request, for example after an upgrade or a change of the --config file.
+
     \b
     heliograph serve --listen 0.0.0.0:8700 --database postgresql://heliograph@db/heliograph
-    heliograph serve --role worker
+    heliograph serve --role worker --processes 2
     """
+    place = msgspec.json.decode(among, type=Place) if among else None
+    count = settings.processes or usual_processes(settings)
 
     async def ready(settings: Settings, store: Store) -> None:
-        link = await first_link(store) if role != "worker" else None
+        asks = role != "worker" and (place is None or place.greets)
+        link = await first_link(store) if asks else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
-        click.echo(f"Heliograph is {where} (role: {role}).")
+        many = f", processes: {count}" if count > 1 else ""
+        said = [f"Heliograph is {where} (role: {role}{many})."]
         if link:
-            click.echo(f"First operator: {settings.base_url}/dashboard/link/{link}")
+            said.append(f"First operator: {settings.base_url}/dashboard/link/{link}")
+        if place is None:
+            click.echo("\n".join(said))
+        else:
+            os.write(place.control, msgspec.json.encode(said) + b"\n")
 
-    run(settings, role, ready)
+    if place is None and count > 1:
+        sys.exit(run_many(settings, role, count))
+    run(settings, role, ready, place)
 
 
-def run(settings: Settings, role: str, ready: server.Ready) -> None:
+def run(settings: Settings, role: str, ready: server.Ready, place: Place | None = None) -> None:
     """Serve until stopped; `ready` is called with the actual addresses."""
     try:
         with clear_mistakes(settings):
-            asyncio.run(server.serve(settings, role, ready))
+            asyncio.run(server.serve(settings, role, ready, place))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
+
+
+def run_many(settings: Settings, role: str, count: int) -> int:
+    """The exit code."""
+    try:
+        sockets = server.bind(settings, role)
+    except server.CannotListen as error:
+        raise click.ClickException(str(error)) from error
+
+    async def supervise() -> int:
+        logs.configure(asyncio.get_running_loop().time)
+        command = [sys.executable, "-m", "heliograph.cli.main", *sys.argv[1:]]
+        return await Parent(count, *sockets, greet=_greet, command=command).run()
+
+    return asyncio.run(supervise())
+
+
+def usual_processes(settings: Settings) -> int:
+    return 1 if sqlite_path(settings) else min(len(os.sched_getaffinity(0)), USUAL_MOST)
+
+
+def _greet(said: str) -> None:
+    click.echo("\n".join(msgspec.json.decode(said, type=list[str])))

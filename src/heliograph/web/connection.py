@@ -387,14 +387,23 @@ class Connections:
             for connection in list(self._open):
                 connection.sweep(now)
 
+    async def leave(self, seconds: float) -> None:
+        """Take no more connections; for so long the open ones may still ask, and each ends with its next answer."""
+        self.draining = True
+        self._server.close()
+        await self._end(seconds)
+
     async def drain(self, seconds: float) -> None:
         """Take no more connections, close the idle ones, and let the others finish what they have begun."""
         self.draining = True
         self._server.close()
-        self._none_left.clear()
         for connection in list(self._open):
             connection.close_if_idle()
+        await self._end(seconds)
+        await asyncio.gather(*(connection.abort() for connection in self._open))
+
+    async def _end(self, seconds: float) -> None:
+        self._none_left.clear()
         if self._open:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._none_left.wait(), seconds)
-        await asyncio.gather(*(connection.abort() for connection in self._open))

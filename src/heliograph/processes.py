@@ -1,0 +1,172 @@
+"""Runs the service in several processes that share the listening sockets of one parent (ADR 0027).
+
+The parent starts, watches, replaces and stops them. It opens no database and answers no request.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+log = structlog.get_logger()
+
+PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
+PAUSE_MOST_S = 30.0
+LIVED_S = 60.0  # … of one that did not live so long
+DEATHS_MAX = 3  # of every process in a row, each before it was ready: then nothing can be served
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A process among several: its number, and what it has from its parent, as numbers of open files."""
+
+    number: int
+    control: int  # takes one line when the process is ready; ends with the parent
+    listener: int | None
+    returns: int | None  # listens for mail that comes back
+    greets: bool  # the first of all: it says whether there is an operator yet
+
+
+class Child:
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._writer = writer  # open as long as the parent lives
+        self.greeting = asyncio.create_task(reader.readline())  # empty: it ended before it was ready
+        self.ended = asyncio.create_task(self._end())
+
+    def stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    async def _end(self) -> int:
+        code = await self._process.wait()
+        self._writer.close()
+        return code
+
+
+class Parent:
+    """`greet` is called with what the first process says, once all are ready."""
+
+    def __init__(
+        self,
+        count: int,
+        listener: socket.socket | None,
+        returns: socket.socket | None,
+        greet: Callable[[str], None],
+        command: Sequence[str],
+    ) -> None:
+        self._numbers = range(1, count + 1)
+        self._listener, self._returns = listener, returns
+        self._greet = greet
+        self._command = command
+        self._children: dict[int, Child] = {}
+        self._greeted: dict[int, str] = {}  # what each one said when it was ready first
+        self._failures = dict.fromkeys(self._numbers, 0)  # deaths in a row before it was ready
+        self._stopping = asyncio.Event()
+        self._replacing: asyncio.Task[None] | None = None
+        self._code = 0
+
+    async def run(self) -> int:
+        """Until SIGTERM, SIGINT or nothing can be served; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        async with asyncio.TaskGroup() as keeping:
+            keeping.create_task(self._keep(1, keeping))
+        log.info("all processes stopped")
+        return self._code
+
+    async def _keep(self, number: int, others: asyncio.TaskGroup) -> None:
+        """Start the process of this number, and another whenever it dies."""
+        loop, pause_s = asyncio.get_running_loop(), PAUSE_S
+        while not self._stopping.is_set():
+            began = loop.time()
+            child = self._children[number] = await self._start(number)
+            if greeting := await child.greeting:
+                self._failures[number] = 0
+                self._is_ready(number, greeting.decode().strip(), others)
+            else:
+                self._failures[number] += 1
+            code = await self._end_of(number)
+            if self._stopping.is_set():
+                self._code = self._code or int(code != 0)
+            elif not self._greeted or min(self._failures.values()) >= DEATHS_MAX:
+                log.error("no process becomes ready: giving up", process=number, code=code)
+                self._code = 1
+                self._stop()
+            else:
+                pause_s = PAUSE_S if loop.time() - began > LIVED_S else min(2 * pause_s, PAUSE_MOST_S)
+                log.error("a process died and is started again", process=number, code=code, in_s=pause_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause_s)
+
+    def _is_ready(self, number: int, greeting: str, others: asyncio.TaskGroup) -> None:
+        if number in self._greeted:
+            return
+        self._greeted[number] = greeting
+        if number == 1:  # it has migrated, and shows that the settings are good
+            for other in self._numbers[1:]:
+                others.create_task(self._keep(other, others))
+        if len(self._greeted) == len(self._numbers):
+            self._greet(self._greeted[1])
+
+    async def _start(self, number: int) -> Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            place = Place(
+                number=number,
+                control=theirs.fileno(),
+                listener=self._listener.fileno() if self._listener else None,
+                returns=self._returns.fileno() if self._returns else None,
+                greets=not self._greeted,
+            )
+            files = [file for file in (place.control, place.listener, place.returns) if file is not None]
+            among = msgspec.json.encode(place).decode()
+            process = await asyncio.create_subprocess_exec(*self._command, "--among", among, pass_fds=files)
+        child = Child(process, *await asyncio.open_unix_connection(sock=ours))
+        if self._stopping.is_set():
+            child.stop()
+        return child
+
+    async def _end_of(self, number: int) -> int:
+        """When the process of this number ends, and none has taken its place."""
+        while True:
+            child = self._children[number]
+            code = await child.ended
+            if self._children[number] is child:
+                return code
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        for bound in (self._listener, self._returns):
+            if bound is not None:
+                bound.close()  # as the children close theirs: new connections are refused
+        for child in self._children.values():
+            child.stop()
+
+    def _reload(self) -> None:
+        if self._replacing is None or self._replacing.done():
+            self._replacing = asyncio.create_task(self._replace_all())
+
+    async def _replace_all(self) -> None:
+        """One after the other, each when another is ready in its place. They read their settings again."""
+        for number in self._numbers:
+            old = self._children.get(number)
+            if self._stopping.is_set():
+                return
+            if old is None or old.ended.done():
+                continue  # it is about to be started anyway
+            new = await self._start(number)
+            if not await new.greeting:
+                log.error("not replaced: the new process is not ready", process=number, code=await new.ended)
+                return
+            self._children[number] = new
+            old.stop()
+            await old.ended
+        log.info("all processes replaced")

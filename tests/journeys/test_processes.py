@@ -1,0 +1,47 @@
+"""`serve --processes`: processes on one address are killed, are replaced under load, and end with their parent."""
+
+import os
+import signal
+from pathlib import Path
+
+from tests.conftest import fresh_database
+from tests.forks import Forked
+from tests.journeys.load import Load, check_all_arrived
+from tests.service import Service, until
+
+
+def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tmp_path: Path) -> None:
+    with Service(fresh_database(postgres), tmp_path / "data") as service:
+        service.apply()
+        parent = service.start("all", 0, "--processes", "2")
+        killed, other = children(parent)
+        with Load(service) as load:
+            load.more(50)
+            os.kill(killed, signal.SIGKILL)
+            until(lambda: len(children(parent)) == 2 and killed not in children(parent))
+            load.more(50)
+        assert other in children(parent)
+        accepted = load.accepted
+
+        before = set(children(parent))
+        with Load(service, name="reload") as load:
+            load.more(20)
+            parent.send_signal(signal.SIGHUP)
+            until(lambda: len(children(parent)) == 2 and not before & set(children(parent)))
+            load.more(20)
+        assert (load.refused, load.broken) == ([], [])  # no request suffered from it
+        check_all_arrived(service.database, accepted | load.accepted)
+
+        until(lambda: {"1", "2"} <= {answered_by(service) for _ in range(20)})
+
+        left = children(parent)
+        service.kill(parent)
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+
+
+def children(parent: Forked) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+
+
+def answered_by(service: Service) -> str:
+    return service.get("/metrics").raw.decode().partition('heliograph_event_loop_lag_seconds{process="')[2][0]

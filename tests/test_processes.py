@@ -1,0 +1,159 @@
+"""The parent of several processes, with small programs in their place: it starts, watches, replaces and stops them."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from heliograph import processes
+from heliograph.processes import Parent
+from tests.deliver.test_worker import until
+
+pytestmark = pytest.mark.anyio
+
+# Notes that it began, says that it is ready, and waits for its end: as long as there is no file that says otherwise.
+CHILD = """
+import json, os, signal, sys
+place, folder = json.loads(sys.argv[-1]), sys.argv[1]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+with open(folder + "/begun", "a") as begun:
+    begun.write(f"{place['number']} {os.getpid()}\\n")
+if os.path.exists(f"{folder}/fails {place['number']}"):
+    sys.exit(3)
+os.write(place["control"], b"hello of %d\\n" % place["number"])
+os.read(place["control"], 1)
+"""
+
+
+class Family:
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder = folder
+        self.greetings: list[str] = []
+        self.parent = Parent(
+            count, None, None, self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)]
+        )
+
+    def begun(self) -> list[tuple[int, int]]:
+        """Number and process id of all that began, in that order."""
+        file = self.folder / "begun"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(int(number), int(pid)) for number, pid in map(str.split, lines)]
+
+    def fails(self, *numbers: int) -> None:
+        for number in numbers:
+            (self.folder / f"fails {number}").touch()
+
+
+@asynccontextmanager
+async def running(family: Family) -> AsyncIterator["asyncio.Task[int]"]:
+    task = asyncio.create_task(family.parent.run())
+    try:
+        yield task
+    finally:
+        family.parent._stop()
+        await task
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PAUSE_S", 0.01)
+    monkeypatch.setattr(processes, "PAUSE_MOST_S", 0.02)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[int], Family]:
+    return lambda count: Family(tmp_path, count)
+
+
+Make = Callable[[int], Family]
+
+
+async def test_it_greets_once_all_are_ready_and_ends_when_all_have(make: Make) -> None:
+    family = make(3)
+    async with running(family) as task:
+        await until(lambda: family.greetings)
+        assert family.greetings == ["hello of 1"]
+        assert family.begun()[0][0] == 1  # the others wait for it
+        assert sorted(number for number, _ in family.begun()) == [1, 2, 3]
+    assert task.result() == 0
+    assert not any(is_alive(pid) for _, pid in family.begun())
+
+
+async def test_a_process_that_dies_is_started_again_and_the_others_stay(make: Make) -> None:
+    family = make(2)
+    async with running(family):
+        await until(lambda: family.greetings)
+        first, second = family.begun()
+        with capture_logs() as logs:
+            kill(second[1])
+            await until(lambda: len(family.begun()) == 3)
+        assert family.begun()[2][0] == 2
+        assert is_alive(first[1])
+        assert [(line["process"], line["code"]) for line in logs if "died" in line["event"]] == [(2, -9)]
+    assert family.greetings == ["hello of 1"]
+
+
+async def test_a_start_that_fails_ends_it(make: Make) -> None:
+    family = make(2)
+    family.fails(1)
+    assert await family.parent.run() == 1
+    assert [number for number, _ in family.begun()] == [1]
+
+
+async def test_it_gives_up_when_none_becomes_ready_any_more(make: Make) -> None:
+    family = make(2)
+    async with running(family) as task:
+        await until(lambda: family.greetings)
+        family.fails(1, 2)
+        for _, pid in family.begun():
+            kill(pid)
+        assert await task == 1
+    assert len(family.begun()) >= 2 + 2 * processes.DEATHS_MAX
+
+
+async def test_one_that_cannot_start_does_not_end_the_others(make: Make) -> None:
+    family = make(2)
+    family.fails(2)
+    async with running(family):
+        await until(lambda: len(family.begun()) > 1 + 2 * processes.DEATHS_MAX)
+        assert is_alive(family.begun()[0][1])
+        assert not family.greetings
+
+
+async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
+    family = make(2)
+    async with running(family):
+        await until(lambda: family.greetings)
+        with capture_logs() as logs:
+            family.parent._reload()
+            await until(lambda: any("replaced" in line["event"] for line in logs))
+        assert [number for number, _ in family.begun()] == [1, 2, 1, 2]
+        assert [is_alive(pid) for _, pid in family.begun()] == [False, False, True, True]
+        assert [line for line in logs if "died" in line["event"]] == []
+
+
+async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
+    family = make(2)
+    async with running(family):
+        await until(lambda: family.greetings)
+        family.fails(1, 2)
+        with capture_logs() as logs:
+            family.parent._reload()
+            await until(lambda: any("not replaced" in line["event"] for line in logs))
+        assert [number for number, _ in family.begun()] == [1, 2, 1]
+        assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
+
+
+def is_alive(pid: int) -> bool:
+    """Not even as a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
