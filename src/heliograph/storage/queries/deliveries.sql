@@ -116,10 +116,11 @@ JOIN attempt a ON a.delivery = r.key
 ORDER BY a.delivery, a.number;
 
 -- name: replayable_by_id
+-- IN, not a join: SQLite would read all of the team's events.
 SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
-FROM rows(:events, id text) AS r
-JOIN event e ON e.team = :team AND e.id = r.id AND e.sequence IS NOT NULL
+FROM event e
 LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id
+WHERE e.team = :team AND e.id IN (SELECT id FROM rows(:events, id text) AS r) AND e.sequence IS NOT NULL
 ORDER BY e.id;
 
 -- name: replayable_by_time

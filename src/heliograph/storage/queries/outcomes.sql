@@ -15,18 +15,17 @@ FOR UPDATE OF o SKIP LOCKED  --postgres
 ;
 
 -- name: places_by_carrier_id
-SELECT r.carrier_id, r.message, r.position
-FROM rows(:ids, carrier_id text) AS i
-JOIN recipient r ON r.carrier = :carrier AND r.carrier_id = i.carrier_id
+-- IN, not a join: SQLite would read all that the carrier ever had, and look for each in the ids.
+SELECT r.carrier_id, r.message, r.position FROM recipient r
+WHERE r.carrier = :carrier AND r.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i)
 ORDER BY r.message;
 
 -- name: told_of
 SELECT e.message, e.status, e.detail FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
 
 -- name: parts_by_carrier_id
-SELECT p.carrier_id, p.message, p.position, p.number
-FROM rows(:ids, carrier_id text) AS i
-JOIN part p ON p.carrier = :carrier AND p.carrier_id = i.carrier_id;
+SELECT p.carrier_id, p.message, p.position, p.number FROM part p
+WHERE p.carrier = :carrier AND p.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i);
 
 -- name: parts_of
 SELECT p.message, p.position, p.status FROM rows(:places, message bigint, position smallint) AS r
