@@ -37,10 +37,12 @@ TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
 STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+# Where every connection's bytes arrive; the parser copies what it keeps. asyncio would make 256 KiB for each read.
+RECEIVED = memoryview(bytearray(64 * KIB))
 CONTINUE = STATUS_LINE[100] + b"\r\n"
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One request is answered at a time; those that were sent behind it wait, and nothing more is read."""
 
     _transport: asyncio.Transport
@@ -100,14 +102,20 @@ class Connection(asyncio.Protocol):
         elif self._streaming:
             self._task.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(RECEIVED[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         if len(data) <= PIECE:
             self._feed(data)
             return
         for start in range(0, len(data), PIECE):
             self._feed(data[start : start + PIECE])
 
-    def _feed(self, data: bytes) -> None:
+    def _feed(self, data: bytes | memoryview) -> None:
         if self._over:
             return
         begins = self._reading_since is None or not self._messages  # a request, with this piece
