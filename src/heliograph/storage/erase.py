@@ -230,13 +230,12 @@ async def _walk(
 async def _texts(
     database: Database, wanted: Wanted, queries: tuple[str, str], given: dict[str, Any], tell: Tell, start: Any = ""
 ) -> None:
-    """Rows of a place that is their key, and texts."""
+    """Rows of whose they are, a place that is their key, and texts."""
     look, write = queries
-    own = {field: value for field, value in given.items() if field in ("team", "key_id", "import_id")}
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-        scrubbed = [(whose, *map(wanted.forms.scrub, texts)) for whose, *texts in rows]
-        await tx.run(write, rows=scrubbed, **own)
+        scrubbed = [(*given.values(), place, *map(wanted.forms.scrub, texts)) for place, *texts in rows]
+        await tx.run(write, rows=scrubbed)
 
     await _walk(database, wanted, look, given, change, tell, start)
 

@@ -34,6 +34,9 @@ SESSION = {
     "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row forever
     "synchronous_commit": "on",
     "jit": "off",  # short statements: compiling them costs more than running them
+    # Plans are kept until statistics are taken anew: one made for an empty table must not read the grown one whole.
+    **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+    "random_page_cost": "1.1",  # else it walks through all teams' rows in their order rather than look up one team's
 }
 RETRIES = (
     Conflict,

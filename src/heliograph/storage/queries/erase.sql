@@ -1,5 +1,6 @@
 -- Erasing an address of a team: look through its rows in portions, and change those that name it.
 -- A look returns the rows of a portion that may name it, and the last row, where the next portion begins.
+-- Rows that are written say whose they are: were that asked for apart, SQLite would read all of the team.
 
 -- name: mark_erased
 UPDATE account SET erased = 1 WHERE team = :team RETURNING team;
@@ -17,6 +18,7 @@ SELECT count(DISTINCT q.message) FROM queue q JOIN recipient r ON r.message = q.
 
 -- name: moving_verifications
 SELECT count(*) FROM verification
+INDEXED BY verification_by_phone  --sqlite
 WHERE team = :team AND phone = :address AND status = 'pending' AND (owner IS NOT NULL OR expires_at > :now);
 
 -- name: moving_imports
@@ -40,8 +42,10 @@ WITH seen AS (
 SELECT id, hit FROM found WHERE hit OR id = (SELECT max(id) FROM seen) ORDER BY id;
 
 -- name: lock_erased
+-- CROSS: else SQLite reads all messages of the team.
 SELECT m.key, m.record, c.body FROM rows(:ids, id text) AS r
-JOIN message m ON m.team = :team AND m.id = r.id
+CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
+JOIN message m ON m.team = :team AND m.id = r.id        --postgres
 LEFT JOIN content c ON c.message = m.key
 ORDER BY m.key
 FOR UPDATE OF m  --postgres
@@ -91,8 +95,8 @@ WHERE s.address = (SELECT max(address) FROM seen) OR EXISTS (
 ORDER BY s.address;
 
 -- name: erase_suppressions
-UPDATE suppression SET detail = r.detail FROM rows(:rows, address text, detail text) AS r
-WHERE suppression.team = :team AND suppression.address = r.address;
+UPDATE suppression SET detail = r.detail FROM rows(:rows, team bigint, address text, detail text) AS r
+WHERE suppression.team = r.team AND suppression.address = r.address;
 
 -- name: look_events
 WITH seen AS (
@@ -142,8 +146,8 @@ WHERE s.hash = (SELECT max(hash) FROM seen) OR EXISTS (
 ORDER BY s.hash;
 
 -- name: erase_idempotency
-UPDATE idempotency SET response = r.response FROM rows(:rows, hash text, response text) AS r
-WHERE idempotency.key_id = :key_id AND idempotency.hash = r.hash;
+UPDATE idempotency SET response = r.response FROM rows(:rows, key_id text, hash text, response text) AS r
+WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash;
 
 -- name: look_audit
 WITH seen AS (
@@ -158,7 +162,8 @@ WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
 ORDER BY s.key;
 
 -- name: erase_audit
-UPDATE audit SET subject = r.subject, detail = r.detail FROM rows(:rows, key bigint, subject text, detail text) AS r
+UPDATE audit SET subject = r.subject, detail = r.detail
+FROM rows(:rows, team_id text, key bigint, subject text, detail text) AS r
 WHERE audit.key = r.key;
 
 -- name: look_refused
@@ -174,14 +179,14 @@ WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
 ORDER BY s.id;
 
 -- name: erase_refused
-UPDATE refused_request SET message = r.message FROM rows(:rows, id text, message text) AS r
+UPDATE refused_request SET message = r.message FROM rows(:rows, team bigint, id text, message text) AS r
 WHERE refused_request.id = r.id;
 
 -- name: look_imports
 SELECT i.id, i.first_left FROM suppression_import i WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;
 
 -- name: erase_imports
-UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, id text, first_left text) AS r
+UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, team bigint, id text, first_left text) AS r
 WHERE suppression_import.id = r.id;
 
 -- name: look_portions
@@ -197,8 +202,8 @@ WHERE s.number = (SELECT max(number) FROM seen) OR EXISTS (
 ORDER BY s.number;
 
 -- name: erase_portions
-UPDATE import_portion SET lines = r.lines FROM rows(:rows, number bigint, lines text) AS r
-WHERE import_portion.import_id = :import_id AND import_portion.number = r.number;
+UPDATE import_portion SET lines = r.lines FROM rows(:rows, import_id text, number bigint, lines text) AS r
+WHERE import_portion.import_id = r.import_id AND import_portion.number = r.number;
 
 -- name: look_early
 -- They are of no team, and live for a minute.
