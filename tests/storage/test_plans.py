@@ -1,4 +1,5 @@
-"""No query walks through a table that grows: what SQLite and PostgreSQL plan for every query of `queries/`."""
+"""What SQLite and PostgreSQL plan for every query of `queries/`: no walk through a table that grows, no unbounded sort,
+and no other index than `plans.py` says."""
 
 import json
 import re
@@ -8,96 +9,100 @@ from typing import Any
 
 import apsw
 import asyncpg
+import msgspec
 import pytest
 
 from heliograph.opening import migrate, sqlite_path
 from heliograph.settings import Settings
+from heliograph.storage.engine.postgres import SESSION
 from heliograph.storage.engine.query import Statement, load_queries
+from tests.storage.plans import INDEXES, SHORT, SMALL, SORTED, WHOLE
 
 pytestmark = pytest.mark.anyio
 
-# As many as teams, webhooks, people, or fewer.
-SMALL = {
-    "account",
-    "counter",
-    "fact",
-    "setting",
-    "circuit",
-    "judgement",
-    "endpoint",
-    "person",
-    "member",
-    "machine_clock",
-    "schema_version",
-}
-# Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
-SHORT = {
-    *("outbox_claimed", "outbox_suspect", "recipient_dead", "verification_dispatching", "verification_pending"),
-    "suppression_import_open",
-}
-# Queries that count or show the whole of something, by readers only.
-WHOLE = {
-    "outbox_depth": {"outbox"},
-    "waiting_by_team": {"outbox"},
-    "waiting_deliveries": {"delivery"},
-    "newest_reputation": {"reputation"},  # a week of hours: nearly all that is kept
-    "queues_pulse": {"outbox", "delivery"},  # LIMIT, and the ends of an index
-    "seen_spans": {"seen_recipient"},  # the ends of an index
-    "due_webhooks": {"delivery"},  # min(): the first entry of an index
-}
 # In each table on PostgreSQL, which plans by what it finds there; more where a guess about a filter hides the index.
-ROWS, MORE = 1000, {"outbox": 20_000, "delivery": 20_000, "recipient": 20_000}
-DEAR = "SET enable_seqscan = off; SET enable_mergejoin = off; SET enable_hashjoin = off"
+ROWS, MORE = 2_000, dict.fromkeys(("message", "verification", "outbox", "delivery", "recipient", "event"), 20_000)
+# On SQLite: all of an owner's rows, or all from a key on.
+OPEN = re.compile(r"\(((lane=\? AND )?team|webhook|key_id|lane)=\?\)|\(rowid[<>]\?\)")
 
 
-async def test_no_query_walks_through_a_table_that_grows(empty_database_url: str, tmp_path: Path) -> None:
+class Plan(msgspec.Struct, frozen=True):
+    indexes: frozenset[str]  # on tables that grow
+    walked: frozenset[str]  # tables that grow, read from end to end or as far as they belong to one owner
+    sorts: bool
+
+
+async def test_every_query_goes_by_the_indexes_that_are_expected(empty_database_url: str, tmp_path: Path) -> None:
     settings = Settings(database=empty_database_url, data=tmp_path / "data")
     await migrate(settings)
     path = sqlite_path(settings)
-    found = sqlite_walks(str(path)) if path else await postgres_walks(settings.database)
-    assert {name: walks for name, walks in found.items() if walks - WHOLE.get(name, set())} == {}
+    plans = sqlite_plans(str(path)) if path else await postgres_plans(settings.database)
+    assert {*plans} == {*INDEXES}, "a row of plans.py for each query"
+    assert {name: plan.indexes for name, plan in plans.items() if plan.indexes - {*INDEXES[name].split()}} == {}
+    assert {name: plan.walked for name, plan in plans.items() if plan.walked - WHOLE.get(name, {}).keys()} == {}
+    assert {name for name, plan in plans.items() if plan.sorts} - SORTED.keys() == set()
 
 
-def sqlite_walks(path: str) -> dict[str, set[str]]:
-    """Planned without statistics, as in production: nobody runs ANALYZE."""
-    connection, walks = apsw.Connection(path), dict[str, set[str]]()
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+def sqlite_plans(path: str) -> dict[str, Plan]:
+    """Without statistics, as in production: nobody runs ANALYZE."""
+    connection, plans = apsw.Connection(path), dict[str, Plan]()
+    tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name, query in load_queries("sqlite").items():
         given = {param: "[]" if param in query.tables else None for param in query.params}
         steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", given)]
-        named = dict(re.findall(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(\w+)(?:\s+AS)?\s+(\w+)\b", query.sql))
-        tables_by_alias = {alias: table for table, alias in named.items() if table in tables}
-        walks[name] = set()
+        named = re.findall(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(\w+)(?:\s+AS)?\s+(\w+)\b", query.sql)
+        aliases = {alias: table for table, alias in named if table in tables}
+        indexes, walked = set(), set()
         for step in steps:
-            if scan := re.match(r"SCAN (\w+)(?: USING(?: COVERING)? INDEX (\w+))?", step):
-                table = str(tables_by_alias.get(scan[1], scan[1]))
-                if table in tables - SMALL and scan[2] not in SHORT:
-                    walks[name].add(table)
+            found = re.match(
+                r"(SCAN|SEARCH) (\w+)(?: USING (?:COVERING )?(INTEGER PRIMARY KEY|PRIMARY KEY|INDEX \w+))?", step
+            )
+            table = aliases.get(found[2], found[2]) if found else ""
+            if not found or table not in tables - SMALL:
+                continue
+            index = _named(found[3] or "INTEGER PRIMARY KEY", table)
+            indexes.add(index)
+            if (found[1] == "SCAN" or OPEN.search(step)) and index not in SHORT:
+                walked.add(table)
+        sorts = not query.tables and any("TEMP B-TREE" in step for step in steps)
+        plans[name] = Plan(frozenset(indexes), frozenset(walked), sorts)
     connection.close()
-    return walks
+    return plans
 
 
-async def postgres_walks(url: str) -> dict[str, set[str]]:
-    """In filled tables, as if reading a whole one were very dear: who still does it has no index to go by."""
-    server: Any = await asyncpg.connect(url)
+def _named(index: str, table: str) -> str:
+    """As PostgreSQL calls it."""
+    if index == f"INDEX sqlite_autoindex_{table}_1" and table == "early_return":
+        return "early_return_message_position_key"
+    return f"{table}_pkey" if "PRIMARY" in index or "autoindex" in index else index.removeprefix("INDEX ")
+
+
+async def postgres_plans(url: str) -> dict[str, Plan]:
+    """Of filled tables, and with the settings of the product: whoever reads a whole table has no index to go by."""
+    server: Any = await asyncpg.connect(url, server_settings=SESSION)
     await fill(server)
-    await server.execute(f"{DEAR}; SET plan_cache_mode = force_generic_plan")
-    walks = {}
+    await server.execute("SET plan_cache_mode = force_generic_plan")
+    plans = {}
     for name, query in load_queries("postgres").items():
-        plan = await plan_of(server, query)
-        walks[name] = {
+        steps = list(steps_of(await plan_of(server, query)))
+        growing = [step for step in steps if step.get("Relation Name", "setting") not in SMALL]
+        indexes = {step["Index Name"] for step in steps if "Index Name" in step and not _is_small(step["Index Name"])}
+        walked = {
             step["Relation Name"]
-            for step in steps_of(plan)
-            if "Relation Name" in step
-            and "Index Cond" not in step
-            and "Recheck Cond" not in step
-            and "TID Cond" not in step
+            for step in growing
+            if not {"Index Cond", "Recheck Cond", "TID Cond"} & step.keys()
             and step["Node Type"] != "ModifyTable"
-            and step["Relation Name"] not in SMALL
             and step.get("Index Name") not in SHORT
         }
+        sorts = not query.tables and any("Sort" in step["Node Type"] for step in steps)
+        plans[name] = Plan(frozenset(indexes), frozenset(walked), sorts)
     await server.close()
-    return walks
+    return plans
+
+
+def _is_small(index: str) -> bool:
+    """Of a table that does not grow."""
+    return any(index.startswith(f"{table}_") for table in SMALL)
 
 
 async def plan_of(server: Any, query: Statement) -> dict[str, Any]:
@@ -118,10 +123,12 @@ def steps_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def fill(server: Any) -> None:
-    """Numbers and texts that all differ; a tenth of what may be unknown is."""
+    """Numbers and texts that all differ, twenty teams, three states; a tenth of what may be unknown is."""
     columns = await server.fetch(
         "SELECT table_name::text, string_agg(column_name, ', ' ORDER BY ordinal_position), string_agg(CASE"
-        " WHEN data_type = 'smallint' THEN '(x % 2)::smallint' WHEN column_name = 'team' THEN '(x % 100)'"
+        " WHEN data_type = 'smallint' THEN '(x % 2)::smallint' WHEN column_name = 'team' THEN '(x % 20)'"
+        " WHEN column_name = 'status' AND data_type = 'text' THEN"
+        " $$CASE x % 3 WHEN 0 THEN 'delivered' WHEN 1 THEN 'verified' ELSE 'failed' END$$"
         " WHEN column_name = 'state' THEN $$CASE WHEN x % 2 > 0 THEN 'waiting' ELSE 'delivered' END$$"
         " WHEN is_nullable = 'YES' THEN 'CASE WHEN x % 10 > 0 THEN x END' ELSE 'x' END"
         " || '::' || data_type, ', ' ORDER BY ordinal_position)"
