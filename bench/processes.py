@@ -51,7 +51,7 @@ class Group:
             with socket.socket(family_) as probe:
                 if probe.connect_ex(address) == 0:
                     return
-            time.sleep(0.05)
+            time.sleep(0.02)
         self.stop()
         raise SystemExit(f"{self.name} took no connection within {START_S:.0f} s:\n{self._log.read_text()}")
 

@@ -101,7 +101,10 @@ def arguments(about: str | None, **defaults: Any) -> argparse.Namespace:
     """Those of every bench, and its own, by their defaults; `quick` stands for one small round."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
     for name, default in defaults.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"({default})")
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default, help=f"({default})")
     parser.add_argument("--compare", metavar="REVISION", help="an older revision of ours, measured in the same rounds")
     parser.add_argument("--quick", action="store_true", help="one small round; writes no docs")
     signal.signal(signal.SIGTERM, _end)
@@ -115,7 +118,11 @@ def _end(*_: object) -> None:
 
 def command(given: argparse.Namespace) -> str:
     """What was called, for the docs."""
-    words = [f"--{name} {value}" for name, value in vars(given).items() if value not in (None, False)]
+    words = [
+        f"--{name}" if value is True else f"--{name} {value}"
+        for name, value in vars(given).items()
+        if value not in (None, False, "")
+    ]
     return " ".join(["python", f"bench/{Path(sys.argv[0]).name}", *words])
 
 

@@ -1,0 +1,207 @@
+"""The peak that GOV.UK Notify is designed for, a million emails in an hour, on one small machine: `make bench-peak`.
+
+Mails come at 278 a second whether or not we keep up, each is signed twice and handed over to a relay, and every event
+is told to a webhook. In the end every 202 must have its mail, once, and every event its webhook.
+"""
+
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import arrivals
+import msgspec
+from accept import KINDS
+from hooks import Hook
+from mail_servers import DOMAIN, MAIL, relay_setup
+from matplotlib.figure import Figure
+from ours import NOW, TOKEN, Databases, Ours
+from rounds import DOCS, arguments, folder_on_disk, look_at_machine, made_by, table, verdict, write_part
+from servers import request_of
+from stamps import Stamps
+
+RATE = 1_000_000 / 3600
+LIMITS = {90: 10.0, 99: 60.0}  # so much of the mail is handed over within so many seconds
+MOST_MB = 300
+SPAN_S = 10.0  # of a point in the plot
+AFTER_S = 120.0  # for what is under way when the last mail was accepted
+WARM_S = 3
+LEFT = ("SELECT count(*) FROM outbox", "SELECT count(*) FROM event")
+ABOUT = """## The peak: a million emails in an hour
+
+`make bench-peak` is the peak that GOV.UK Notify says it is designed for, 278 emails a second, here on one small machine
+that also runs the callers, the relay, the webhook's endpoint and PostgreSQL. Ten minutes of it by default, the whole
+hour with `--hour`.
+
+- **Arrival**: `bench/arrivals.py` sends 278 requests a second whether or not they are answered; nobody waits for us.
+- **Mail**: 5 KiB of text and HTML, signed with RSA-2048 and Ed25519, over the carrier `smtp` with 20 connections to
+  `bench/stamps.py`, which stamps each mail by its recipient, who is another one for each.
+- **Webhook**: one endpoint that hears everything (`bench/hooks.py`).
+- **Time to hand-over**: from when a request was due to be sent until the relay has taken its mail.
+- **Nothing lost**: every request was answered 202; the relay took every one of these mails exactly once; the endpoint
+  heard every event that the database holds, and once; nothing is left in the outbox."""
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True):
+    """One database, one run."""
+
+    name: str
+    seconds: float
+    times: list[tuple[float, float]]  # when a mail was due, seconds from the first; how long until it was handed over
+    accept_ms: list[float]
+    tell_s: list[float]  # from hand-over to webhook, of the first event of each mail
+    memory: list[float]  # MB, each second
+    cpu: float  # cores
+    database_cpu: float
+    wrong: dict[str, int]
+
+
+def measure(kind: str, folder: Path, databases: Databases, seconds: float, options: list[str]) -> Peak:
+    folder = folder / kind
+    folder.mkdir()
+    with ExitStack() as stack:
+        sink, hook = Stamps(folder), Hook(folder)
+        stack.callback(sink.stop)
+        stack.callback(hook.stop)
+        setup = relay_setup(folder, sink.port)
+        setup.write_text(f'{setup.read_text()}\n  [[teams.webhooks]]\n  url = "{hook.url}"\n')
+        database, data = databases.new(kind, "peak"), folder / "files"
+        NOW.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
+        NOW.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
+        ours = Ours(NOW, KINDS[kind], data, database, *options, setup=setup)
+        stack.callback(ours.stop)
+        time.sleep(WARM_S)
+        request = request_of("/v1/emails", TOKEN, MAIL)
+        began, used, used_there = time.monotonic(), ours.cpu_s(), databases.cpu_s()
+        load = arrivals.start(ours.port, request, RATE, seconds, folder / "arrivals")
+        stack.callback(load.kill)
+        memory = []
+        while load.poll() is None:
+            memory.append(ours.rss_mb())
+            time.sleep(1)
+            if len(memory) % 30 == 0:
+                print(f"{kind}  {len(memory):4} s  {memory[-1]:.0f} MB  {sink.count():,} mails taken", flush=True)
+        lasted = time.monotonic() - began
+        cpu, there = (ours.cpu_s() - used) / lasted, (databases.cpu_s() - used_there) / lasted
+        if load.returncode:
+            raise SystemExit("the load failed")
+        deadline = time.monotonic() + AFTER_S
+        while (left := databases.ask(database, *LEFT)) != [0, hook.count()] and time.monotonic() < deadline:
+            time.sleep(1)
+    waiting, events = left
+    came, taken, told = arrivals.read(folder / "arrivals"), sink.read(), hook.read()
+    taken_at = {number: at for number, _, at in taken}
+    first = min(one.due for one in came)
+    heard = dict[str, float]()
+    for message, _, _, at in told:
+        heard.setdefault(message, at)
+    return Peak(
+        name=KINDS[kind],
+        seconds=seconds,
+        times=sorted((one.due - first, taken_at[one.number] - one.due) for one in came if one.number in taken_at),
+        accept_ms=sorted((one.answered - one.due) * 1000 for one in came),
+        tell_s=sorted(heard[one.id] - taken_at[one.number] for one in came if one.id in heard),
+        memory=memory,
+        cpu=cpu,
+        database_cpu=there,
+        wrong={
+            "requests not answered 202": sum(one.status != 202 for one in came) + int(RATE * seconds) - len(came),
+            "mails lost": len({one.number for one in came if one.status == 202} - taken_at.keys()),
+            "mails twice": len(taken) - len(taken_at),
+            "mails that nobody asked for": len(taken_at.keys() - {one.number for one in came}),
+            "events not told": events - len({id_ for _, _, id_, _ in told}),
+            "events told twice": sum(times - 1 for times in Counter(id_ for _, _, id_, _ in told).values()),
+            "messages without an event": len({one.id for one in came} - heard.keys()),
+            "left in the outbox": waiting,
+        },
+    )
+
+
+def percentile(values: list[float], share: float) -> float:
+    return values[min(len(values) - 1, int(len(values) * share / 100))]
+
+
+def summary(peaks: list[Peak]) -> str:
+    rows = [["", "expected", *[name for peak in peaks for name in (peak.name, "")]]]
+
+    def add(what: str, expected: str, *found: tuple[str, bool | None]) -> None:
+        cells = [cell for text, met in found for cell in (text, "" if met is None else verdict(met))]
+        rows.append([what, expected, *cells])
+
+    waits = [sorted(wait for _, wait in peak.times) for peak in peaks]
+    add("mails", "–", *[(f"{len(one):,}", None) for one in waits])
+    add("handed over, p50", "–", *[(f"{percentile(one, 50):.3f} s", None) for one in waits])
+    for share, most in LIMITS.items():
+        found = [percentile(one, share) for one in waits]
+        add(f"handed over, p{share}", f"≤ {most:g} s", *[(f"{one:.3f} s", one <= most) for one in found])
+    add("handed over, the slowest", "–", *[(f"{one[-1]:.3f} s", None) for one in waits])
+    for share in (50, 99):
+        add(f"202, p{share}", "–", *[(f"{percentile(peak.accept_ms, share):.1f} ms", None) for peak in peaks])
+    for share in (50, 99):
+        found = [percentile(peak.tell_s, share) for peak in peaks]
+        add(f"webhook after hand-over, p{share}", "–", *[(f"{one:.3f} s", None) for one in found])
+    most_mb = [max(peak.memory) for peak in peaks]
+    add("resident memory, the most", f"≤ {MOST_MB} MB", *[(f"{one:.0f} MB", one <= MOST_MB) for one in most_mb])
+    add("CPU of ours", "–", *[(f"{peak.cpu:.2f} cores", None) for peak in peaks])
+    add("CPU of ours for a mail", "–", *[(f"{peak.cpu / RATE * 1000:.2f} ms", None) for peak in peaks])
+    add("CPU of PostgreSQL", "–", *[(f"{peak.database_cpu:.2f} cores", None) for peak in peaks])
+    for what in peaks[0].wrong:
+        add(what, "0", *[(f"{peak.wrong[what]:,}", peak.wrong[what] == 0) for peak in peaks])
+    return table(*rows)
+
+
+def minutes(peaks: list[Peak]) -> str:
+    """Time to hand-over by the minute in which a mail was due."""
+    head = [f"{peak.name}: {what}" for peak in peaks for what in ("p50 s", "p90", "p99", "MB")]
+    rows = [["minute", *head]]
+    for minute in range(round(peaks[0].seconds / 60)):
+        row = [str(minute + 1)]
+        for peak in peaks:
+            waits = sorted(wait for due, wait in peak.times if minute <= due / 60 < minute + 1)
+            row += [f"{percentile(waits, share):.3f}" for share in (50, 90, 99)]
+            row.append(f"{max(peak.memory[minute * 60 : minute * 60 + 60], default=0):.0f}")
+        rows.append(row)
+    return table(*rows)
+
+
+def plot(peaks: list[Peak]) -> None:
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    for place, peak in enumerate(peaks, 1):
+        axes = figure.add_subplot(1, len(peaks), place)
+        spans: dict[int, list[float]] = {}
+        for due, wait in peak.times:
+            spans.setdefault(int(due / SPAN_S), []).append(wait)
+        at = [number * SPAN_S / 60 for number in spans]
+        for share in (50, 90, 99, 100):
+            values = [percentile(sorted(waits), share) for waits in spans.values()]
+            axes.plot(at, values, label=f"p{share}" if share < 100 else "slowest", linewidth=1)
+        for share, most in LIMITS.items():
+            axes.axhline(most, linestyle="--", color="tab:gray", linewidth=1)
+            axes.text(0, most * 1.1, f"{share} % within {most:g} s", fontsize="small", color="tab:gray")
+        axes.set(title=f"{peak.name}: time to hand-over, s", xlabel="minutes", yscale="log")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+    figure.savefig(DOCS / "benchmarks-peak.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    given = arguments(__doc__, hour=False, databases="sqlite,postgres", options="")
+    seconds = 20.0 if given.quick else 3600.0 if given.hour else 600.0
+    os.environ["HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"] = "127.0.0.0/8"
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        kinds = given.databases.split(",")
+        peaks = [measure(kind, folder, databases, seconds, given.options.split()) for kind in kinds]
+    print(summary(peaks), minutes(peaks), sep="\n\n")
+    if not given.quick:
+        plot(peaks)
+        picture = "![time to hand-over by minute](benchmarks-peak.svg)"
+        part = [ABOUT, made_by(given, machine), summary(peaks), picture]
+        write_part("peak", [*part, *([] if given.hour else [minutes(peaks)])])
+
+
+if __name__ == "__main__":
+    main()
