@@ -48,7 +48,7 @@ OURS, RSA, CORES = "Heliograph", "Heliograph, RSA alone", f"--processes {os.cpu_
 # Of ours → times as many mails a second, and as much less CPU time; by one command on all cores.
 EXPECTED = {"Postfix": (2.5, 1.5), "Haraka": (2.0, 2.0)}
 EXPECTED_RSA, CPU_MS, WAKE_MS = 3.0, 2.1, 15.0
-WAKES = 40  # mails one after the other, of each round
+WAKES = 20  # mails one after the other, of each round
 STAGES = {
     "accept": "accept: HTTP, checks, insert",
     "dispatch": "dispatch: claim, choose the carrier",
