@@ -129,6 +129,9 @@ class _Tx:
             raise StoreUnavailable("killed before the audit entry")
         return await self._tx.run(query, **params)
 
+    async def write(self, tables: Any) -> None:
+        await self._tx.write(tables)
+
 
 async def dump_statement(sql: Sql, sqlite: bool) -> str:
     """Reads every table as one text."""

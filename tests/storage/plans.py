@@ -162,6 +162,7 @@ INDEXES = {
     "open_imports": "suppression_import_open",
     "lock_import": "suppression_import_pkey",
     "find_portion": "import_portion_pkey",
+    "next_message_keys": "message_pkey",
     "note_portion": "import_portion_pkey",
     "move_import": "suppression_import_pkey",
     "stop_import": "suppression_import_pkey",

@@ -17,6 +17,7 @@ from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
+from heliograph.storage import audit
 from heliograph.storage import erase as portions
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.sqlite import vacuum
@@ -150,7 +151,7 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
         await erase(store, clock, canary)
     assert await store.imports.do_portion(id_)
     notes = [entry(clock)("suppression.add", written, f"for {written}"), entry(clock)("recipient.ask", OTHER, "")]
-    await store.database.write(lambda tx: tx.run("insert_audit", entries=notes))
+    await store.database.write(lambda tx: audit.write(tx, *notes))
     refused = [(clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0)]
     await store.database.write(lambda tx: tx.run("note_refused", requests=refused))
     await tell_webhooks(store, clock, "delivered")

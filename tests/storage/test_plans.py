@@ -48,7 +48,7 @@ def sqlite_plans(path: str) -> dict[str, Plan]:
     connection, plans = apsw.Connection(path), dict[str, Plan]()
     tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name, query in load_queries("sqlite").items():
-        given = {param: "[]" if param in query.tables else None for param in query.params}
+        given = (None,) * query.each or {param: "[]" if param in query.tables else None for param in query.params}
         steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", given)]
         named = re.findall(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(\w+)(?:\s+AS)?\s+(\w+)\b", query.sql)
         aliases = {alias: table for table, alias in named if table in tables}

@@ -11,8 +11,10 @@ import pytest
 from heliograph import storage
 from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.engine.query import bound, load_queries, read_query
+from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.query import bound, load_queries, read_query, together
 from heliograph.storage.store import Store
+from tests.storage.conftest import Sql
 
 CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).rglob("*.py")))
 NAMES = sorted(load_queries("sqlite"))
@@ -24,7 +26,7 @@ async def test_every_query_is_valid(store: Store, settings: Settings) -> None:
     if path:
         file = apsw.Connection(str(path))
         for query in load_queries("sqlite").values():
-            file.execute(f"EXPLAIN {query.sql}", dict.fromkeys(query.params)).fetchall()
+            file.execute(f"EXPLAIN {query.sql}", (None,) * query.each or dict.fromkeys(query.params)).fetchall()
         file.close()
     else:
         server: Any = await asyncpg.connect(settings.database)
@@ -57,7 +59,94 @@ def test_rows_become_a_table() -> None:
     assert "b = $2 AND a::text" in postgres.sql
     for query in (sqlite, postgres):
         assert query.params == ("things", "b")
+        assert not query.each
         assert bound(query, {"things": [(1, "x"), (2, None)], "b": "x"}) == {"things": '[[1,"x"],[2,null]]', "b": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "columns"),
+    [
+        (
+            "INSERT INTO t (a, b, c, d)\nSELECT b, 0, 'a b', coalesce(r.a, 1) FROM rows(:x, a bigint, b text) AS r;",
+            "INSERT INTO t (a, b, c, d) VALUES (?2, 0, 'a b', coalesce(?1, 1))",
+            2,
+        ),
+        (
+            "UPDATE t SET b = r.b, c = b FROM rows(:x,\n  a bigint, b text) AS r\nWHERE t.a = r.a AND t.b <> 'r.b';",
+            "UPDATE t SET b = ?2, c = b WHERE t.a = ?1 AND t.b <> 'r.b'",
+            2,
+        ),
+        ("INSERT INTO t (a) SELECT a FROM rows(:x, a bigint) AS r WHERE true ON CONFLICT DO NOTHING", None, 0),
+        ("INSERT INTO t (a) SELECT a FROM rows(:x, a bigint) AS r RETURNING a", None, 0),
+        ("UPDATE t SET b = r.b FROM rows(:x, a bigint, b text) AS r WHERE t.a = r.a RETURNING t.a", None, 0),
+        ("UPDATE t SET b = :b FROM rows(:x, a bigint) AS r WHERE t.a = r.a", None, 0),
+        ("DELETE FROM t WHERE a IN (SELECT a FROM rows(:x, a bigint) AS r)", None, 0),
+    ],
+)
+def test_sqlite_binds_the_columns_of_what_is_only_written(text: str, expected: str | None, columns: int) -> None:
+    found = read_query(text, "sqlite")
+    assert found.each == columns
+    if expected:
+        assert found.sql == expected
+    else:
+        assert "jsonb_each(:x)" in found.sql
+
+
+def test_postgres_runs_what_is_only_written_together() -> None:
+    texts = [f"INSERT INTO {t} (a) SELECT a FROM rows(:x, a bigint) AS r" for t in ("t", "u")]
+    sql = together([read_query(text, "postgres") for text in texts])
+    assert sql.startswith("WITH part_1 AS (INSERT INTO t")
+    assert [f"jsonb_array_elements(${i}::text" in sql for i in (1, 2, 3)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("number", "small", "text"),
+    [
+        (7, 1, None),
+        (2**63 - 1, 32767, ""),
+        (-(2**63), -32768, "naïve ✓ 🛰 \u202e"),
+        (0, 0, "12"),
+        (1, 1, "null"),
+        (2, 2, "'; -- :now $1 ?1 r.key"),
+        (3, 3, '{"a": "\\"\\u0041", "b": [1, null]}'),
+        (4, 4, "\t\n\r\x7f"),
+        (5, 5, "x" * 100_000),
+    ],
+    ids=["none", "largest", "smallest", "digits", "word", "syntax", "json", "control", "long"],
+)
+@pytest.mark.anyio
+async def test_every_value_is_stored_as_it_was(
+    store: Store, sql: Sql, number: int, small: int, text: str | None
+) -> None:
+    async def story(tx: Tx) -> None:
+        given = text or ""
+        recipient = (number, small, given, given, "to", "sending", number)
+        await tx.write({"insert_contents": [], "insert_recipients": [recipient]})
+        await tx.run("update_recipients", recipients=[(number, small, "sent", number, 1, text, text, text)])
+        suppression = (number, given, given, "manual", text, text, number)  # rows that are read as a table
+        assert [tuple(row) for row in await tx.run("insert_suppressions", suppressions=[suppression])] == [
+            (number, given)
+        ]
+
+    await store.database.write(story)
+    assert await sql("SELECT message, position, given, carrier, detail, updated_at, late FROM recipient") == [
+        (number, small, text or "", text, text, number, 1)
+    ]
+    assert await sql("SELECT team, address, detail, created_at FROM suppression") == [
+        (number, text or "", text, number)
+    ]
+
+
+@pytest.mark.anyio
+async def test_no_rows_are_no_work(store: Store) -> None:
+    async def story(tx: Tx) -> list[Any]:
+        await tx.write({"insert_contents": [], "update_accounts": []})
+        await tx.write({})
+        await tx.run("insert_audit", entries=[])
+        await tx.run("remember_idempotency", keys=[], now=0, over=0)
+        return await tx.run("find_suppressed", addresses=[])
+
+    assert await store.database.write(story) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table, in the order of its columns. Made by `Actor.did`: there is no change without an actor."""
 
     at: int

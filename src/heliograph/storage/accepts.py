@@ -98,8 +98,11 @@ def to_account(row: Sequence[Any]) -> Account:
 
 
 async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
-    rows = [(a.team, a.available, a.held, a.month, a.used, a.sandbox_day, a.sandbox_used) for a in accounts]
-    await tx.run("update_accounts", accounts=rows)
+    await tx.run("update_accounts", accounts=[_account(account) for account in accounts])
+
+
+def _account(a: Account) -> tuple[Any, ...]:
+    return (a.team, a.available, a.held, a.month, a.used, a.sandbox_day, a.sandbox_used)
 
 
 async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -> dict[tuple[str, str], Remembered]:
@@ -162,10 +165,11 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
 
 
 async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
-    keys = dict(await tx.run("insert_messages", messages=[_message(item, done) for item, done in accepted]))
-    contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], []
-    for item, done in accepted:
-        key, at = keys[item.id], item.created_at
+    messages, contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], [], []
+    keys = await tx.run("next_message_keys", count=len(accepted))
+    for (key,), (item, done) in zip(keys, accepted, strict=True):
+        at = item.created_at
+        messages.append(_message(key, item, done))
         contents.append((key, item.content.decode()))
         blobs += [(blob, key) for blob in item.blobs]
         for position, to in enumerate(done.recipients):
@@ -173,23 +177,26 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
             outbox.append((item.lane, item.team, key, position, None, at, at))
         note(tx, item.lane)
         if done.price:
-            holds.append((item.team, "hold", done.price, item.id, at))
+            holds.append((item.team, "hold", done.price, item.id, at, 0))
         if item.marketing_to:
             marketing.append((item.team, item.marketing_to, at))
-    await tx.run("insert_contents", contents=contents)
-    await tx.run("insert_recipients", recipients=recipients)
-    await tx.run("insert_outbox", outbox=outbox)
-    await save_accounts(tx, [accounts[team] for team in {item.team for item, _ in accepted}])
-    if holds:
-        await tx.run("insert_ledger", entries=holds)
-    if blobs:
-        await tx.run("insert_blobs", blobs=blobs)
-    if marketing:
-        await tx.run("insert_marketing", rows=marketing)
+    await tx.write(
+        {
+            "insert_messages": messages,
+            "insert_contents": contents,
+            "insert_recipients": recipients,
+            "insert_outbox": outbox,
+            "update_accounts": [_account(accounts[team]) for team in {item.team for item, _ in accepted}],
+            "insert_ledger": holds,
+            "insert_blobs": blobs,
+            "insert_marketing": marketing,
+        }
+    )
 
 
-def _message(item: Acceptance, done: Decision) -> tuple[Any, ...]:
+def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
     return (
+        key,
         item.id,
         item.team,
         item.channel,

@@ -23,7 +23,7 @@ class AuditLine(msgspec.Struct, frozen=True):
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
     """In the transaction of the change they record; None: there is nothing to record."""
-    await tx.run("insert_audit", entries=[entry for entry in entries if entry])
+    await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in entries if entry])
 
 
 class Audit:

@@ -20,7 +20,7 @@ NewId = Callable[[str], str]
 Subscribers = Callable[[int, str], Iterable[str]]  # team, event type → ids of its webhooks
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table, in the order of its columns."""
 
     id: str
@@ -51,15 +51,15 @@ class Publisher(msgspec.Struct, frozen=True):
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
             return
-        await tx.run("insert_events", events=events)
         deliveries = [
             (webhook, event.team, event.id, event.subject, event.created_at)
             for event in events
             if event.sequence is not None
             for webhook in self.subscribers(event.team, event.type)
         ]
+        rows = [msgspec.structs.astuple(event) for event in events]
+        await tx.write({"insert_events": rows, "insert_deliveries": deliveries})
         if deliveries:
-            await tx.run("insert_deliveries", deliveries=deliveries)
             note(tx, WEBHOOKS)
 
 

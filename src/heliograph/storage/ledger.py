@@ -76,6 +76,6 @@ async def _book(tx: Tx, team: int, amount: int, note: str | None, entry: AuditEn
     found = await lock_accounts(tx, [team])
     kind = book(found[team], amount)
     await save_accounts(tx, found.values())
-    await tx.run("insert_ledger", entries=[(team, kind, amount, note, entry.at)])
+    await tx.run("insert_ledger", entries=[(team, kind, amount, note, entry.at, 0)])
     await audit.write(tx, entry)
     return found[team]

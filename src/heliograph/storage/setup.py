@@ -96,7 +96,7 @@ async def write(
             await tx.run("delete_links_of_teams", teams=stopped)
     for team in new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
-    entries = [(team.ref, "topup", team.credit, None, now) for team in new_teams if team.credit]
+    entries = [(team.ref, "topup", team.credit, None, now, 0) for team in new_teams if team.credit]
     if entries:
         await tx.run("insert_ledger", entries=entries)
 

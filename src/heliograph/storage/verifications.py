@@ -155,7 +155,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         if charge == "held":
             kind = "release" if item.status == "failed" else "capture"
             SETTLE[kind](accounts[item.team], price)
-            entries.append((item.team, kind, price, item.id, item.at))
+            entries.append((item.team, kind, price, item.id, item.at, 0))
             charge = "released" if kind == "release" else "captured"
         if item.status == "failed":
             events.append(_event(publisher, row, "failed", item.at, item.error_message))
@@ -317,7 +317,7 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease
     ]
     await tx.run("insert_verifications", verifications=rows)
     await conversion.count(tx, [(i.team, i.phone, i.created_at, 1, 0) for i in begun])
-    holds = [(i.team, "hold", i.price, i.id, i.created_at) for i in begun if i.price]
+    holds = [(i.team, "hold", i.price, i.id, i.created_at, 0) for i in begun if i.price]
     if holds or any(i.sandbox_most is not None for i in begun):
         await save_accounts(tx, accounts.values())
     if holds:

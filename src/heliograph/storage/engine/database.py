@@ -4,12 +4,13 @@ A story is an async function of a `Tx`; it awaits nothing but the transaction, s
 asyncpg's event loop and on SQLite's writer thread (ADR 0003).
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from heliograph.storage.engine.hints import Hints
 
 T = TypeVar("T")
+Rows = Sequence[tuple[Any, ...]]
 
 
 class StoreUnavailable(Exception):
@@ -30,6 +31,9 @@ class Tx(Protocol):
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
+
+    async def write(self, tables: Mapping[str, Rows]) -> None:
+        """Run queries that take nothing but rows and give nothing back, together if possible; none without rows."""
 
 
 def note(tx: Tx, kind: str, in_ms: int = 0) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import asyncpg
 import structlog
 
-from heliograph.storage.engine.database import Conflict, StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of
 from heliograph.storage.engine.hints import Hints
-from heliograph.storage.engine.query import Statement, bound, load_queries
+from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, together
 
 log = structlog.get_logger()
 
@@ -102,6 +102,12 @@ class PostgresTx:
         with outages():
             rows: list[Any] = await self._fetch(found.sql, *[given[name] for name in found.params])
         return rows
+
+    async def write(self, tables: Mapping[str, Rows]) -> None:
+        if given := {query: rows for query, rows in tables.items() if rows}:
+            sql = together([self._queries[query] for query in given])
+            with outages():
+                await self._fetch(sql, *[as_json(rows) for rows in given.values()])
 
 
 class PostgresDatabase:

@@ -1,12 +1,13 @@
 """Reads the SQL files: named queries, bound by name, in the dialect of one database.
 
 Two things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
-`rows(:name, column type, …)` is a table made of a list of tuples, handed over as one JSON text, so that one statement
-serves a whole batch.
+`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. It is
+handed over as one JSON text; but a statement that only inserts or updates by the rows of one such table, named `r`, is
+run by SQLite once for each row, with its columns bound (ADR 0002).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -19,12 +20,16 @@ _NAME = re.compile(r"^-- name: (\w+)[ \t]*\n", re.M)
 _ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
+_INSERT = re.compile(r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S)
+_UPDATE = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
+_WORD = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     tables: tuple[str, ...]  # parameters that are rows(…)
+    each: int = 0  # SQLite: so many columns are bound, once for each row; 0: the rows are one JSON text
 
 
 @cache
@@ -49,6 +54,7 @@ def for_dialect(text: str, dialect: Dialect) -> str:
 
 
 def read_query(text: str, dialect: Dialect) -> Statement:
+    text = for_dialect(text, dialect).strip().rstrip(";").rstrip()
     tables: list[str] = []
 
     def expand(found: re.Match[str]) -> str:
@@ -60,16 +66,46 @@ def read_query(text: str, dialect: Dialect) -> Statement:
         picks = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
         return f"(SELECT {picks} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
 
-    sql = _ROWS.sub(expand, for_dialect(text, dialect)).strip().rstrip(";")
+    sql = _ROWS.sub(expand, text)
     params = tuple(dict.fromkeys(_PARAM.findall(sql)))
     if dialect == "postgres":
         place = {name: f"${i}" for i, name in enumerate(params, 1)}
         sql = _PARAM.sub(lambda found: place[found[1]], sql)
+    elif params == tuple(tables) and "RETURNING" not in sql:
+        sql, each = _for_each_row(text) or (sql, 0)
+        return Statement(sql=sql, params=params, tables=tuple(tables), each=each)
     return Statement(sql=sql, params=params, tables=tuple(tables))
+
+
+def _for_each_row(text: str) -> tuple[str, int] | None:
+    """The statement for one row, whose columns are ?1, ?2, …, and how many these are."""
+    if found := _INSERT.fullmatch(text):
+        into, picks, columns = found.groups()
+        place = _places(columns)
+        return f"{into} VALUES ({_WORD.sub(lambda word: place.get(word[2], word[0]), picks)})", len(place)
+    if found := _UPDATE.fullmatch(text):
+        changes, columns, where = found.groups()
+        place = _places(columns)
+        return _WORD.sub(lambda word: place[word[2]] if word[1] else word[0], f"{changes} {where}"), len(place)
+    return None
+
+
+def _places(columns: str) -> dict[str, str]:
+    return {column.split()[0]: f"?{i}" for i, column in enumerate(columns.split(","), 1)}
 
 
 def bound(query: Statement, given: dict[str, Any]) -> dict[str, Any]:
     """The parameters as both databases take them: tables of rows as JSON."""
     for name in query.tables:
-        given[name] = msgspec.json.encode(given[name]).decode()
+        given[name] = as_json(given[name])
     return given
+
+
+def as_json(rows: Sequence[Any]) -> str:
+    return msgspec.json.encode(rows).decode()
+
+
+def together(queries: Sequence[Statement]) -> str:
+    """PostgreSQL: one statement that does what all of these do, each of which takes nothing but rows."""
+    parts = (f"part_{i} AS ({query.sql.replace('$1', f'${i}')})" for i, query in enumerate(queries, 1))
+    return f"WITH {', '.join(parts)} SELECT 1"

@@ -12,7 +12,7 @@ import apsw
 import structlog
 
 from heliograph.storage.engine import pipes
-from heliograph.storage.engine.database import StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries
 
@@ -34,11 +34,19 @@ class SqliteTx:
     def __init__(self, connection: apsw.Connection, queries: Mapping[str, Statement]) -> None:
         self.hints: dict[str, int] = {}
         self._execute = connection.execute
+        self._executemany = connection.executemany
         self._queries = queries
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         found = self._queries[query]
+        if found.each:
+            self._executemany(found.sql, params[found.tables[0]])
+            return []
         return self._execute(found.sql, bound(found, params)).fetchall()
+
+    async def write(self, tables: Mapping[str, Rows]) -> None:
+        for query, rows in tables.items():
+            self._executemany(self._queries[query].sql, rows)
 
 
 class SqliteDatabase:

@@ -31,15 +31,23 @@ ORDER BY m.created_at;
 INSERT INTO marketing (team, address, created_at)
 SELECT team, address, created_at FROM rows(:rows, team bigint, address text, created_at bigint) AS r;
 
+-- name: next_message_keys
+-- So that the rows of all tables are written at once. On SQLite whoever writes is alone; PostgreSQL has a sequence.
+WITH RECURSIVE next AS (                                           --sqlite
+    SELECT coalesce(max(key), 0) + 1 AS key FROM message           --sqlite
+    UNION ALL SELECT key + 1 FROM next LIMIT :count                --sqlite
+) SELECT key FROM next                                             --sqlite
+SELECT nextval('message_key_seq') FROM generate_series(1, :count)  --postgres
+;
+
 -- name: insert_messages
-INSERT INTO message (id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
+INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
                      charge, sequence, created_at, has_body, record)
-SELECT id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
+SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
        created_at, 1, record
-FROM rows(:messages, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
+FROM rows(:messages, key bigint, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
           template_id text, template_version bigint, country text, price bigint, charge text, created_at bigint,
-          record text) AS r
-RETURNING id, key;
+          record text) AS r;
 
 -- name: insert_contents
 INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, message bigint, body text) AS r;
@@ -60,9 +68,8 @@ FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, pr
           first_at bigint) AS r;
 
 -- name: insert_ledger
--- An entry may leave out its turn: it is the first.
 INSERT INTO ledger (team, kind, amount, subject, created_at, turn)
-SELECT team, kind, amount, subject, created_at, coalesce(turn, 0)
+SELECT team, kind, amount, subject, created_at, turn
 FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint, turn bigint) AS r;
 
 -- name: find_idempotency
