@@ -18,7 +18,7 @@ from heliograph.rules.ids import PREFIXES, ulid_ms
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
-TOGETHER = 8  # mails built in one round trip to a thread, which costs half as much as building a mail
+TOGETHER = 16  # mails built in one round trip to a thread, which costs as much as building a mail
 
 _content = msgspec.json.Decoder(EmailContent)
 

@@ -1,0 +1,110 @@
+"""Mails made ready for the wire: built and signed away from the event loop, several at a time, by the keys of now."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO
+
+import dkim
+import msgspec
+import pytest
+
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.email import outgoing
+from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_record
+from heliograph.channels.email.outgoing import TOGETHER, Outgoing
+from heliograph.rules.content import EmailContent
+from heliograph.rules.ids import ulid
+
+OLD, NEW = (
+    [
+        SigningKey(selector=f"{name}-rsa", algorithm="rsa-sha256", private=make_key("rsa-sha256")),
+        SigningKey(selector=f"{name}-ed", algorithm="ed25519-sha256", private=make_key("ed25519-sha256")),
+    ]
+    for name in ("old", "new")
+)
+NOW_MS = 1_794_735_000_000
+
+
+class Keys:
+    def __init__(self) -> None:
+        self.now: Sequence[SigningKey] = OLD
+
+    async def ensure(self, domain: str) -> None:
+        raise AssertionError(f"{domain} has keys")
+
+
+def no_blob(blob: str) -> BinaryIO:
+    raise AssertionError(f"{blob} was opened")
+
+
+def make(keys: Keys) -> Outgoing:
+    return Outgoing(
+        ensure_keys=keys.ensure,
+        keys_of=lambda domain: keys.now,
+        open_blob=no_blob,
+        envelope_key=b"key",
+        entropy=os.urandom,
+        now=lambda: NOW_MS,
+    )
+
+
+def parcel(number: int, sender: str = "hi@acme.test") -> Parcel:
+    content = EmailContent(from_name="Acme", from_address=sender, to=["ann@example.com"], subject="Hi", text="Hi\n.\n")
+    return Parcel(
+        message_id=f"eml_{ulid(NOW_MS, number)}",
+        address="ann@example.com",
+        content=msgspec.json.encode(content),
+        attempt=0,
+    )
+
+
+async def whole(mails: Outgoing, one: Parcel) -> bytes:
+    return b"".join((await mails.prepare(one)).chunks())
+
+
+def verified(mail: bytes, keys: Sequence[SigningKey]) -> list[bool]:
+    zone = {f"{key.selector}._domainkey.acme.test.": public_record(key.private).encode() for key in keys}
+    judge = dkim.DKIM(mail)
+    return [judge.verify(index, lambda name, timeout=5: zone.get(name.decode())) for index in range(len(keys))]
+
+
+@pytest.mark.anyio
+async def test_a_changed_key_signs_the_next_mail() -> None:
+    keys = Keys()
+    mails = make(keys)
+    first = await whole(mails, parcel(1))
+    keys.now = NEW
+    second = await whole(mails, parcel(2))
+    assert verified(first, OLD) == verified(second, NEW) == [True, True]
+
+
+@pytest.mark.anyio
+async def test_many_mails_are_signed_in_few_trips_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    signing, trips = list[int](), list[int]()
+    sign, build_all = Signer.sign, Outgoing._build_all
+
+    def noted_sign(signer: Signer, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
+        signing.append(threading.get_ident())
+        return sign(signer, headers, body, time_ms=time_ms)
+
+    def noted_build(mails: Outgoing, taken: Sequence[outgoing.Waiting]) -> list[outgoing.Ready | Exception]:
+        trips.append(len(taken))
+        return build_all(mails, taken)
+
+    monkeypatch.setattr(Signer, "sign", noted_sign)
+    monkeypatch.setattr(Outgoing, "_build_all", noted_build)
+    mails = make(Keys())
+    await asyncio.gather(*(mails.prepare(parcel(number)) for number in range(3 * TOGETHER)))
+    assert len(signing) == 3 * TOGETHER
+    assert threading.get_ident() not in signing
+    assert trips == [TOGETHER] * 3
+
+
+@pytest.mark.anyio
+async def test_a_mail_that_cannot_be_built_stops_no_other() -> None:
+    mails = make(Keys())
+    broken = msgspec.structs.replace(parcel(2), message_id=f"eml_{ulid(NOW_MS, 2)}>")
+    sent = await asyncio.gather(*(mails.prepare(one) for one in (parcel(1), broken, parcel(3))), return_exceptions=True)
+    assert [isinstance(one, ValueError) for one in sent] == [False, True, False]
