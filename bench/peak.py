@@ -16,7 +16,7 @@ from accept import KINDS
 from hooks import Hook
 from mail_servers import DOMAIN, MAIL, relay_setup
 from matplotlib.figure import Figure
-from ours import NOW, TOKEN, Databases, Ours
+from ours import TOKEN, Databases, Ours, Revision, revisions
 from rounds import DOCS, arguments, folder_on_disk, look_at_machine, made_by, table, verdict, write_part
 from servers import request_of
 from stamps import Stamps
@@ -52,13 +52,16 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     accept_ms: list[float]
     tell_s: list[float]  # from hand-over to webhook, of the first event of each mail
     memory: list[float]  # MB, each second
-    cpu: float  # cores
+    cpu: float  # cores while mails came in
+    cpu_ms: float  # for each mail, until all was done
     database_cpu: float
     wrong: dict[str, int]
 
 
-def measure(kind: str, folder: Path, databases: Databases, seconds: float, options: list[str]) -> Peak:
-    folder = folder / kind
+def measure(
+    revision: Revision, kind: str, folder: Path, databases: Databases, seconds: float, options: list[str]
+) -> Peak:
+    folder = folder / f"{kind}-{revision.name}"
     folder.mkdir()
     with ExitStack() as stack:
         sink, hook = Stamps(folder), Hook(folder)
@@ -66,10 +69,10 @@ def measure(kind: str, folder: Path, databases: Databases, seconds: float, optio
         stack.callback(hook.stop)
         setup = relay_setup(folder, sink.port)
         setup.write_text(f'{setup.read_text()}\n  [[teams.webhooks]]\n  url = "{hook.url}"\n')
-        database, data = databases.new(kind, "peak"), folder / "files"
-        NOW.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
-        NOW.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
-        ours = Ours(NOW, KINDS[kind], data, database, *options, setup=setup)
+        database, data = databases.new(kind, f"peak-{revision.name}"), folder / "files"
+        revision.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
+        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
+        ours = Ours(revision, KINDS[kind], data, database, *options, setup=setup)
         stack.callback(ours.stop)
         time.sleep(WARM_S)
         request = request_of("/v1/emails", TOKEN, MAIL)
@@ -89,6 +92,7 @@ def measure(kind: str, folder: Path, databases: Databases, seconds: float, optio
         deadline = time.monotonic() + AFTER_S
         while (left := databases.ask(database, *LEFT)) != [0, hook.count()] and time.monotonic() < deadline:
             time.sleep(1)
+        cpu_s = ours.cpu_s() - used
     waiting, events = left
     came, taken, told = arrivals.read(folder / "arrivals"), sink.read(), hook.read()
     taken_at = {number: at for number, _, at in taken}
@@ -97,13 +101,14 @@ def measure(kind: str, folder: Path, databases: Databases, seconds: float, optio
     for message, _, _, at in told:
         heard.setdefault(message, at)
     return Peak(
-        name=KINDS[kind],
+        name=revision.called(KINDS[kind]),
         seconds=seconds,
         times=sorted((one.due - first, taken_at[one.number] - one.due) for one in came if one.number in taken_at),
         accept_ms=sorted((one.answered - one.due) * 1000 for one in came),
         tell_s=sorted(heard[one.id] - taken_at[one.number] for one in came if one.id in heard),
         memory=memory,
         cpu=cpu,
+        cpu_ms=cpu_s / len(came) * 1000,
         database_cpu=there,
         wrong={
             "requests not answered 202": sum(one.status != 202 for one in came) + int(RATE * seconds) - len(came),
@@ -144,7 +149,7 @@ def summary(peaks: list[Peak]) -> str:
     most_mb = [max(peak.memory) for peak in peaks]
     add("resident memory, the most", f"≤ {MOST_MB} MB", *[(f"{one:.0f} MB", one <= MOST_MB) for one in most_mb])
     add("CPU of ours", "–", *[(f"{peak.cpu:.2f} cores", None) for peak in peaks])
-    add("CPU of ours for a mail", "–", *[(f"{peak.cpu / RATE * 1000:.2f} ms", None) for peak in peaks])
+    add("CPU of ours for a mail", "–", *[(f"{peak.cpu_ms:.2f} ms", None) for peak in peaks])
     add("CPU of PostgreSQL", "–", *[(f"{peak.database_cpu:.2f} cores", None) for peak in peaks])
     for what in peaks[0].wrong:
         add(what, "0", *[(f"{peak.wrong[what]:,}", peak.wrong[what] == 0) for peak in peaks])
@@ -193,8 +198,11 @@ def main() -> None:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
-        kinds = given.databases.split(",")
-        peaks = [measure(kind, folder, databases, seconds, given.options.split()) for kind in kinds]
+        peaks = [
+            measure(revision, kind, folder, databases, seconds, given.options.split())
+            for kind in given.databases.split(",")
+            for revision in revisions(given.compare)
+        ]
     print(summary(peaks), minutes(peaks), sep="\n\n")
     if not given.quick:
         plot(peaks)
