@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 
 import structlog
 
@@ -73,7 +74,7 @@ class Handover:
             began = time()
             left = None if ends_at is None else (ends_at - began) * (FIRST_SHARE if choose(tried) else 1)
             try:
-                async with asyncio.timeout(left):
+                async with nullcontext() if left is None else asyncio.timeout(left):
                     outcome = await self.ask(carrier, parcel_for(carrier))
             except TimeoutError:
                 outcome = Deferred(detail={"text": f"no answer in {left:.0f} seconds"}, uncertain=True)

@@ -6,6 +6,7 @@ table does not lead to (duplicates, steps back) is ignored.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 from heliograph.rules.setup.records import Channel
 
@@ -89,10 +90,11 @@ def is_final(status: str) -> bool:
     return status in FINAL
 
 
-def derive(channel: Channel, statuses: Sequence[str]) -> str:
+@cache
+def derive(channel: Channel, statuses: frozenset[str]) -> str:
     """The message's status from its recipients'."""
-    if not statuses or not set(statuses) <= MOVES[channel].keys():
-        raise ValueError(f"no {channel} status follows from {list(statuses)}")
+    if not statuses or not statuses <= MOVES[channel].keys():
+        raise ValueError(f"no {channel} status follows from {sorted(statuses)}")
     return next(state for state in _SHOWN if state in statuses)
 
 

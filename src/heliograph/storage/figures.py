@@ -3,6 +3,7 @@
 Only counters and small tables are read, so that it is as fast with a million messages as with ten.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
@@ -30,8 +31,8 @@ class Reached(NamedTuple):
     failed: int = 0
     read: int = 0
 
-    def plus(self, more: "Reached") -> "Reached":
-        return Reached(*map(sum, zip(self, more, strict=True)))
+    def plus(self, more: "Reached", times: int = 1) -> "Reached":
+        return Reached(*(one + times * another for one, another in zip(self, more, strict=True)))
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +51,11 @@ def tally(before: str, path: tuple[str, ...]) -> Reached:
 
 async def count(tx: Tx, steps: Iterable[Step]) -> None:
     sums: dict[tuple[int, int, str], Reached] = {}
-    for team, channel, at, before, path in steps:
-        counted = tally(before, path)
-        if any(counted):
-            key = (team, at - at % HOUR_MS, channel)
-            sums[key] = sums.get(key, Reached()).plus(counted)
+    alike = Counter((team, at - at % HOUR_MS, channel, before, path) for team, channel, at, before, path in steps)
+    for (team, hour, channel, before, path), times in alike.items():
+        if any(counted := tally(before, path)):
+            key = (team, hour, channel)
+            sums[key] = sums.get(key, Reached()).plus(counted, times)
     if sums:
         # In order: processes that count the same hour then wait in a line, never in a ring.
         await tx.run("count_figures", counts=[(*key, *counts) for key, counts in sorted(sums.items())])

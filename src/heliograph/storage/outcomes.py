@@ -332,15 +332,15 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         )
 
     rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
-    counted = reputation.tally(recipient.status, path)
-    if any(counted) and moved.channel == "email" and not magic.is_magic_email(recipient.address):
+    is_mail = moved.channel == "email" and not magic.is_magic_email(recipient.address)
+    if is_mail and any(counted := reputation.tally(recipient.status, path)):
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
             recipient.late = 1
-        derived = message.derive(moved.channel, [r.status for r in everyone])
+        derived = message.derive(moved.channel, frozenset(r.status for r in everyone))
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)

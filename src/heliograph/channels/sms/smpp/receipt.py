@@ -79,7 +79,7 @@ def _pairs(sm: ShortMessage) -> dict[str, str]:
     line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
     pairs: dict[str, str] = {}
     for key, value in _PAIR.findall(_TEXT.split(line, 1)[0]):
-        pairs.setdefault(re.sub("[ _]", "", key.lower()), value)
+        pairs.setdefault(key.lower().replace(" ", "").replace("_", ""), value)
     return pairs
 
 

@@ -39,7 +39,7 @@ class Unanswered(Exception):
 class _Asked(msgspec.Struct, frozen=True):
     command: int
     answer: asyncio.Future[Pdu]
-    timer: asyncio.TimerHandle
+    until: float
 
 
 class SmppSession(asyncio.Protocol):
@@ -49,7 +49,8 @@ class SmppSession(asyncio.Protocol):
         self._deliver = deliver
         self._frames = Frames()
         self._slots = asyncio.Semaphore(window)
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Asked] = {}  # the oldest first: all have the same time
+        self._timer: asyncio.TimerHandle | None = None  # for the oldest
         self._sequence = 0
         self._heard = 0.0
         self._unwritten: list[bytes] = []
@@ -131,8 +132,10 @@ class SmppSession(asyncio.Protocol):
         """It occupies the window until its answer or timeout, even if nobody waits for it any more."""
         self._sequence = sequence = self._sequence % SEQUENCE_MAX + 1
         answer = self._loop.create_future()
-        timer = self._loop.call_later(self._timings.answer, self._expire, sequence)
-        self._asked[sequence] = _Asked(id_, answer, timer)
+        until = self._loop.time() + self._timings.answer
+        self._asked[sequence] = _Asked(id_, answer, until)
+        if self._timer is None:
+            self._timer = self._loop.call_at(until, self._expire)
         self._write(encode(id_, sequence, body))
         return answer
 
@@ -144,10 +147,16 @@ class SmppSession(asyncio.Protocol):
         if not asked.answer.done():
             asked.answer.set_result(pdu)
 
-    def _expire(self, sequence: int) -> None:
-        self._fail(sequence, f"did not answer within {self._timings.answer:g} s")
-        if self._heard <= self._loop.time() - self._timings.answer:
+    def _expire(self) -> None:
+        """One timer for all: where it finds none that is over, it waits for the oldest."""
+        now, self._timer = self._loop.time(), None
+        over = [sequence for sequence, asked in self._asked.items() if asked.until <= now]
+        for sequence in over:
+            self._fail(sequence, f"did not answer within {self._timings.answer:g} s")
+        if over and self._heard <= now - self._timings.answer:
             self.end(f"was silent for {self._timings.answer:g} s")
+        elif self._asked:
+            self._timer = self._loop.call_at(next(iter(self._asked.values())).until, self._expire)
 
     def _fail(self, sequence: int, why: str) -> None:
         asked = self._forget(sequence)
@@ -157,7 +166,6 @@ class SmppSession(asyncio.Protocol):
 
     def _forget(self, sequence: int) -> _Asked:
         asked = self._asked.pop(sequence)
-        asked.timer.cancel()
         if asked.command == command.SUBMIT_SM:
             self._slots.release()
         return asked
@@ -185,8 +193,8 @@ class SmppSession(asyncio.Protocol):
         if self.gone.done():
             return
         self.gone.set_result(why)
-        if self._pulse:
-            self._pulse.cancel()
+        for timer in filter(None, (self._pulse, self._timer)):
+            timer.cancel()
         for sequence in list(self._asked):
             self._fail(sequence, why)
         self._flush()
