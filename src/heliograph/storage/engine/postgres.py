@@ -20,6 +20,7 @@ from heliograph.storage.engine.query import Statement, as_json, bound, load_quer
 log = structlog.get_logger()
 
 POOL_MAX = 8
+READS_MAX = 5  # at once: slow ones leave connections to those who write
 CONNECT_S = 3.0
 COMMAND_S = 10.0  # for one statement, or for a free connection
 CLOSE_S = 3.0
@@ -115,6 +116,7 @@ class PostgresDatabase:
         self._url = url
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
+        self._reads = asyncio.Semaphore(READS_MAX)
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
 
@@ -122,7 +124,13 @@ class PostgresDatabase:
         return await self._retry(story, keep=True)
 
     async def read(self, story: Story[T]) -> T:
-        return await self._retry(story, keep=False)
+        with outages():
+            async with asyncio.timeout(COMMAND_S):
+                await self._reads.acquire()
+        try:
+            return await self._retry(story, keep=False)
+        finally:
+            self._reads.release()
 
     async def listen(self) -> None:
         while True:

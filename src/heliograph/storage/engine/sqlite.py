@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
-READERS = 2
+READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
 # … or the file cannot be used as it is: reopening it may help.
