@@ -17,6 +17,8 @@ from heliograph.rules.setup.webhook_url import Target, parse_target
 LIFETIME_S = 5.0  # of one query with all its retries
 CACHED_MAX = 20_000  # answers
 
+_name = lru_cache(CACHED_MAX)(dns.name.from_text)
+
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
 
 
@@ -83,7 +85,7 @@ class Names:
     async def _ask(self, host: str, kind: str) -> list[str]:
         try:
             resolver = self._asked = self._asked or self._make()
-            answer = await resolver.resolve(dns.name.from_text(host), kind, raise_on_no_answer=False, search=False)
+            answer = await resolver.resolve(_name(host), kind, raise_on_no_answer=False, search=False)
         except dns.resolver.NXDOMAIN:
             return []
         except (dns.exception.DNSException, OSError) as error:
