@@ -1,6 +1,8 @@
 """Sending domains: who has a name, how many a team may add, the platform's own sender, and the audit entries."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -165,6 +167,20 @@ async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dn
         ("usr_ada", "domain.add", "shop.test", ""),
     ]
     assert store.setup.current.teams["team_a"].domains == {}
+
+
+async def test_keys_are_made_once_however_many_mails_need_them(
+    domains: Domains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = list[str](), domains._make_key
+
+    def noted(algorithm: Any) -> tuple[bytes, str]:
+        made.append(algorithm)
+        return make(algorithm)
+
+    monkeypatch.setattr(domains, "_make_key", noted)
+    await asyncio.gather(*(domains.ensure_keys(PLATFORM) for _ in range(20)))
+    assert len(made) == len(set(made)) == 2
 
 
 async def test_keys_made_on_first_use_are_the_services_work(store: Store, domains: Domains) -> None:

@@ -67,6 +67,7 @@ class Domains:
         self._ask = ask
         self._ownership_key = ownership_key
         self._mail_host = mail_host
+        self._making = asyncio.Lock()  # the first mails of a domain ask for its keys all at once
 
     def find(self, name_or_id: str) -> Domain:
         """By id, or by name the one that has it. The platform's own is made when it is first asked for."""
@@ -164,10 +165,11 @@ class Domains:
             domain = self.find(name_or_id)
         except BrandDomainNotFound:
             return
-        if not self._keys(domain):
-            made = await asyncio.to_thread(self._new_keys, domain, "active")
-            change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "keys", domain, "made"))
-            await self._store.setup.change(lambda now, _: change if _is_keyless(now, domain) else SetupChange())
+        async with self._making:
+            if not self._keys(domain):
+                made = await asyncio.to_thread(self._new_keys, domain, "active")
+                change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "keys", domain, "made"))
+                await self._store.setup.change(lambda now, _: change if _is_keyless(now, domain) else SetupChange())
 
     @property
     def platform_name(self) -> str:
