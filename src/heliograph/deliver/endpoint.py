@@ -188,32 +188,35 @@ class Endpoint:
             await happens(self._wake, GATHER_S)
         made, self._made = self._made, []
         unrecorded, record = self._shared.unrecorded, self._shared.store.deliveries.record
+        reasons: list[tuple[Webhook, str]] = []
         try:
             while made:
                 answers = await asyncio.gather(*(record(one) for one, _ in made), return_exceptions=True)
-                away = [
-                    pair for pair, answer in zip(made, answers, strict=True) if isinstance(answer, StoreUnavailable)
-                ]
-                for (one, hook), answer in zip(made, answers, strict=True):
-                    if not isinstance(answer, StoreUnavailable):
-                        await self._recorded(one, hook, answer)
-                unrecorded.update(one.due.key for one, _ in away)
-                made = away
-                if away:
+                asked, made = made, []
+                for (one, hook), answer in zip(asked, answers, strict=True):
+                    if isinstance(answer, StoreUnavailable):
+                        unrecorded.add(one.due.key)
+                        made.append((one, hook))
+                    elif reason := self._recorded(one, answer):
+                        reasons.append((hook, reason))
+                if made:
                     await asyncio.sleep(AWAY_S)
-            return True
         finally:
             unrecorded.difference_update(one.due.key for one, _ in made)
+        for hook, reason in reasons[:1]:
+            await self._disable(hook, reason)
+        return True
 
-    async def _recorded(self, made: DeliveryTry, hook: Webhook, failing_since: int | None | BaseException) -> None:
+    def _recorded(self, made: DeliveryTry, failing_since: int | None | BaseException) -> str | None:
+        """Why the webhook is to be disabled, if it is."""
         del self._begun[made.due.key]
         self._shared.unrecorded.discard(made.due.key)
-        if isinstance(failing_since, BaseException):
-            self.until = 0
-            if not isinstance(failing_since, NotOurs):
-                log.error("try not recorded", webhook=self.lease.webhook, error=type(failing_since).__name__)
-        elif reason := why_disable(made, failing_since, self._shared.clock.now()):
-            await self._disable(hook, reason)
+        if not isinstance(failing_since, BaseException):
+            return why_disable(made, failing_since, self._shared.clock.now())
+        self.until = 0
+        if not isinstance(failing_since, NotOurs):
+            log.error("try not recorded", webhook=self.lease.webhook, error=type(failing_since).__name__)
+        return None
 
     async def _disable(self, hook: Webhook, reason: str) -> None:
         try:
