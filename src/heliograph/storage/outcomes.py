@@ -279,14 +279,15 @@ async def _apply(
         _move(rows, change, messages[change.message], found, by_message[change.message])
         touched[change.message, change.position] = found
     moved = [messages[key] for key in {c.message for c in changes}]
-    await tx.run(
-        "update_recipients",
-        recipients=[
-            (r.message, r.position, r.status, r.updated_at, r.late, r.carrier, r.carrier_id, r.detail)
-            for r in touched.values()
-        ],
+    await tx.write(
+        {
+            "update_recipients": [
+                (r.message, r.position, r.status, r.updated_at, r.late, r.carrier, r.carrier_id, r.detail)
+                for r in touched.values()
+            ],
+            "update_messages": [(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved],
+        }
     )
-    await tx.run("update_messages", messages=[(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved])
     await _move_money(tx, rows.money)
     await _suppress(tx, rows)
     if rows.seen:
@@ -418,9 +419,4 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
             due_at, team = change.at + change.reports[0].after_ms, messages[change.message].team
             note(tx, change.lane, change.reports[0].after_ms)
             due.append((change.lane, team, change.message, change.position, reports, due_at, change.at))
-    if done:
-        await tx.run("delete_outbox", keys=done)
-    if later:
-        await tx.run("postpone", rows=later)
-    if due:
-        await tx.run("insert_outbox", outbox=due)
+    await tx.write({"delete_outbox": done, "postpone": later, "insert_outbox": due})

@@ -46,7 +46,8 @@ class SqliteTx:
 
     async def write(self, tables: Mapping[str, Rows]) -> None:
         for query, rows in tables.items():
-            self._executemany(self._queries[query].sql, rows)
+            if rows:
+                await self.run(query, **{self._queries[query].tables[0]: rows})
 
 
 class SqliteDatabase:
