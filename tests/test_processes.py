@@ -12,7 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph import processes
+from heliograph.cli.serve import usual_processes
 from heliograph.processes import Parent
+from heliograph.settings import Settings
 from tests.deliver.test_worker import until
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +150,24 @@ async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
             await until(lambda: any("not replaced" in line["event"] for line in logs))
         assert [number for number, _ in family.begun()] == [1, 2, 1]
         assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
+
+
+async def test_a_stop_in_the_middle_of_a_reload_leaves_nobody(make: Make) -> None:
+    family = make(2)
+    async with running(family):
+        await until(lambda: family.greetings)
+        family.parent._reload()
+        await until(lambda: len(family.begun()) == 3)
+    assert not any(is_alive(pid) for _, pid in family.begun())
+
+
+@pytest.mark.parametrize(
+    ("database", "cores", "count"),
+    [("sqlite:///h.db", 4, 1), ("postgresql://db/h", 1, 1), ("postgresql://db/h", 4, 4), ("postgresql://db/h", 64, 8)],
+)
+def test_as_many_as_there_are_cores(database: str, cores: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    assert usual_processes(Settings(database=database)) == count
 
 
 def is_alive(pid: int) -> bool:

@@ -79,6 +79,8 @@ class Parent:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         async with asyncio.TaskGroup() as keeping:
             keeping.create_task(self._keep(1, keeping))
+        if self._replacing:
+            await self._replacing
         log.info("all processes stopped")
         return self._code
 
@@ -163,7 +165,8 @@ class Parent:
             if old is None or old.ended.done():
                 continue  # it is about to be started anyway
             new = await self._start(number)
-            if not await new.greeting:
+            if not await new.greeting or self._stopping.is_set():
+                new.stop()
                 log.error("not replaced: the new process is not ready", process=number, code=await new.ended)
                 return
             self._children[number] = new

@@ -87,7 +87,8 @@ def run_many(settings: Settings, role: str, count: int) -> int:
 
 
 def usual_processes(settings: Settings) -> int:
-    return 1 if sqlite_path(settings) else min(len(os.sched_getaffinity(0)), USUAL_MOST)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if sqlite_path(settings) else min(cores, USUAL_MOST)
 
 
 def _greet(said: str) -> None:
