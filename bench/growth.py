@@ -145,15 +145,15 @@ class Growth(Bench):
         self.note(revision, kind, deliver=done / took, deliver_cpu=used / done * 1e6)
 
     def all_work(self, revision: Revision, kind: str, database: str) -> None:
-        server = self.start(revision, kind, database, "all")
-        try:
+        with ExitStack() as stack:
+            server = self.start(revision, kind, database, "all")
+            stack.callback(server.stop)
             used, path = server.cpu_s(), self.folder / f"{kind}-{revision.name}.arrivals"
             load = arrivals.start(server.port, make_requests(TOKEN)[0].decode(), ALL_RATE, ALL_S, path)
+            stack.callback(load.kill)
             if load.wait(ALL_S + DRAIN_S):
                 raise SystemExit("the load failed")
             used = server.cpu_s() - used
-        finally:
-            server.stop()
         slowest = max((one.answered - one.due) * 1000 for one in arrivals.read(path))
         self.note(revision, kind, all_cpu=used / ALL_S, all_slowest=slowest)
 
@@ -214,7 +214,7 @@ def report(done: list[Growth], compared: list[Revision], kind: str) -> str:
 
 def main() -> None:
     given = arguments(__doc__, sizes="10000,1000000,10000000", folder="", keep=False)
-    sizes = [10_000, 100_000] if given.quick else [int(size) for size in given.sizes.split(",")]
+    sizes = [1_000, 10_000] if given.quick else [int(size) for size in given.sizes.split(",")]
     compared = revisions(given.compare)
     share_cores()
     if given.folder:
