@@ -85,6 +85,18 @@ async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> Non
         assert len(door.connections) == 0
 
 
+async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:
+    async with listening_for(Echo()) as door:
+        stream = await door.ask(b"GET /stream HTTP/1.1\r\n\r\n")
+        await door.seen(1)
+        await stream[0].readuntil(b"part 2\r\n")
+        draining = asyncio.create_task(door.connections.drain(LONG))
+        await asyncio.sleep(0)
+        door.echo.let_go.set()
+        assert await read(stream) == b"0\r\n\r\n"
+        await draining
+
+
 async def test_what_takes_too_long_is_given_up() -> None:
     async with listening_for(Echo()) as door:
         slow = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")

@@ -318,6 +318,8 @@ class Connection(asyncio.BufferedProtocol):
             self._start(self._behind.popleft())
         elif self._complaint:
             self._refuse(self._complaint)
+        elif self._connections.draining:  # since a stream began
+            self._transport.close()
         else:
             self._idle_since = self._loop.time()
         if not self._behind:
