@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,13 @@ pytestmark = pytest.mark.anyio
 
 # Notes that it began, says that it is ready, and waits for its end: as long as there is no file that says otherwise.
 CHILD = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 place, folder = json.loads(sys.argv[-1]), sys.argv[1]
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 with open(folder + "/begun", "a") as begun:
     begun.write(f"{place['number']} {os.getpid()}\\n")
+while os.path.exists(f"{folder}/waits {place['number']}"):
+    time.sleep(0.01)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 if os.path.exists(f"{folder}/fails {place['number']}"):
     sys.exit(3)
 os.write(place["control"], b"hello of %d\\n" % place["number"])
@@ -50,6 +52,16 @@ class Family:
     def fails(self, *numbers: int) -> None:
         for number in numbers:
             (self.folder / f"fails {number}").touch()
+
+    @contextmanager
+    def waits(self, number: int) -> Iterator[None]:
+        """It is not ready before the end of the block."""
+        file = self.folder / f"waits {number}"
+        file.touch()
+        try:
+            yield
+        finally:
+            file.unlink()
 
 
 @asynccontextmanager
@@ -152,13 +164,61 @@ async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
         assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
 
 
-async def test_a_stop_in_the_middle_of_a_reload_leaves_nobody(make: Make) -> None:
+async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make: Make) -> None:
+    family = make(2)
+    async with running(family):
+        with capture_logs() as logs, family.waits(1):
+            await until(lambda: family.begun())
+            family.parent._reload()
+        await until(lambda: len(family.begun()) == 3 and family.greetings)
+        assert sorted(number for number, _ in family.begun()) == [1, 1, 2]
+        assert [line for line in logs if "died" in line["event"]] == []
+
+
+async def test_a_reload_during_another_replaces_all_of_them_again(make: Make) -> None:
     family = make(2)
     async with running(family):
         await until(lambda: family.greetings)
-        family.parent._reload()
-        await until(lambda: len(family.begun()) == 3)
+        with family.waits(2):
+            family.parent._reload()
+            await until(lambda: len(family.begun()) == 4)  # the first is replaced
+            for _ in range(3):
+                family.parent._reload()
+        await until(lambda: len(family.begun()) == 6)
+        assert [number for number, _ in family.begun()] == [1, 2, 1, 2, 1, 2]
+
+
+async def test_a_stop_ends_the_one_that_is_to_take_anothers_place_too(make: Make) -> None:
+    family = make(2)
+    async with running(family) as task:
+        await until(lambda: family.greetings)
+        with capture_logs() as logs, family.waits(1):
+            family.parent._reload()
+            await until(lambda: len(family.begun()) == 3)
+            family.parent._stop()
+            assert await task == 0
     assert not any(is_alive(pid) for _, pid in family.begun())
+    assert [line["event"] for line in logs] == ["all processes stopped"]
+
+
+async def test_one_that_dies_during_a_reload_is_not_in_two_places(make: Make) -> None:
+    family = make(1)
+    async with running(family):
+        await until(lambda: family.greetings)
+        with family.waits(1), capture_logs():
+            family.parent._reload()
+            await until(lambda: len(family.begun()) == 2)
+            kill(family.begun()[0][1])
+            await until(lambda: len(family.begun()) == 3)  # started again, beside the one that takes its place
+        await until(lambda: sum(is_alive(pid) for _, pid in family.begun()) == 1)
+
+
+async def test_a_stop_during_the_start_is_no_failure(make: Make) -> None:
+    family = make(2)
+    with family.waits(1):
+        async with running(family) as task:
+            await until(lambda: family.begun())
+    assert task.result() == 0
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ log = structlog.get_logger()
 PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
 PAUSE_MOST_S = 30.0
 LIVED_S = 60.0  # … of one that did not live so long
+STOPPED = (0, -signal.SIGTERM)  # the second before it listens for that signal
 DEATHS_MAX = 3  # of every process in a row, each before it was ready: then nothing can be served
 
 
@@ -65,10 +66,12 @@ class Parent:
         self._greet = greet
         self._command = command
         self._children: dict[int, Child] = {}
+        self._running: set[Child] = set()  # also those that are to take another's place, or have left theirs
         self._greeted: dict[int, str] = {}  # what each one said when it was ready first
         self._failures = dict.fromkeys(self._numbers, 0)  # deaths in a row before it was ready
         self._stopping = asyncio.Event()
-        self._replacing: asyncio.Task[None] | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._replacing = self._again = False
         self._code = 0
 
     async def run(self) -> int:
@@ -77,27 +80,26 @@ class Parent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        async with asyncio.TaskGroup() as keeping:
-            keeping.create_task(self._keep(1, keeping))
-        if self._replacing:
-            await self._replacing
+        async with self._tasks:
+            self._tasks.create_task(self._keep(1))
         log.info("all processes stopped")
         return self._code
 
-    async def _keep(self, number: int, others: asyncio.TaskGroup) -> None:
+    async def _keep(self, number: int) -> None:
         """Start the process of this number, and another whenever it dies."""
         loop, pause_s = asyncio.get_running_loop(), PAUSE_S
         while not self._stopping.is_set():
             began = loop.time()
-            child = self._children[number] = await self._start(number)
-            if greeting := await child.greeting:
+            if number not in self._children or self._children[number].ended.done():  # no other has taken its place
+                self._children[number] = await self._start(number)
+            if greeting := await self._children[number].greeting:
                 self._failures[number] = 0
-                self._is_ready(number, greeting.decode().strip(), others)
+                self._is_ready(number, greeting.decode().strip())
             else:
                 self._failures[number] += 1
             code = await self._end_of(number)
             if self._stopping.is_set():
-                self._code = self._code or int(code != 0)
+                self._code = self._code or int(code not in STOPPED)
             elif not self._greeted or min(self._failures.values()) >= DEATHS_MAX:
                 log.error("no process becomes ready: giving up", process=number, code=code)
                 self._code = 1
@@ -108,13 +110,13 @@ class Parent:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), pause_s)
 
-    def _is_ready(self, number: int, greeting: str, others: asyncio.TaskGroup) -> None:
+    def _is_ready(self, number: int, greeting: str) -> None:
         if number in self._greeted:
             return
         self._greeted[number] = greeting
         if number == 1:  # it has migrated, and shows that the settings are good
             for other in self._numbers[1:]:
-                others.create_task(self._keep(other, others))
+                self._tasks.create_task(self._keep(other))
         if len(self._greeted) == len(self._numbers):
             self._greet(self._greeted[1])
 
@@ -132,6 +134,8 @@ class Parent:
             among = msgspec.json.encode(place).decode()
             process = await asyncio.create_subprocess_exec(*self._command, "--among", among, pass_fds=files)
         child = Child(process, *await asyncio.open_unix_connection(sock=ours))
+        self._running.add(child)
+        child.ended.add_done_callback(lambda _: self._running.discard(child))
         if self._stopping.is_set():
             child.stop()
         return child
@@ -149,27 +153,37 @@ class Parent:
         for bound in (self._listener, self._returns):
             if bound is not None:
                 bound.close()  # as the children close theirs: new connections are refused
-        for child in self._children.values():
+        for child in self._running:
             child.stop()
 
     def _reload(self) -> None:
-        if self._replacing is None or self._replacing.done():
-            self._replacing = asyncio.create_task(self._replace_all())
+        self._again = True  # those already replaced may have read what has changed since
+        if not self._replacing:
+            self._replacing = True
+            self._tasks.create_task(self._replace())
 
-    async def _replace_all(self) -> None:
+    async def _replace(self) -> None:
+        while self._again and not self._stopping.is_set():
+            self._again = False
+            if await self._replace_all():
+                log.info("all processes replaced")
+        self._replacing = False
+
+    async def _replace_all(self) -> bool:
         """One after the other, each when another is ready in its place. They read their settings again."""
         for number in self._numbers:
             old = self._children.get(number)
-            if self._stopping.is_set():
-                return
-            if old is None or old.ended.done():
+            if old is None or not await old.greeting or old.ended.done():
                 continue  # it is about to be started anyway
+            if self._stopping.is_set():
+                return False
             new = await self._start(number)
-            if not await new.greeting or self._stopping.is_set():
-                new.stop()
-                log.error("not replaced: the new process is not ready", process=number, code=await new.ended)
-                return
-            self._children[number] = new
+            if not await new.greeting:
+                code = await new.ended
+                if not self._stopping.is_set():
+                    log.error("not replaced: the new process is not ready", process=number, code=code)
+                return False
+            old, self._children[number] = self._children[number], new
             old.stop()
             await old.ended
-        log.info("all processes replaced")
+        return True
