@@ -162,6 +162,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         (OK + b"HTTP/1.1 500 Two\r\nContent-Length: 0\r\n\r\n", 200, b"ok", False),  # nobody asked for the second
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", None, b"", False),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, None, b"", False),  # headers without an end
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\nContent-Length: 2\r\n\r\nok", None, b"", False),
+        # Mistakes of simple receivers:
+        (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 200, b"ok", True),
+        (b"HTTP/1.1 200 OK\r\nX: folded\r\n here\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2  \r\nok\r\n0\r\n\r\n", 200, b"ok", True),
     ],
 )
 async def test_what_an_answer_can_be(

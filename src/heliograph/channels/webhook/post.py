@@ -149,12 +149,17 @@ class _Answer:
         self.keeps = False  # the connection can be used again
         self.came: asyncio.Future[None] = loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
+        # Simple receivers make these mistakes, and an answer on a connection of its own cannot be taken for another's.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
         self._octets = 0
 
     def feed(self, octets: bytes) -> None:
+        fits = octets[: READ_MAX - self._octets]  # however many come at once
         self._octets += len(octets)
         try:
-            self._parser.feed_data(octets)
+            self._parser.feed_data(fits)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.end("the answer is not HTTP")
         if self._octets > READ_MAX:
