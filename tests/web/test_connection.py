@@ -40,6 +40,10 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.closed = self.aborted = self.paused = False
+        self.unread = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def write(self, data: Any) -> None:
         assert not self.closed
@@ -276,12 +280,23 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -
     made, wire = connect()
     made.data_received(f"GET {path} HTTP/1.1\r\n\r\n".encode())
     await settle()
-    made.pause_writing()
+    wire.unread = 1  # also when it is too little to pause for, and the connection is to be closed
     now = asyncio.get_running_loop().time()
+    made.sweep(now)
     made.sweep(now + READ_S - 1)
-    assert not wire.closed
+    assert not wire.aborted
     made.sweep(now + READ_S + 1)
     assert wire.aborted
+
+
+async def test_a_client_that_reads_slowly_is_waited_for() -> None:
+    made, wire = connect()
+    await ask(made, "GET /a HTTP/1.1\r\nConnection: close")
+    made.pause_writing()
+    now = asyncio.get_running_loop().time()
+    for wire.unread in (3, 2, 1):
+        made.sweep(now := now + READ_S - 1)
+    assert not wire.aborted
 
 
 async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:

@@ -73,7 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self._behind: deque[Request] = deque()
         self._streaming = False
         self._write_paused: asyncio.Future[None] | None = None  # until the client reads on
-        self._unread_since = 0.0  # while it does not
+        self._unread = 0  # bytes written that had not left at the last sweep
+        self._unread_since = 0.0  # as many
         self._idle_since: float | None = None
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -234,7 +235,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def sweep(self, now: float) -> None:
         """Once every SWEEP_S: a timer for each answer would cost more than all the rest of it."""
-        if self.is_too_slow(now) or (self._write_paused and now - self._unread_since > READ_S):
+        if (unread := self._transport.get_write_buffer_size()) != self._unread:
+            self._unread, self._unread_since = unread, now
+        if self.is_too_slow(now) or (unread and now - self._unread_since > READ_S):
             self._transport.abort()
         elif self._idle_since is not None and now - self._idle_since > KEEP_ALIVE_S:
             self._transport.close()
@@ -327,7 +330,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_paused = self._loop.create_future()
-        self._unread_since = self._loop.time()
 
     def resume_writing(self) -> None:
         waiting, self._write_paused = self._write_paused, None
