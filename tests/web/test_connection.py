@@ -39,14 +39,17 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
-        self.closed = self.aborted = self.paused = False
+        self.closed = self.aborted = self.paused = self.ended = False
         self.unread = 0
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def get_write_buffer_size(self) -> int:
         return self.unread
 
     def write(self, data: Any) -> None:
-        assert not self.closed
+        assert not (self.closed or self.ended)
         self.written.append(bytes(data))
 
     def is_closing(self) -> bool:
@@ -273,6 +276,23 @@ async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> 
     lost(made)
     await settle()
     assert echo.streams_ended == 1
+
+
+@pytest.mark.parametrize(
+    ("framing", "rest"),
+    [
+        ("Content-Length: 5", "56789GET /a HTTP/1.1\r\n\r\n"),
+        ("Transfer-Encoding: chunked", "5\r\n56789\r\n0\r\n\r\n"),
+        ("Transfer-Encoding: chunked", "no length\r\n"),
+    ],
+)
+async def test_a_connection_that_is_to_be_closed_is_not_reset_while_the_body_comes(framing: str, rest: str) -> None:
+    made, wire = connect()
+    await ask(made, f"POST /nobody HTTP/1.1\r\nConnection: close\r\n{framing}")
+    assert (wire.statuses, wire.ended, wire.closed) == ([404], True, False)  # the answer is not lost on the way
+    made.data_received(rest.encode())
+    await settle()
+    assert (wire.statuses, wire.closed, wire.aborted) == ([404], True, False)
 
 
 @pytest.mark.parametrize("path", ["/stream", "/a"])

@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._behind_s = 0.0  # the slowest rate: what came fast before buys no rest
         self._read_paused = False
         self._over = False  # nothing more is read: the last request has come, or what came is no request
+        self._dropping = False  # the last answer has gone, before the end of its request's body
         self._complaint = ""  # about what came, when it is not yet answered
         # What is being answered:
         self._answering: Request | None = None
@@ -197,6 +198,9 @@ class Connection(asyncio.BufferedProtocol):
             self._reading.end()
             self._over = not self._reading.keep_alive
             self._reading = None
+        elif self._dropping:
+            self._over = True
+            self._transport.close()
 
     def _read_on(self) -> None:
         """The answer needs more of the body."""
@@ -219,6 +223,9 @@ class Connection(asyncio.BufferedProtocol):
     def _complain(self, about: str) -> None:
         """What came is no request: it is answered after those before it, then the connection is closed."""
         self._over = True
+        if self._dropping:
+            self._transport.close()
+            return
         if self._answering is None or self._answering is self._reading:  # or the rest of its body
             self._refuse(about)
             return
@@ -270,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     await self._stream(request, response, response.chunks, close=close)
                 if close:
-                    self._transport.close()
+                    self._close_after(request)
         except ClientGone:
             pass
         except asyncio.CancelledError:  # the client left a stream, or the time to drain is over
@@ -279,6 +286,14 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("answer failed", path=request.path, address=request.address)
             self._transport.abort()
         self._answered()
+
+    def _close_after(self, request: Request) -> None:
+        """To close while a body is coming would reset the connection, and most clients would lose the answer."""
+        if self._reading is request and self._edge is self._connections.front:  # with too many, there is no time
+            self._dropping = True
+            self._transport.write_eof()
+        else:
+            self._transport.close()
 
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
         """In one write: one system call, one packet."""
@@ -321,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start(self._behind.popleft())
         elif self._complaint:
             self._refuse(self._complaint)
-        elif self._connections.draining:  # since a stream began
+        elif self._connections.draining and not self._dropping:  # since a stream began
             self._transport.close()
         else:
             self._idle_since = self._loop.time()
