@@ -215,7 +215,8 @@ def test_the_real_service_is_listened_to_until_ctrl_c(
     event = verify_webhook(got.body.encode(), got.headers, SECRET)
     assert (event["type"], event["team_id"]) == ("suppression.created", "team_acme")
     assert json.loads(got.body) == event
+    said = iter(process.stdout.readline, "")  # it says so once it has passed the answer on
+    assert any(f"{event['id']}  suppression.created → 200 in " in line for line in said)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "stopped\n")
-    assert f"{event['id']}  suppression.created → 200 in " in out

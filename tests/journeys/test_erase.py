@@ -30,7 +30,7 @@ def stands_in(service: Service, text: str) -> list[str]:
     """Tables that have it, or the file of the database."""
     if service.database.startswith("sqlite:///"):
         path = Path(service.database.removeprefix("sqlite:///"))
-        files = [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+        files = [file for file in path.parent.iterdir() if file.name.startswith(path.name) and file.is_file()]
         return [file.name for file in files if text.encode() in file.read_bytes().lower()]
     public = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
     return [

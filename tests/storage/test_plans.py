@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 # In each table on PostgreSQL, which plans by what it finds there; more where a guess about a filter hides the index.
 ROWS, MORE = 2_000, dict.fromkeys(("message", "verification", "outbox", "delivery", "recipient", "event"), 20_000)
 # On SQLite: all of an owner's rows, or all from a key on.
-OPEN = re.compile(r"\(((lane=\? AND )?team|webhook|key_id|lane)=\?\)|\(rowid[<>]\?\)")
+OPEN = re.compile(r"\(((lane=\? AND )?team|webhook|key_id|lane|carrier)=\?\)|\(rowid[<>]\?\)")
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import apsw
 import pytest
 
 from heliograph.rules.outcome import CarrierReport, Report
-from heliograph.storage.engine.query import load_queries
-from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
@@ -246,15 +243,3 @@ async def test_a_mail_that_comes_back_for_another_reason_failed_after_all(store:
     assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
     assert (await status(store, id_), await store.suppressions.page(1, None, 9)) == ("failed", [])
     assert await store.ledger.account(1) == before
-
-
-@pytest.mark.parametrize("query", ["places_by_carrier_id", "parts_by_carrier_id"])
-async def test_a_receipt_costs_the_same_however_many_the_carrier_had(store: Store, query: str) -> None:
-    """SQLite joins as it pleases: it read everything that the carrier ever had, once for each id of a batch."""
-    if not isinstance(store.database, SqliteDatabase):
-        pytest.skip("PostgreSQL plans by what it finds in the tables: see test_plans.py")
-    found = load_queries("sqlite")[query]
-    plan = apsw.Connection(str(store.database._path)).execute(
-        f"EXPLAIN QUERY PLAN {found.sql}", {"carrier": "c", "ids": "[]"}
-    )
-    assert "(carrier=? AND carrier_id=?)" in str(next(step[3] for step in plan))
