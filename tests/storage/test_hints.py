@@ -10,6 +10,8 @@ import pytest
 
 from heliograph.opening import open_store
 from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.setup.records import Platform
+from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.settings import Settings
 from heliograph.storage.engine import hints, pipes, postgres
 from heliograph.storage.engine.hints import Bell, Hints
@@ -18,6 +20,7 @@ from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.conftest import fresh_database
 from tests.deliver.test_worker import until
+from tests.entries import set_up
 from tests.storage.hanging import Network
 from tests.storage.samples import message
 
@@ -67,6 +70,15 @@ async def test_another_process_hears_which_lane_has_work(store: Store, other: St
     assert not phone.done()
     await accept(store, clock, "phone")
     await rings(phone)
+
+
+async def test_others_follow_a_change_of_the_setup_at_once(store: Store, other: Store) -> None:
+    """Also when somebody here does: the next request may come to any of them."""
+    own, theirs = waiter(store.hints.bells["setup"]), waiter(other.hints.bells["setup"])
+    await asyncio.sleep(0)
+    await set_up(store, rows=[to_row("platform", PLATFORM_ID, Platform(brand="New"), None)])
+    await rings(own)
+    await rings(theirs)
 
 
 async def test_others_are_told_only_when_nobody_is_idle_here() -> None:

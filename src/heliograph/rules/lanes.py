@@ -5,5 +5,6 @@ from heliograph.rules.setup.records import Channel
 LANE: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 
 WEBHOOKS = "webhooks"  # not a lane, but work of another kind
+SETUP = "setup"  # nor this: it has changed, and all processes are to follow
 
 SLOTS: dict[str, int] = {"email": 200, "phone": 200}  # hand-overs at once in one process

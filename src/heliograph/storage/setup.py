@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.lanes import SETUP
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions
@@ -117,6 +118,7 @@ async def locked(tx: Tx, seen: Setup) -> Setup:
 
 async def _save(tx: Tx, rows: Sequence[Row], version: int) -> None:
     await tx.run("save_settings", settings=[(r.kind, r.id, r.team, r.body, version) for r in rows])
+    note(tx, SETUP)
 
 
 async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:

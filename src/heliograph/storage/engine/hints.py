@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-from heliograph.rules.lanes import SLOTS, WEBHOOKS
+from heliograph.rules.lanes import SETUP, SLOTS, WEBHOOKS
 
-KINDS = (*SLOTS, WEBHOOKS)  # of work
+KINDS = (*SLOTS, WEBHOOKS, SETUP)  # of work
 
 GAP_S = 0.01  # between two hints to the others: what comes meanwhile goes with the next
 POLL_S = 1.0  # from one look to the next while hints of others arrive
@@ -73,12 +73,12 @@ class Hints:
     def tell(self, hints: Mapping[str, int]) -> None:
         """After a commit: kinds of work, and in how many ms each is due.
 
-        The others are told only when nobody here is idle. Of work that is due later they learn when they look.
+        Of work the others are told only when nobody here is idle; when it is due later, they learn of it as they look.
         """
         for kind, in_ms in hints.items():
             if in_ms > 0:
                 self.bells[kind].ring_in(in_ms / 1000)
-            elif not self.bells[kind].ring():
+            elif not self.bells[kind].ring() or kind == SETUP:
                 self._untold.add(kind)
         if self._untold and self._telling is None:
             self._telling = asyncio.create_task(self._tell_others())
