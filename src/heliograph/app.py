@@ -210,6 +210,7 @@ def shared_duties(context: Context) -> dict[str, Loop]:
     """Of every process."""
     store, state = context.store, context.state
     return {
+        "hints": store.listen,
         "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, context.clock),
         "key uses": partial(write_key_uses, store, state.used),
@@ -220,7 +221,6 @@ def shared_duties(context: Context) -> dict[str, Loop]:
 
 def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains: Domains) -> dict[str, Loop]:
     return {
-        "hints": store.listen,
         "early reports": partial(apply_early_reports, store),
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),
