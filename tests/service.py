@@ -71,7 +71,6 @@ class Service:
             "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
             "HELIOGRAPH_TRUSTED_PROXIES": "127.0.0.1",
-            "HELIOGRAPH_PROCESSES": "1",
             "PYTHONUNBUFFERED": "1",
         }
 

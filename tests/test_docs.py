@@ -172,6 +172,7 @@ def test_settings_table() -> None:
         "database": usual.database,
         "data": str(usual.data),
         "simulator_step_ms": str(usual.simulator_step_ms),
+        "processes": str(usual.processes),
     }
     wanted = [
         [

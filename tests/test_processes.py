@@ -12,9 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph import processes
-from heliograph.cli.serve import usual_processes
 from heliograph.processes import Parent
-from heliograph.settings import Settings
 from tests.deliver.test_worker import until
 
 pytestmark = pytest.mark.anyio
@@ -219,15 +217,6 @@ async def test_a_stop_during_the_start_is_no_failure(make: Make) -> None:
         async with running(family) as task:
             await until(lambda: family.begun())
     assert task.result() == 0
-
-
-@pytest.mark.parametrize(
-    ("database", "cores", "count"),
-    [("sqlite:///h.db", 4, 1), ("postgresql://db/h", 1, 1), ("postgresql://db/h", 4, 4), ("postgresql://db/h", 64, 8)],
-)
-def test_as_many_as_there_are_cores(database: str, cores: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    assert usual_processes(Settings(database=database)) == count
 
 
 def is_alive(pid: int) -> bool:

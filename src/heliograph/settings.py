@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
     metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
-    processes: int = 0  # of `serve`; 0: one for each core, or one when the database is SQLite
+    processes: int = 1  # of `serve`
     simulator_step_ms: int = 200  # between two states of a simulated message
 
     @property

@@ -10,12 +10,9 @@ import msgspec
 from heliograph import logs, server
 from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
 from heliograph.manage.people import first_link
-from heliograph.opening import sqlite_path
 from heliograph.processes import Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-
-USUAL_MOST = 8  # processes: with 9 connections each they fit into the 100 of PostgreSQL's defaults
 
 
 @click.command()
@@ -33,16 +30,17 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
 
     It waits for the database and migrates it first. Stopping finishes what is under way; nothing is lost or repeated.
 
-    On PostgreSQL it runs a process for each core (8 at most, unless --processes says more), all on one address, each
-    answering and delivering. A process that dies is started again. SIGHUP replaces them one after the other without
-    refusing a request, for example after an upgrade or a change of the --config file.
+    One process uses one core. --processes N runs several, all on one address, each answering and delivering. One that
+    dies is started again. SIGHUP replaces them one after the other without refusing a request, for example after an
+    upgrade or a change of the --config file.
 
     \b
     heliograph serve --listen 0.0.0.0:8700 --database postgresql://heliograph@db/heliograph
-    heliograph serve --role worker --processes 2
+    heliograph serve --processes 4
+    heliograph serve --role worker
     """
     place = msgspec.json.decode(among, type=Place) if among else None
-    count = settings.processes or usual_processes(settings)
+    count = settings.processes
 
     async def ready(settings: Settings, store: Store) -> None:
         asks = role != "worker" and (place is None or place.greets)
@@ -84,11 +82,6 @@ def run_many(settings: Settings, role: str, count: int) -> int:
         return await Parent(count, *sockets, greet=_greet, command=command).run()
 
     return asyncio.run(supervise())
-
-
-def usual_processes(settings: Settings) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if sqlite_path(settings) else min(cores, USUAL_MOST)
 
 
 def _greet(said: str) -> None:
