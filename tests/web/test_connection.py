@@ -329,6 +329,13 @@ async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
     assert not len(made._connections)
 
 
+async def test_a_stream_is_cut_off_when_the_rest_of_its_request_is_none() -> None:
+    made, wire = connect()
+    await arrive(made, b"GET /stream HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    await arrive(made, b"zz\r\n", 1 << 20)
+    assert wire.aborted and wire.statuses == [200]
+
+
 async def test_a_stream_that_breaks_is_cut_off() -> None:
     async def broken() -> AsyncGenerator[bytes, None]:
         yield b"part"

@@ -226,6 +226,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._dropping:
             self._transport.close()
             return
+        if self._streaming and self._answering is self._reading:  # nothing can be said inside of a stream
+            self._transport.abort()
+            return
         if self._answering is None or self._answering is self._reading:  # or the rest of its body
             self._refuse(about)
             return
