@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -37,7 +38,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None:
     count = int(rate * seconds)
-    epoll, busy, idle = select.epoll(), dict[int, tuple[Caller, int, float]](), list[Caller]()
+    epoll, busy, idle = select.epoll(), dict[int, tuple[Caller, int, float]](), deque[Caller]()
     started, sent = time.monotonic(), 0
     with path.open("wb") as log:
         while sent < count or busy:
@@ -46,7 +47,7 @@ def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None
                 raise SystemExit(f"{len(busy)} requests were not answered within {LAST_S:.0f} s")
             while sent < count and started + sent / rate <= now and (idle or len(busy) < CONNECTIONS_MAX):
                 if idle:
-                    caller = idle.pop()
+                    caller = idle.popleft()  # in turn: none is idle for so long that the server closes it
                 else:
                     caller = Caller(port)
                     epoll.register(caller.socket.fileno(), select.EPOLLIN)
