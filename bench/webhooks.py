@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from accept import AT, HERE, Bench, at
-from ours import SETUP, TOKEN, Databases, Ours, Revision, revisions
+from accept import AT, Bench, at
+from ours import SETUP, Databases, Ours, Revision, revisions
 from rounds import (
     ROOT,
     SERVER_CORE,
@@ -86,12 +86,10 @@ class Webhooks(Bench):
         folder = self.folder / f"published-{revision.name}-{events}"
         folder.mkdir()
         server = Ours(revision, "published", folder, database_in(folder), core=SERVER_CORE)
-        load = [sys.executable, str(HERE / "load.py"), "--token", TOKEN, f"--port={server.port}"]
         sent = 0
         try:
             while sent * 2 < events:  # sent and delivered
-                done = subprocess.check_output([*load, "--connections=32", "--seconds=0.5", "--warmup=0"])
-                sent += json.loads(done)["answers"]
+                sent += self.load([[server]], 8, seconds=0.1)[0]["answers"]
             time.sleep(5)  # until the simulator has said all
         finally:
             server.stop()
@@ -136,7 +134,7 @@ class Webhooks(Bench):
         server = Ours(revision, revision.called(name + SUBSCRIBED * with_one), folder, database_in(folder),
                       "--role", ROLES[name], setup=setup, core=SERVER_CORE)  # fmt: skip
         try:
-            self.measure(server, AT, round_)
+            self.measure(server, AT, round_, drained=ROLES[name] == "all")
         finally:
             server.stop()
             receiver.stop()
