@@ -10,7 +10,7 @@ import structlog
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
-from heliograph.rules.outcome import Asked, Deferred, Outcome
+from heliograph.rules.outcome import Asked, Deferred, Outcome, own
 from heliograph.rules.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.storage.store import Store, StoreUnavailable
@@ -77,7 +77,7 @@ class Handover:
                 async with nullcontext() if left is None else asyncio.timeout(left):
                     outcome = await self.ask(carrier, parcel_for(carrier))
             except TimeoutError:
-                outcome = Deferred(detail={"text": f"no answer in {left:.0f} seconds"}, uncertain=True)
+                outcome = Deferred(detail=own("no_answer", f"no answer in {left:.0f} seconds"), uncertain=True)
             asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int((time() - began) * 1000)))
             if not (isinstance(outcome, Deferred) and (outcome.unreachable or not may_wait)):
                 break
@@ -94,7 +94,7 @@ class Handover:
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
         except NotReady as reason:
             log.warning("not ready to hand over", message=parcel.message_id, error=str(reason))
-            return Deferred(detail={"text": str(reason)})
+            return Deferred(detail=own("not_ready", str(reason)))
         except asyncio.CancelledError:  # the caller could not wait any longer
             changing = asyncio.create_task(self._miss(record.id, circuit, "no answer in time"))
             self._tasks.add(changing)
@@ -104,7 +104,7 @@ class Handover:
             # Only the class: an exception's text may hold an address or a secret.
             name = type(error).__name__
             log.warning("hand-over broke off", message=parcel.message_id, carrier=record.id, error=name)
-            outcome, missed = Deferred(detail={"text": f"the hand-over broke off: {name}"}), True
+            outcome, missed = Deferred(detail=own("broke_off", f"the hand-over broke off: {name}")), True
         finally:
             self._probing.discard(record.id)
         if missed:

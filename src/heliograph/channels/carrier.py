@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from heliograph.rules.outcome import CarrierReport, Deferred, Outcome
+from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, own
 from heliograph.rules.setup import records
 
 
@@ -76,7 +76,7 @@ class Unusable(Carrier):
         self._why = why
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
-        return Deferred(detail={"text": self._why}, unreachable=True)
+        return Deferred(detail=own("out_of_reach", self._why), unreachable=True)
 
 
 class Carriers:

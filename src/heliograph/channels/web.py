@@ -193,8 +193,10 @@ def reply(carrier: str, code: object, text: str, **more: Any) -> dict[str, Any]:
 
 def silent(carrier: str, error: Unreachable | NoAnswer) -> Deferred:
     if isinstance(error, Unreachable):
-        return Deferred(detail=reply(carrier, None, f"the carrier cannot be reached: {error}"), unreachable=True)
-    return Deferred(detail=reply(carrier, None, "the carrier gave no answer: maybe it was sent"), uncertain=True)
+        detail = reply(carrier, None, f"the carrier cannot be reached: {error}", reason="out_of_reach")
+        return Deferred(detail=detail, unreachable=True)
+    detail = reply(carrier, None, "the carrier gave no answer: maybe it was sent", reason="no_answer")
+    return Deferred(detail=detail, uncertain=True)
 
 
 def stopped(carrier: str) -> Refused:
@@ -204,6 +206,7 @@ def stopped(carrier: str) -> Refused:
             None,
             "an earlier hand-over got no answer, so the message may have been sent; it is not sent again, "
             'because this carrier is set to uncertain = "stop"',
+            reason="uncertain",
         )
     )
 

@@ -12,7 +12,7 @@ from heliograph.handover import Handover
 from heliograph.rules import magic, routing
 from heliograph.rules.event import marked
 from heliograph.rules.lanes import LANE
-from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused
+from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
@@ -90,8 +90,10 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> C
 def _nobody(closed: Mapping[str, int], soon: int) -> Outcome:
     """No carrier can be asked: after a pause that ends when the first of them may be."""
     if closed:
-        return Deferred(detail={"text": OUT_OF_REACH}, retry_after_ms=max(0, min(closed.values()) - soon) + SPREAD_MS)
-    return Deferred(detail={"text": NO_CARRIER})
+        return Deferred(
+            detail=own("out_of_reach", OUT_OF_REACH), retry_after_ms=max(0, min(closed.values()) - soon) + SPREAD_MS
+        )
+    return Deferred(detail=own("no_carrier", NO_CARRIER))
 
 
 def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
@@ -148,12 +150,12 @@ def to_change(
         case Refused():
             return replace(change, wanted="failed")
         case Deferred(uncertain=True) if claim.uncertain:
-            return replace(change, wanted="failed", detail=outcome.detail | {"text": TWICE_SILENT})
+            return replace(change, wanted="failed", detail=outcome.detail | own("uncertain", TWICE_SILENT))
         case Deferred(retry_after_ms=wish):
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
             if due_at is None:
-                return replace(change, wanted="failed")
+                return replace(change, wanted="failed", detail=outcome.detail | {"expired": True})
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
             absent_at = (claim.absent_at or now) if outcome.absent else None

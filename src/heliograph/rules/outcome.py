@@ -7,6 +7,24 @@ import msgspec
 
 from heliograph.rules.setup.records import CarrierRecord
 
+# What we say ourselves, when nobody else has said anything, in the `reason` of a detail.
+Own = Literal[
+    "no_carrier",
+    "out_of_reach",
+    "no_answer",
+    "uncertain",
+    "broke_off",
+    "not_ready",
+    "quarantined",
+    "retried",
+    "dropped",
+]
+
+
+def own(reason: Own, text: str) -> dict[str, Any]:
+    """A detail in our own words."""
+    return {"reason": reason, "text": text}
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the world says later about one hand-over: receipt, DSN, complaint, status."""

@@ -10,6 +10,7 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.lanes import LANE
+from heliograph.rules.outcome import own
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.rules.setup.records import Channel
@@ -25,8 +26,8 @@ from heliograph.storage.setup import SetupStore
 PAGE = 50
 PORTION = 100  # dead letters in one transaction
 COUNT_MOST = 10_000  # how far they are counted
-RETRIED = '{"reason":"retried","text":"an operator put it into the queue again"}'
-DROPPED = '{"reason":"dropped","text":"an operator gave it up after it was quarantined"}'
+RETRIED = msgspec.json.encode(own("retried", "an operator put it into the queue again")).decode()
+DROPPED = msgspec.json.encode(own("dropped", "an operator gave it up after it was quarantined")).decode()
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report
+from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
 from heliograph.storage import carrier_use, figures
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
@@ -230,7 +230,7 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
             message=message_,
             position=position,
             wanted="failed",
-            detail={"reason": "quarantined", "text": f"{DEATHS_MAX} workers died while it was alone in their hands"},
+            detail=own("quarantined", f"{DEATHS_MAX} workers died while it was alone in their hands"),
             claim=HeldClaim(key, epoch),
         )
         for key, epoch, message_, position in rows

@@ -17,7 +17,7 @@ from heliograph.channels.sms.smpp.pdu import Malformed, Pdu, bind_body, decode_s
 from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.content import SmsContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, own
 
 PART_TRIES = 4  # of a part whose predecessors were sent
 
@@ -88,7 +88,7 @@ class Smpp(Carrier):
         detail = {"carrier": "smpp", "host": options.host, "sender": source.value, "parts": len(bodies)}
         if parcel.uncertain and options.uncertain == "stop":
             text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
-            return Refused(detail=detail | {"text": text})
+            return Refused(detail=detail | own("uncertain", text))
         return await self._send(bodies, detail)
 
     async def _send(self, bodies: list[bytes], detail: dict[str, Any]) -> Outcome:
@@ -99,10 +99,10 @@ class Smpp(Carrier):
                 answer = await self._submit(body, PART_TRIES if ids else 1)
             except Unsent as why:
                 text = f"{self._options.host} {why}{where}"
-                return Deferred(detail=detail | {"text": text}, unreachable=number == 1)
+                return Deferred(detail=detail | own("out_of_reach", text), unreachable=number == 1)
             except Unanswered as why:
                 text = f"{self._options.host} {why}: the message may have been sent{where}"
-                return Deferred(detail=detail | {"text": text}, uncertain=True)
+                return Deferred(detail=detail | own("no_answer", text), uncertain=True)
             if answer.status:
                 text = status.words(answer.status) + where
                 return _refusal(answer.status, detail | {"code": status.code(answer.status), "text": text}, number == 1)

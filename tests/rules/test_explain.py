@@ -1,0 +1,162 @@
+"""Every reason that the product can write has a cause with a sentence and a cure, and every state a box."""
+
+import re
+from typing import Any, get_args
+
+import pytest
+
+from heliograph.channels.email import simulator as email_simulator
+from heliograph.channels.sms import simulator as sms_simulator
+from heliograph.channels.sms import twilio
+from heliograph.channels.sms.smpp import receipt, status
+from heliograph.channels.whatsapp import cloud_api
+from heliograph.channels.whatsapp import simulator as whatsapp_simulator
+from heliograph.rules import blame, explain
+from heliograph.rules.carrier_codes import CODES, STATES
+from heliograph.rules.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
+from heliograph.rules.message import MOVES
+from heliograph.rules.outcome import Own
+from heliograph.rules.setup.records import Channel
+
+SENTENCE = re.compile(r"[A-Z].*[.]")
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_cause_is_two_short_sentences(name: str) -> None:
+    cause = CAUSES[name]
+    assert SENTENCE.fullmatch(cause.what) and SENTENCE.fullmatch(cause.cure)
+    assert len(cause.what) <= 120 and len(cause.cure) <= 120
+
+
+def test_all_reasons_have_a_cause() -> None:
+    """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
+    said = {reason.name for _, reason in blame._REASONS}
+    ours = {*get_args(Own), *(name for name, _ in explain.OWN_WORDS), *(name for name, _ in explain._POLICIES)}
+    codes = {cause for table in CODES.values() for cause in table.values()}
+    led_to = said | ours | codes | {*ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
+    assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
+
+
+def test_all_codes_of_carriers_are_known() -> None:
+    assert CODES["smpp"].keys() == {status.code(one) for one in status.STATUSES if one != status.ROK}
+    words = {state for state, ours in twilio.STATES.items() if ours == "failed"}
+    assert CODES["twilio"].keys() == {*map(str, twilio.CODES), *words}
+    assert CODES["cloud_api"].keys() == {*map(str, cloud_api.CODES), "failed"}
+    assert STATES.keys() == {state for state, (ours, _) in receipt.STATES.items() if ours == "failed"}
+    phones = (sms_simulator, whatsapp_simulator)
+    refused = [one.detail for module in phones for one in module.REFUSALS.values()]
+    reports = [one.detail for module in phones for all_ in module.REPORTS.values() for one in all_]
+    said = [*refused, *(one for one in reports if one["code"] not in ("delivered", "read", "DELIVRD"))]
+    assert CODES["simulator"].keys() == {one["code"] for one in said}
+
+
+@pytest.mark.parametrize(
+    ("text", "enhanced", "cause"),
+    [
+        ("550 5.1.1 The email account that you tried to reach does not exist.", "5.1.1", "unknown_user"),
+        ("550 5.7.26 This mail is blocked because the sender is unauthenticated", "5.7.26", "authentication"),
+        ("550 5.7.1 Fails SPF check", "5.7.1", "authentication"),
+        ("554 5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org", "5.7.1", "blocklist"),
+        ("550 5.7.1 This message is likely unsolicited mail", "5.7.1", "spam"),
+        ("530 5.7.0 Must issue a STARTTLS command first", "5.7.0", "encryption"),
+        ("550 5.7.1 Members only", "5.7.1", "policy"),
+        ("452 4.2.2 The account is over quota", "4.2.2", "mailbox_full"),
+        ("451 4.7.1 Greylisted, come back later", "4.7.1", "greylisted"),
+        ("421 4.7.28 Too many messages", "4.7.28", "rate"),
+        ("550 5.4.6", "5.4.6", "loop"),
+        ("550 5.2.2", "5.2.2", "mailbox_full"),
+        ("550 5.1.99", "5.1.99", "address_rejected"),
+        ("552 5.3.4 too big", "5.3.4", "too_large"),
+        ("mx.test takes at most 100 octets, the mail has 200", "5.3.4", "too_large"),
+        ("550", "", "unexplained"),
+        ("571 no", "5.7", "policy"),
+    ],
+)
+def test_a_reply_has_a_cause(text: str, enhanced: str, cause: str) -> None:
+    assert cause_of("email", {"code": text[:3], "enhanced": enhanced, "text": text}) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "enhanced", "cause"),
+    [
+        ("cannot connect to mx.test: timed out", None, "unreachable"),
+        ("mx.test was silent for 30 s (at data)", None, "unreachable"),
+        ("mx.test was not asked: it asked for a pause", None, "unreachable"),
+        ("DNS does not say who takes mail for a.test (SERVFAIL)", None, "unreachable"),
+        ("mx.test: closed (after the whole mail: it may have arrived)", None, "no_answer"),
+        ("the MTA-STS policy of a.test does not name mx.test", None, "encryption"),
+        ("relay.test offers neither AUTH PLAIN nor AUTH LOGIN", None, "account"),
+        ("there is no domain a.test that takes mail", "5.1.2", "unknown_host"),
+        ("a.test takes no mail (null MX)", "5.1.10", "unknown_host"),
+        ("mx.test does not take international addresses: it does not offer SMTPUTF8", "5.6.7", "utf8"),
+        ("the address cannot be used in an SMTP command", "5.1.3", "bad_address"),
+    ],
+)
+def test_our_own_words_about_mail_have_a_cause(text: str, enhanced: str | None, cause: str) -> None:
+    assert cause_of("email", {"code": None, "enhanced": enhanced, "text": text}) == cause
+
+
+@pytest.mark.parametrize(
+    ("channel", "detail", "cause"),
+    [
+        ("sms", {"carrier": "smpp", "code": "0x0000000b"}, "bad_number"),
+        ("sms", {"carrier": "smpp", "state": "EXPIRED", "text": "expired"}, "expired"),
+        ("sms", {"carrier": "smpp", "code": "0x00000400"}, "unexplained"),
+        ("sms", {"carrier": "twilio", "code": "21610"}, "opted_out"),
+        ("sms", {"carrier": "http", "code": "422", "text": "no"}, "rejected"),
+        ("sms", {"carrier": "http", "code": "401"}, "account"),
+        ("sms", {"carrier": "http", "code": "503"}, "system"),
+        ("sms", {"carrier": "http", "code": "429"}, "rate"),
+        ("whatsapp", {"carrier": "cloud_api", "code": "131026"}, "no_whatsapp"),
+        ("whatsapp", {"reason": "no_carrier", "text": "no carrier"}, "no_carrier"),
+        ("email", {"reason": "quarantined"}, "quarantined"),
+        ("email", {}, "unexplained"),
+    ],
+)
+def test_a_code_has_a_cause(channel: Channel, detail: dict[str, Any], cause: str) -> None:
+    assert cause_of(channel, detail) == cause
+
+
+@pytest.mark.parametrize(
+    ("channel", "state"), [(channel, state) for channel, moves in MOVES.items() for state in moves]
+)
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("paused", [False, True])
+def test_every_state_is_explained(channel: Channel, state: str, deferred: bool, paused: bool) -> None:
+    found = explain.explain(channel, state, {}, deferred=deferred, paused=paused)
+    assert found.title and SENTENCE.fullmatch(found.text)
+    assert found.title in {title for _, title in TITLES.values()}
+
+
+def test_what_waits_is_tried_again_by_itself() -> None:
+    busy = {"code": "451", "enhanced": "4.7.1", "text": "451 4.7.1 Greylisted"}
+    found = explain.explain("email", "sending", busy, deferred=True)
+    assert (found.kind, found.cure) == ("wait", explain.NOTHING)
+    assert explain.explain("email", "sending", busy, deferred=True, paused=True).cure == explain.PAUSED
+    lacking = explain.explain("sms", "sending", {"reason": "no_carrier"}, deferred=True)
+    assert lacking.see == "carriers" and lacking.cure != explain.NOTHING  # waiting alone does not help
+
+
+def test_given_up_says_for_how_long_and_why() -> None:
+    full = {"code": "452", "enhanced": "4.2.2", "text": "452 4.2.2 over quota", "expired": True}
+    found = explain.explain("email", "failed", full)
+    assert found.title == "Not delivered: given up"
+    assert found.text == "The mailbox is full. It was tried for 5 days, and then given up."
+    assert (
+        "15 minutes"
+        in explain.explain("sms", "failed", {"carrier": "smpp", "code": "0x00000014", "expired": True}).text
+    )
+
+
+def test_what_would_bounce_again_is_known() -> None:
+    gone = explain.explain("email", "bounced", email_simulator.NO_SUCH_USER)
+    assert (gone.cause, gone.again) == ("unknown_user", False)
+    assert explain.explain("sms", "failed", {"carrier": "smpp", "state": "UNDELIV"}).again
+    assert not explain.explain("email", "complained", email_simulator.ABUSE).again
+
+
+def test_no_meaning_is_left_over() -> None:
+    told = {(channel, state) for channel, moves in MOVES.items() for state in moves} | {
+        (None, state) for state in ("queued", "sending")
+    }
+    assert MEANINGS.keys() <= told
