@@ -38,7 +38,7 @@ from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.blobs import sweep_blobs
 from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
-from heliograph.deliver.duties.domain_checks import check_domains
+from heliograph.deliver.duties.domain_checks import check_domains, watch_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
 from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.imports import import_suppressions
@@ -227,6 +227,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "retention": partial(purge_expired, store),
         "blobs": partial(sweep_blobs, store),
         "domain checks": partial(check_domains, domains.check_due),
+        "domain watch": partial(watch_domains, domains.check_watched),
         "reputation": partial(judge_teams, store),
         "attest": partial(look_back, partial(attest, store, settings.data)),
     }
@@ -278,6 +279,7 @@ def make_domains(
         seal=secrets.sealer.seal,
         make_key=make_key,
         ask=lambda records: dns_check.check(records, resolver or settings.resolver),
+        zone_of=lambda domain: dns_check.zone_of(domain, resolver or settings.resolver),
         ownership_key=secrets.ownership,
         mail_host=urlsplit(settings.base_url).hostname or "localhost",
     )

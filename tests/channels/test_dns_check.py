@@ -16,7 +16,7 @@ import dns.rrset
 import pytest
 
 from heliograph.channels.email import dns_check
-from heliograph.channels.email.dns_check import Authorities, check, check_at
+from heliograph.channels.email.dns_check import Authorities, check, check_at, zone_of
 from heliograph.rules.setup.domain_records import Record, Verdict, expected
 
 pytestmark = pytest.mark.anyio
@@ -85,6 +85,11 @@ class Peer:
                 response.answer.append(dns.rrset.from_text(name, 60, "IN", type, *found))
             elif not any(f".{known}".endswith(f".{asked[0]}") for known, _ in self.zone):
                 response.set_rcode(dns.rcode.NXDOMAIN)
+            if not response.answer:  # as servers do, with the zone that has no such record
+                apexes = [apex for apex, kind in self.zone if kind == "SOA" and f".{asked[0]}".endswith(f".{apex}")]
+                response.authority += [
+                    dns.rrset.from_text(apex, 60, "IN", "SOA", *self.zone[apex, "SOA"]) for apex in apexes
+                ]
         return response.to_wire()
 
     async def stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -279,3 +284,27 @@ async def test_a_name_that_dns_cannot_hold_is_said_so() -> None:
 def test_the_limits_add_up() -> None:
     assert 2 * dns_check.SERVER_S <= 5 >= dns_check.LOOK_UP_S
     assert dns_check.ALL_S <= 15
+
+
+SOA = ["ns1.acme.test. root.acme.test. 1 3600 600 86400 60"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "zone", "told"),
+    [
+        ("acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
+        ("mail.shop.acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
+        ("mail.shop.acme.test", {("shop.acme.test.", "SOA"): SOA}, "shop.acme.test"),
+        ("acme.test", {("test.", "SOA"): SOA}, ""),  # nobody has registered it
+        ("acme.test", {("other.test.", "SOA"): SOA}, ""),
+        ("acme.test", {}, ""),
+    ],
+)
+async def test_the_zone_is_the_one_that_dns_names(domain: str, zone: Zone, told: str) -> None:
+    async with serving(Peer(zone)) as port:
+        assert await zone_of(domain, ("127.0.0.1", port)) == told
+
+
+async def test_no_zone_is_named_when_dns_does_not_answer() -> None:
+    async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
+        assert await zone_of("acme.test", ("127.0.0.1", port)) == ""

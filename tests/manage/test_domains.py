@@ -214,3 +214,74 @@ async def test_the_command_line_adds_more_than_the_team_may(domains: Domains) ->
         await domains.add(COMMAND_LINE, "team_a", f"{number}.shop.test")
     with pytest.raises(NotFound, match="There is no team team_c"):
         await domains.add(COMMAND_LINE, "team_c", "shop.test")
+
+
+async def test_what_was_found_is_kept_with_its_time(store: Store, domains: Domains, dns: Dns, clock: TestClock) -> None:
+    shop = await domains.add(ADA, "team_a", "mail.shop.test")
+    new = await domains.looked_up(shop.id)
+    assert (new.right, new.checked_at, new.is_watched, new.zone) == (0, None, True, "shop.test")
+    assert {kept for _, kept in new.records} == {None}
+    assert new.next_at and new.next_at <= clock.now()
+    await domains.check(ADA, shop.id)
+    wrong = await domains.looked_up(shop.id)
+    assert {kept.verdict.mend for _, kept in wrong.records if kept} == {"Set it."}
+    assert {kept.at for _, kept in wrong.records if kept} == {wrong.checked_at}
+    assert wrong.next_at == (wrong.checked_at or 0) + 5_000
+    await publish(domains, dns, shop.id)
+    await domains.check(ADA, shop.id)
+    right = await domains.looked_up(shop.id)
+    assert (right.right, right.is_watched) == (6, False)
+    assert right.next_at == (right.checked_at or 0) + RECHECK_MS
+    assert right.alignment and right.alignment.passes
+    await domains.remove(ADA, shop)
+    assert await store.domain_checks.of([shop.id]) == {}
+
+
+async def test_after_a_change_it_is_looked_up_by_itself(
+    store: Store, domains: Domains, dns: Dns, clock: TestClock
+) -> None:
+    shop = await domains.add(ADA, "team_a", "shop.test")
+    await domains.check_watched()
+    first = await domains.looked_up(shop.id)
+    assert first.checked_at and first.next_at == first.checked_at + 5_000
+    await domains.check_watched()  # not yet
+    assert (await domains.looked_up(shop.id)).checked_at == first.checked_at
+    before = store.setup.current.version
+    clock.forward(5_000)
+    await domains.check_watched()
+    assert ((await domains.looked_up(shop.id)).checked_at or 0) >= first.next_at
+    assert store.setup.current.version == before  # no process has to load anything
+    await publish(domains, dns, shop.id)
+    clock.forward(5_000)
+    await domains.check_watched()
+    assert domains.find(shop.id).verified
+    assert (await entries(store, "team_a"))[0] == ("service", "domain.verified", "shop.test", "")
+
+
+async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, dns: Dns, clock: TestClock) -> None:
+    shop = await domains.add(ADA, "team_a", "shop.test")
+    await publish(domains, dns, shop.id)
+    await domains.check(ADA, shop.id)
+    await domains.rotate(ADA, shop.id)
+    dns.published.clear()
+    for _ in range(5):
+        clock.forward(5_000)
+        await domains.check_watched()
+    assert domains.find(shop.id).verified
+    assert domains.find(shop.id).failures == 0
+    assert (await domains.looked_up(shop.id)).right == 0
+
+
+async def test_two_processes_do_not_look_at_once(store: Store, domains: Domains, clock: TestClock) -> None:
+    shop = await domains.add(ADA, "team_a", "shop.test")
+    now = clock.now()
+    assert list(await store.domain_checks.claim(now, now + 1_000, 10)) == [shop.id]
+    assert await store.domain_checks.claim(now, now + 1_000, 10) == {}
+    assert list(await store.domain_checks.claim(now + 1_000, now + 2_000, 10)) == [shop.id]
+
+
+async def test_what_was_removed_by_a_file_is_forgotten(store: Store, domains: Domains) -> None:
+    shop, other = [await domains.add(ADA, "team_a", name) for name in ("shop.test", "other.test")]
+    await set_up(store, rows=[to_row("domain", shop.id, None, "team_a")])
+    await domains.check_watched()
+    assert {*await store.domain_checks.of([shop.id, other.id])} == {other.id}

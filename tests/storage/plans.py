@@ -3,7 +3,7 @@
 # As many as teams, webhooks, people, or fewer.
 SMALL = {
     *("account", "counter", "fact", "setting", "circuit", "judgement", "endpoint", "person", "member", "machine_clock"),
-    *("schema_version", "session", "link", "invitation", "recovery", "familiar"),
+    *("schema_version", "session", "link", "invitation", "recovery", "familiar", "domain_check"),
 }
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
 SHORT = {
@@ -74,6 +74,11 @@ INDEXES = {
     "carrier_use_by_minute": "carrier_use_by_minute",
     "carrier_use_since": "carrier_use_by_minute",
     "purge_carrier_use": "carrier_use_by_minute carrier_use_pkey",
+    "domain_checks": "",
+    "keep_domain_check": "",
+    "watch_domain": "",
+    "claim_domain_checks": "",
+    "forget_domain_check": "",
     "open_circuits": "",
     "open_circuit": "",
     "extend_circuit": "",

@@ -28,8 +28,8 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, says("The name to set it for.")]
     value: Annotated[str, says("The value to set.")]
     purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.")]
-    ok: Annotated[bool | None, says("Whether DNS has it; null when DNS was not asked or did not answer.")] = None
-    found: Annotated[tuple[str, ...], says("What DNS says.")] = ()
+    ok: Annotated[bool | None, says("Whether DNS had it at the last check; null before one or unanswered.")] = None
+    found: Annotated[tuple[str, ...], says("What DNS said.")] = ()
     mend: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
 
 
@@ -74,7 +74,7 @@ async def rotate(call: Call) -> Response:
 async def check(call: Call) -> Response:
     done = await call.management.domains.check(call.actor, _own(call).id)
     records = [_judged(record, verdict) for record, verdict in done.records]
-    return answer(_domain(done.domain, records, done.alignment))
+    return answer(_domain(done.domain, records, done.alignment, done.checked_at))
 
 
 def _own(call: Call) -> Domain:
@@ -82,23 +82,28 @@ def _own(call: Call) -> Domain:
 
 
 async def _view(call: Call, domain: Domain) -> DomainView:
-    records = await call.management.domains.records(domain.id)
-    return _domain(domain, [RecordView(**asdict(record)) for record in records])
+    looked = await call.management.domains.looked_up(domain.id)
+    records = [_judged(record, kept.verdict if kept else None) for record, kept in looked.records]
+    return _domain(domain, records, looked.alignment, looked.checked_at)
 
 
-def _domain(domain: Domain, records: list[RecordView], alignment: Alignment | None = None) -> DomainView:
+def _domain(
+    domain: Domain, records: list[RecordView], alignment: Alignment | None, checked_at: int | None
+) -> DomainView:
     return DomainView(
         id=domain.id,
         name=domain.name,
         brand=domain.brand,
         verified=domain.verified,
         approved=domain.approved,
-        checked_at=timestamp(domain.checked_at) if domain.checked_at else None,
+        checked_at=timestamp(checked_at) if checked_at else None,
         records=records,
         alignment=alignment,
     )
 
 
-def _judged(record: Record, verdict: Verdict) -> RecordView:
+def _judged(record: Record, verdict: Verdict | None) -> RecordView:
+    if verdict is None:
+        return RecordView(**asdict(record))
     ok = verdict.ok if verdict.answered else None
     return RecordView(**asdict(record), ok=ok, found=verdict.found, mend=verdict.mend)

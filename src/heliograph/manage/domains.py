@@ -14,7 +14,7 @@ from heliograph.manage.fields import ONE_LINE, check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import normal_domain, parse_address
 from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
-from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.setup.domain_records import (
     Alignment,
@@ -29,23 +29,48 @@ from heliograph.rules.setup.domain_records import (
 from heliograph.rules.setup.records import DkimKey, Domain
 from heliograph.rules.setup.sender_approvals import wish
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
+from heliograph.rules.setup.zone import is_public, likely_zone, next_look
 from heliograph.rules.text import quoted
 from heliograph.rules.verp import return_path
+from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
 from heliograph.storage.setup import DomainEvent, SetupChange
 from heliograph.storage.store import Store
 
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
 RETIRED_MS = 7 * DAY_MS  # old records stay for the mail that is still on its way
+CLAIM_MS = MINUTE_MS  # for a look at a domain that is watched
+CLAIM_MOST = 20  # looks at once
 
 MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → private PEM, TXT value
 Ask = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
+ZoneOf = Callable[[str], Awaitable[str]]  # domain → the zone that holds it; empty: DNS does not say
+
+
+async def _unknown(_: str) -> str:
+    return ""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     domain: Domain
     records: list[tuple[Record, Verdict]]
     alignment: Alignment
+    checked_at: int
+
+
+class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A domain's records as they were last found, and when they are looked up again."""
+
+    records: list[tuple[Record, KeptVerdict | None]]
+    checked_at: int | None
+    next_at: int | None  # None: DNS does not decide about it
+    is_watched: bool  # looked up often, because something was changed
+    zone: str
+    alignment: Alignment | None  # None before the first look
+
+    @property
+    def right(self) -> int:
+        return sum(kept is not None and kept.verdict.ok for _, kept in self.records)
 
 
 class Domains:
@@ -59,6 +84,7 @@ class Domains:
         ask: Ask,
         ownership_key: bytes,
         mail_host: str,
+        zone_of: ZoneOf = _unknown,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -67,6 +93,7 @@ class Domains:
         self._ask = ask
         self._ownership_key = ownership_key
         self._mail_host = mail_host
+        self._zone_of = zone_of
         self._making = asyncio.Lock()  # the first mails of a domain ask for its keys all at once
 
     def find(self, name_or_id: str) -> Domain:
@@ -119,7 +146,9 @@ class Domains:
         decide(self._store.setup.current, 0)  # what is refused costs no keys
         keys += await asyncio.to_thread(self._new_keys, new, "active")
         await self._store.setup.change(decide)
-        return self._store.setup.current.teams[team].domains[name]
+        made = self._store.setup.current.teams[team].domains[name]
+        await self._store.domain_checks.watch(made.id, self._clock.now())
+        return made
 
     async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
         """Another name for its mail: an operator's word holds at once, an approved domain waits for it."""
@@ -150,12 +179,41 @@ class Domains:
             return SetupChange(rows=rows, audit=self._entry(actor, "remove", old))
 
         await self._store.setup.change(decide)
+        await self._store.domain_checks.forget(domain.id)
 
     async def records(self, name_or_id: str) -> list[Record]:
         """What to set in DNS; makes the keys when there are none yet."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         return self._records(domain, [key for key in self._keys(domain) if key.state != "retired"])
+
+    @property
+    def mail_host(self) -> str:
+        """What MX and SPF records name."""
+        return self._store.setup.current.platform.mail_host or self._mail_host
+
+    @property
+    def is_public(self) -> bool:
+        """Whether there is a name to write into records; without one they would lead nowhere."""
+        return is_public(self.mail_host)
+
+    async def looked_up(self, name_or_id: str) -> LookedUp:
+        """What to set in DNS, each record with what was last found; makes the keys when there are none yet."""
+        wanted = await self.records(name_or_id)
+        domain = self.find(name_or_id)
+        kept = await self._store.domain_checks.get(domain.id)
+        verdicts = {one.record: one for one in kept.records}
+        checked_at = max(filter(None, (domain.checked_at, kept.checked_at)), default=None)
+        round_at = (checked_at or self._clock.now()) + RECHECK_MS if self._is_looked_up(domain) else None
+        answers = [(one.record, one.verdict) for one in kept.records]
+        return LookedUp(
+            records=[(record, verdicts.get(record)) for record in wanted],
+            checked_at=checked_at,
+            next_at=kept.next_at or round_at,
+            is_watched=kept.next_at is not None,
+            zone=kept.zone or likely_zone(domain.name),
+            alignment=_alignment(domain.name, answers) if answers else None,
+        )
 
     async def ensure_keys(self, name_or_id: str) -> None:
         """Keys for a domain that has none yet; also the domain, when the platform's own sender is on it."""
@@ -210,18 +268,25 @@ class Domains:
                 return SetupChange() if is_gone or self._pending(setup, domain) else change
 
             await self._store.setup.change(decide)
+            await self._store.domain_checks.watch(domain.id, self._clock.now())
         return self._pending(self._store.setup.current, domain)
 
-    async def check(self, actor: Actor, name_or_id: str) -> Checked:
-        """Ask DNS about every record; with all right the domain is verified, and waiting keys begin to sign."""
+    async def check(self, actor: Actor, name_or_id: str, watched_since: int | None = None) -> Checked:
+        """Ask DNS about every record; with all right the domain is verified, and waiting keys begin to sign.
+
+        `watched_since`: one of many looks after a change. They take nothing away from a domain that is verified, for
+        which three hours apart mean more than three within a minute.
+        """
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         keys = self._keys(domain)
         active = self._records(domain, [key for key in keys if key.state == "active"])
         waiting = self._pending(self._store.setup.current, domain)
-        answers = await self._ask([*active, *waiting])
+        answers, zone = await asyncio.gather(self._ask([*active, *waiting]), self._zone_of(domain.name))
         verdicts = dict(answers)
         found = together(verdicts[record] for record in active)
+        if watched_since is not None and domain.verified and found is False:
+            found = None
         pending_found = bool(waiting) and together(verdicts[record] for record in waiting) is True
         now, taken = self._clock.now(), False
 
@@ -248,23 +313,65 @@ class Domains:
 
         if decide(self._store.setup.current, 0).rows:
             await self._store.setup.change(decide)
-        else:
+        elif watched_since is None:
             right = found and not taken
             await self._store.setup.observe(domain.id, now, lambda d: next_state(d.verified, d.failures, right)[1])
-        policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
-        aligned = alignment(domain.name, domain.name, return_path(domain.name), policy)
-        return Checked(domain=self.find(domain.id), records=_taken(answers) if taken else answers, alignment=aligned)
+        answers = _taken(answers) if taken else answers
+        after = self.find(domain.id)
+        since = watched_since if actor == SERVICE else now
+        await self._keep(after, answers, now, since if self._waits(after) else None, zone)
+        return Checked(domain=after, records=answers, alignment=_alignment(domain.name, answers), checked_at=now)
+
+    async def _keep(
+        self, domain: Domain, answers: list[tuple[Record, Verdict]], now: int, since: int | None, zone: str
+    ) -> None:
+        next_at = next_look(since, now) if since is not None else None
+        await self._store.domain_checks.keep(
+            DomainCheck(
+                domain=domain.id,
+                checked_at=now,
+                since=since if next_at else None,
+                next_at=next_at,
+                zone=zone,
+                records=tuple(KeptVerdict(record=record, verdict=verdict, at=now) for record, verdict in answers),
+            )
+        )
+
+    async def check_watched(self) -> None:
+        """The domains that were changed lately, whose time has come."""
+        setup, now = self._store.setup.current, self._clock.now()
+        keys = [*setup.platform_keys, *(key for team in setup.teams.values() for key in team.dkim_keys)]
+        if all(domain.verified for domain in self._all()) and all(key.state != "pending" for key in keys):
+            return  # without asking the database: mostly there is nothing to look for
+        claimed = await self._store.domain_checks.claim(now, now + CLAIM_MS, CLAIM_MOST)
+        await asyncio.gather(*(self._look(domain, since) for domain, since in claimed.items()))
+
+    async def _look(self, id_: str, since: int) -> None:
+        if ("domain", id_) in self._store.setup.current.records:
+            await self.check(SERVICE, id_, watched_since=since)
+        else:
+            await self._store.domain_checks.forget(id_)
 
     async def check_due(self) -> None:
         """Every domain that DNS decides about and that was not asked for lately."""
-        now, setup = self._clock.now(), self._store.setup.current
-        for domain in [
+        now = self._clock.now()
+        for domain in self._all():
+            if self._is_looked_up(domain) and (domain.checked_at or 0) <= now - RECHECK_MS:
+                await self.check(SERVICE, domain.id)
+
+    def _all(self) -> list[Domain]:
+        setup = self._store.setup.current
+        return [
             *(d for team in setup.teams.values() for d in team.domains.values()),
             *setup.platform_domains.values(),
-        ]:
-            waits = any(key.state == "pending" for key in setup.keys_of(domain))
-            if (domain.by_dns or waits) and (domain.checked_at or 0) <= now - RECHECK_MS:
-                await self.check(SERVICE, domain.id)
+        ]
+
+    def _is_looked_up(self, domain: Domain) -> bool:
+        return domain.by_dns or any(key.state == "pending" for key in self._keys(domain))
+
+    def _waits(self, domain: Domain) -> bool:
+        """For records that somebody is about to set."""
+        return not domain.verified or any(key.state == "pending" for key in self._keys(domain))
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
         return self._store.setup.current.keys_of(domain)
@@ -284,7 +391,7 @@ class Domains:
             ownership=ownership_token(self._ownership_key, domain.id),
             dkim=[(key.selector, key.public) for key in keys],
             return_path_host=return_path(domain.name),
-            bounce_host=self._store.setup.current.platform.mail_host or self._mail_host,
+            bounce_host=self.mail_host,
         )
 
     def _new_keys(self, domain: Domain, state: str) -> list[DkimKey]:
@@ -321,6 +428,11 @@ def _own(setup: Setup, team: str, id_: str) -> Domain:
         if domain.id == id_:
             return domain
     raise BrandDomainNotFound(f"The team has no domain {quoted(id_)}. {BrandDomainNotFound.fix}", param="id")
+
+
+def _alignment(name: str, answers: list[tuple[Record, Verdict]]) -> Alignment:
+    policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
+    return alignment(name, name, return_path(name), policy)
 
 
 def _taken(answers: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:

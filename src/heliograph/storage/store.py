@@ -11,6 +11,7 @@ from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.deliveries import Deliveries
+from heliograph.storage.domain_checks import DomainChecks
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable
 from heliograph.storage.engine.hints import Hints
@@ -57,6 +58,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     carrier_use: CarrierUse
     reports: Reports
     circuits: Circuits
+    domain_checks: DomainChecks
     reputation: Reputations
     events: Events
     deliveries: Deliveries
@@ -105,6 +107,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         carrier_use=CarrierUse(database),
         reports=Reports(database, clock, setup.publisher),
         circuits=Circuits(database),
+        domain_checks=DomainChecks(database),
         reputation=Reputations(database, clock, setup),
         events=Events(database, clock),
         deliveries=Deliveries(database, clock, owner, leases, setup),

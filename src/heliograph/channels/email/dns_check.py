@@ -17,6 +17,7 @@ import dns.message
 import dns.name
 import dns.rcode
 import dns.rdata
+import dns.rdatatype
 import dns.resolver
 from dns.rdtypes.ANY.CNAME import CNAME
 from dns.rdtypes.ANY.MX import MX
@@ -61,6 +62,18 @@ async def check_at(source: Source, records: Sequence[Record]) -> list[tuple[Reco
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
+    """The zone that holds the domain, by its SOA record; empty when DNS does not say."""
+    name, source = dns.name.from_text(domain), OneResolver(*resolver) if resolver else Authorities()
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            response = await source.ask(name, "SOA")
+    except (NotAnswered, dns.exception.DNSException, TimeoutError):
+        return ""
+    owners = [one.name for one in (*response.answer, *response.authority) if one.rdtype == dns.rdatatype.SOA]
+    return next((one.to_text(omit_final_dot=True) for one in owners if name.is_subdomain(one) and len(one) > 2), "")
 
 
 async def _verdict(source: Source, record: Record) -> Verdict:

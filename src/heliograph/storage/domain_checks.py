@@ -1,0 +1,66 @@
+"""What DNS last said about sending domains, and which of them are to be looked up soon, for all processes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.setup.domain_records import Record, Verdict
+from heliograph.storage.engine.database import Database
+
+
+class KeptVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    record: Record
+    verdict: Verdict
+    at: int
+
+
+class DomainCheck(msgspec.Struct, frozen=True, kw_only=True):
+    domain: str
+    checked_at: int | None = None
+    since: int | None = None  # watched since this change
+    next_at: int | None = None  # None: with the round of all domains
+    zone: str = ""  # that holds the domain, as DNS says
+    records: tuple[KeptVerdict, ...] = ()
+
+
+class DomainChecks:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
+        """Of those that were ever looked up or are going to be."""
+        asked = [(domain,) for domain in domains]
+        rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=asked)) if asked else []
+        return {row[0]: _read(row) for row in rows}
+
+    async def get(self, domain: str) -> DomainCheck:
+        return (await self.of([domain])).get(domain) or DomainCheck(domain=domain)
+
+    async def keep(self, check: DomainCheck) -> None:
+        given = msgspec.structs.asdict(check) | {"records": msgspec.json.encode(check.records).decode()}
+        await self._database.write(lambda tx: tx.run("keep_domain_check", **given))
+
+    async def watch(self, domain: str, now: int) -> None:
+        """Look it up at once, and then often for a while."""
+        await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
+
+    async def claim(self, now: int, until: int, most: int) -> dict[str, int]:
+        """The domains whose time has come, with the time of the change; nobody else gets them `until`."""
+        rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=most))
+        return {domain: since or now for domain, since in rows}
+
+    async def forget(self, domain: str) -> None:
+        await self._database.write(lambda tx: tx.run("forget_domain_check", domain=domain))
+
+
+def _read(row: Any) -> DomainCheck:
+    domain, checked_at, since, next_at, zone, records = row
+    return DomainCheck(
+        domain=domain,
+        checked_at=checked_at,
+        since=since,
+        next_at=next_at,
+        zone=zone,
+        records=msgspec.json.decode(records, type=tuple[KeptVerdict, ...]),
+    )

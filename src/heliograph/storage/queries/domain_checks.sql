@@ -1,0 +1,25 @@
+-- What DNS last said about sending domains. Whether a domain is verified is part of the setup.
+
+-- name: domain_checks
+SELECT domain, checked_at, since, next_at, zone, records FROM domain_check
+WHERE domain IN (SELECT domain FROM rows(:domains, domain text) AS r);
+
+-- name: keep_domain_check
+INSERT INTO domain_check (domain, checked_at, since, next_at, zone, records)
+VALUES (:domain, :checked_at, :since, :next_at, :zone, :records)
+ON CONFLICT (domain) DO UPDATE SET checked_at = excluded.checked_at, since = excluded.since,
+    next_at = excluded.next_at, zone = excluded.zone, records = excluded.records;
+
+-- name: watch_domain
+INSERT INTO domain_check (domain, since, next_at) VALUES (:domain, :now, :now)
+ON CONFLICT (domain) DO UPDATE SET since = excluded.since, next_at = excluded.next_at;
+
+-- Whoever moves the time on has them; another process finds them no longer due.
+-- name: claim_domain_checks
+UPDATE domain_check SET next_at = :until
+WHERE next_at <= :now
+  AND domain IN (SELECT domain FROM domain_check WHERE next_at <= :now ORDER BY next_at LIMIT :most)
+RETURNING domain, since;
+
+-- name: forget_domain_check
+DELETE FROM domain_check WHERE domain = :domain;
