@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.gsm import ALPHABET, EXTENSION, segment
+from heliograph.rules.gsm import ALPHABET, EXTENSION, marked, outside, plain, segment
 
 JUDGE = gsm0338.Codec()
 
@@ -69,3 +69,22 @@ def test_units_are_the_encoded_length(text: str) -> None:
     expected = len(text) if found.encoding == "gsm7" else len(text.encode("utf-16-be", "surrogatepass")) // 2
     assert found.units >= expected if found.encoding == "gsm7" else found.units == expected
     assert 1 <= found.spec <= found.udh
+
+
+@given(st.text())
+def test_what_makes_it_ucs2_is_marked_and_named(text: str) -> None:
+    pieces = marked(text)
+    assert "".join(piece for piece, _ in pieces) == text
+    assert any(is_outside for _, is_outside in pieces) == (segment(text).encoding == "ucs2") == bool(outside(text))
+    assert segment("".join(piece for piece, is_outside in pieces if not is_outside)).encoding == "gsm7"
+
+
+def test_a_characters_name_and_its_plainer_form() -> None:
+    assert outside("“a” 🙂“\ue000") == [
+        ("“", "left double quotation mark"),
+        ("”", "right double quotation mark"),
+        ("🙂", "slightly smiling face"),
+        ("\ue000", "u+e000"),
+    ]
+    assert plain("“It’s” – 5\u00a0€…") == '"It\'s" - 5 €...'
+    assert plain(ALPHABET + EXTENSION) == ALPHABET + EXTENSION

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from heliograph.rules.pricing import (
     ENTRY_KINDS,
@@ -17,6 +18,7 @@ from heliograph.rules.pricing import (
     parse_booking,
     parse_money,
     price_for,
+    price_groups,
     release,
     sms_price,
     take_quota,
@@ -197,3 +199,8 @@ def test_no_amount_with_a_sign(text: str) -> None:
 )
 def test_by_how_much_an_entry_moves_the_credit(kind: str, moved: int) -> None:
     assert credit_moved(kind, 7) == moved
+
+
+def test_countries_of_one_price_are_told_together() -> None:
+    several = replace(TEMPLATE, prices={"GB": 10, "IN": 0, "DE": 10})
+    assert price_groups(several) == [(["IN"], 0), (["DE", "GB"], 10), ([], 40_000)]

@@ -1,6 +1,7 @@
 """How many SMS segments a text takes: the GSM 03.38 alphabet, its extension, and UCS-2 for all else."""
 
 import re
+import unicodedata
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,22 @@ _WIDE: dict[Encoding, re.Pattern[str]] = {
 }
 
 
+_OUTSIDE = re.compile(f"([^{re.escape(ALPHABET + EXTENSION)}])")
+# What word processors write where a key says something plainer.
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("“”„«»″", '"'),
+        **dict.fromkeys("‘’‚`´′", "'"),
+        **dict.fromkeys("‐‑‒–—−", "-"),
+        **dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " "),
+        **dict.fromkeys("\u200b\u2060\ufeff", ""),
+        "…": "...",
+        "•": "*",
+        "×": "x",
+    }
+)
+
+
 class Segments(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding
     units: int
@@ -45,6 +62,22 @@ def segment(text: str) -> Segments:
         spec=max(1, -(-units // single)),
         udh=1 if units <= single else _parts(text, _WIDE[encoding], PART[encoding]),
     )
+
+
+def marked(text: str) -> list[tuple[str, bool]]:
+    """The text in pieces, and of each whether it is a character outside the GSM alphabet, which makes it UCS-2."""
+    return [(piece, at % 2 == 1) for at, piece in enumerate(_OUTSIDE.split(text)) if piece]
+
+
+def outside(text: str) -> list[tuple[str, str]]:
+    """The characters that make it UCS-2, each once and with its name."""
+    found = dict.fromkeys(_OUTSIDE.findall(text))
+    return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in found]
+
+
+def plain(text: str) -> str:
+    """With plainer characters where there are some that say the same."""
+    return text.translate(_PLAIN)
 
 
 def _parts(text: str, wide: re.Pattern[str], size: int) -> int:

@@ -55,6 +55,14 @@ def price_for(template: Template, country: str | None) -> int:
     return template.price if country is None else template.prices.get(country, template.price)
 
 
+def price_groups(template: Template) -> list[tuple[list[str], int]]:
+    """Its prices with the countries of each, the cheapest first; last, without countries, that of everywhere else."""
+    groups: dict[int, list[str]] = {}
+    for country, price in sorted(template.prices.items()):
+        groups.setdefault(price, []).append(country)
+    return [*((groups[price], price) for price in sorted(groups)), ([], template.price)]
+
+
 def sms_price(template: Template, country: str | None, segments: int) -> int:
     return price_for(template, country) * segments
 
