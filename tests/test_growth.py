@@ -393,6 +393,10 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         lambda given: template.check_template(template_with(text=given, subject=given)),
         (Shape("", "{{customer.a}}", ""), Shape("", "{{", "")),
     ),
+    "edit template": (
+        lambda given: template_edit.edit_template(TEMPLATE, {"text": given, "variables": ["name"]}),
+        (Shape("", "{{a.b}}{{b}}", ""), Shape("", "{{name}}", ""), Shape("{{", "a.", "a}}"), Shape("", "{{", "")),
+    ),
     "compare templates": (
         compared,
         (Shape("", "a\n", ""), Shape("", "a\nb\n", ""), Shape("", "\n", ""), Shape("", "<p>a</p>\n<p>b</p>\n\n", "")),

@@ -490,8 +490,8 @@ CHANGES = [
     command("sender approve", "display_name.approve", "{id}", make=a_display_name, again=True),
     command("sender refuse", "display_name.refuse", "{id}", "--reason", "no", make=a_display_name, again=True),
     # templates
-    page(f"{TEAM}/templates/new", "template.save", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
-    page(f"{TEAM}/templates/{{template}}/edit", "template.save",
+    page(f"{TEAM}/templates/new", "template.publish", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
+    page(f"{TEAM}/templates/{{template}}/edit", "template.publish",
          {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}"}, an_edited_template),
     page(f"{TEAM}/templates/{{template}}/restore", "template.restore", {"version": "1"}, a_template, again=True),
     page(f"{TEAM}/templates/{{template}}/archive", "template.archive", {}, a_template, again=True),

@@ -7,7 +7,7 @@ from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
 from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.template_approvals import mark_of
+from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.storage.store import Store
 from tests.manage.conftest import ADA, entries
 
@@ -43,8 +43,8 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
         ("command line", "template.unarchive", MAIL.id, ""),
         ("command line", "template.archive", MAIL.id, ""),
         ("usr_ada", "template.restore", MAIL.id, ""),
-        ("usr_ada", "template.save", MAIL.id, ""),
-        ("usr_ada", "template.save", MAIL.id, ""),
+        ("usr_ada", "template.publish", MAIL.id, ""),
+        ("usr_ada", "template.publish", MAIL.id, ""),
     ]
 
 
@@ -64,11 +64,47 @@ async def test_a_draft_is_refused_approved_or_discarded(store: Store, teams: Non
     await save(store, replace(SMS, id="tpl_other", category=None))  # at the price of its kind, so in use at once
     assert not await templates.discard(store, ADA, "team_1", "tpl_other")
     assert [(actor, action) for actor, action, _, _ in await entries(store, "team_1")] == [
-        ("usr_ada", "template.save"),
+        ("usr_ada", "template.publish"),
         ("command line", "template.approve"),
         ("command line", "template.refuse"),
-        ("usr_ada", "template.save"),
+        ("usr_ada", "template.publish"),
     ]
+
+
+async def test_an_unfinished_draft_is_its_teams_until_it_is_published(store: Store, teams: None) -> None:
+    await save(store, MAIL)
+    draft = replace(MAIL, text="second")
+    for _ in range(2):
+        mark = mark_of(templates.proposed(store.setup.current, current(store, MAIL.id)))
+        await templates.save(store, ADA, draft, mark=mark, by_operator=False, publish=False)
+    assert current(store, MAIL.id).text == "first", "what is in use stays"
+    assert list_pending(store.setup.current) == [], "nobody is asked yet"
+    with pytest.raises(InvalidRequest, match="has no draft that waits"):
+        await templates.approve(store, COMMAND_LINE, None, MAIL.id, None)
+    with pytest.raises(InvalidRequest, match="was changed meanwhile"):
+        await templates.publish(store, ADA, "team_1", MAIL.id, "another", by_operator=False)
+    mark = mark_of(templates.proposed(store.setup.current, current(store, MAIL.id)))
+    assert await templates.publish(store, ADA, "team_1", MAIL.id, mark, by_operator=False)
+    assert current(store, MAIL.id) == replace(MAIL, text="second", version=2)
+    assert [(actor, action) for actor, action, _, _ in await entries(store, "team_1")] == [
+        ("usr_ada", "template.publish"),
+        ("usr_ada", "template.save"),
+        ("usr_ada", "template.publish"),
+    ]
+
+
+async def test_a_draft_without_a_price_is_published_by_an_operators_word(store: Store, teams: None) -> None:
+    await templates.save(store, ADA, SMS, mark=None, by_operator=False, publish=False)
+    for text in ("more", "still more"):
+        own = current(store, SMS.id)
+        await templates.save(store, ADA, replace(own, body=text), mark=mark_of(own), by_operator=False, publish=False)
+    assert (current(store, SMS.id).unfinished, current(store, SMS.id).version) == (True, 1)
+    await templates.publish(store, ADA, "team_1", SMS.id, mark_of(current(store, SMS.id)), by_operator=False)
+    (waiting,) = list_pending(store.setup.current)
+    assert (waiting.template.body, waiting.template.status) == ("still more", "draft")
+    await templates.approve(store, COMMAND_LINE, None, SMS.id, None, {"price": "0.05"})
+    live = current(store, SMS.id)
+    assert (live.status, live.version, live.unfinished) == ("approved", 1, False)
 
 
 async def test_a_draft_that_is_discarded_is_gone(store: Store, teams: None) -> None:

@@ -1,6 +1,7 @@
 """Versions of templates: kept with the change that makes them, by whoever makes it."""
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.opening import sqlite_path
 from heliograph.rules.audit import Actor, AuditEntry
@@ -51,6 +52,15 @@ async def test_a_change_that_is_no_new_version_keeps_its_maker(store: Store) -> 
     assert line.person == "command line"
     found = await store.versions.find("tpl_x", 1)
     assert found and found.name == "Other"
+
+
+async def test_a_version_is_as_old_as_its_publication(store: Store) -> None:
+    draft = replace(template(1, "first"), status="draft")
+    await put(store, draft, audit=SET_UP)
+    await put(store, template(1, "first"), audit=ADA.did(1, "a", "b"))
+    await put(store, template(1, "first", name="Other"), audit=SET_UP)
+    (line,) = await store.versions.of("tpl_x")
+    assert line.person == "usr_a"
 
 
 async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:

@@ -37,7 +37,8 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     setup = read_setup(settings)
     found = [one for own in setup.teams.values() for one in own.templates.values() if team in (None, one.team)]
-    waits = {one.id: find_draft(setup, one.id) is not None for one in found}
+    drafts = {one.id: find_draft(setup, one.id) for one in found}
+    waits = {id_: draft is not None and draft.waits for id_, draft in drafts.items()}
     if as_json:
         listed = [msgspec.to_builtins(one) | {"waits": waits[one.id]} for one in found]
         click.echo(msgspec.json.encode({"templates": listed}))

@@ -1,4 +1,4 @@
-"""Templates: saved, restored, archived and brought back; drafts discarded, approved or refused."""
+"""Templates: saved, published, restored, archived and brought back; drafts discarded, approved or refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.setup.template_edit import read_template, save_rows
+from heliograph.rules.setup.template_edit import read_template, save_rows, unfinished_rows
 from heliograph.storage.store import Store
 
 REASON_MAX = 500
@@ -34,17 +34,42 @@ def proposed(setup: Setup, template: Template) -> Template:
 
 
 async def save(
-    store: Store, actor: Actor, new: Template, *, mark: str | None, by_operator: bool, free: bool = False
+    store: Store,
+    actor: Actor,
+    new: Template,
+    *,
+    mark: str | None,
+    by_operator: bool,
+    free: bool = False,
+    publish: bool = True,
 ) -> bool:
-    """`mark` names what the editor began with, so that nobody's change is lost; None: the template is new."""
+    """`mark` names what the editor began with, so that nobody's change is lost; None: the template is new.
+
+    Without `publish` it is a draft that nobody is asked about.
+    """
 
     def rows(setup: Setup) -> list[Row]:
         old = setup.teams[new.team].templates.get(new.id)
         if mark is not None and (old is None or approvals.mark_of(proposed(setup, old)) != mark):
-            raise InvalidRequest("Somebody changed this template while you wrote. Open it again to see how.")
+            raise InvalidRequest("Somebody changed this template while you wrote.", param="mark")
+        if not publish:
+            return unfinished_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now())
         return _saved(store, actor, setup, new, by_operator, free)
 
-    return await change_rows(store, actor, new.team, "template.save", new.id, rows)
+    return await change_rows(store, actor, new.team, "template.publish" if publish else "template.save", new.id, rows)
+
+
+async def publish(
+    store: Store, actor: Actor, team: str | None, id_: str, mark: str, *, by_operator: bool, free: bool = False
+) -> bool:
+    """The draft that was seen: in use at once, or for an operator to approve."""
+    own = find(store.setup.current, team, id_).team
+
+    def rows(setup: Setup) -> list[Row]:
+        draft = approvals.seen(setup, id_, mark)
+        return _saved(store, actor, setup, draft.template, by_operator, free)
+
+    return await change_rows(store, actor, own, "template.publish", id_, rows)
 
 
 async def restore(
@@ -133,7 +158,7 @@ def _mark(setup: Setup, id_: str, seen: str | None) -> str:
     if seen is not None:
         return seen
     draft = approvals.find_draft(setup, id_)
-    if draft is None:
+    if draft is None or draft.template.unfinished:
         raise InvalidRequest(f"{id_} has no draft that waits.")
     return draft.mark
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, SUBJECT_OCTETS_MAX, VARIABLES_OCTETS_MAX
+from heliograph.rules.placeholders import NAME, NAME_MAX, PLACEHOLDER, cure, known_of, strays
 from heliograph.rules.refusals import (
     BodyTooLong,
     InvalidRequest,
@@ -30,16 +31,13 @@ from heliograph.rules.text import quoted
 
 BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
 VARIABLES_MAX = 100
-NAME_MAX = 200  # characters of a variable's name
 EXAMPLE_MAX = 4096  # characters of an example value
 PROBLEMS_MAX = 20  # of a kind in one part that are told
 READ_MAX = 10_000  # variables of a caller that are looked at: no template declares so many
 # Characters as written, placeholders too; how long a text may become is checked when it is sent.
 LENGTHS = {"subject": 1000, "html": 512 * KIB, "text": 512 * KIB, "body": 4096}
+PARTS = tuple(LENGTHS)
 
-_SEGMENT = r"[a-z][a-z0-9_]{0,62}"
-_NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
-_PLACEHOLDER = re.compile(rf"\{{\{{\s*(customer|brand)\.({_NAME.pattern})\s*\}}\}}")
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 
@@ -175,6 +173,7 @@ class Compiled(msgspec.Struct, frozen=True):
     pieces: tuple[str | Slot | UrlAttribute, ...]
     names: tuple[str, ...]  # of the customer's slots
     problems: tuple[str, ...]
+    strays: tuple[str, ...]  # what begins like a placeholder and is none
 
 
 def render(template: Template, values: dict[str, str], brand: dict[str, str]) -> Rendered:
@@ -185,7 +184,7 @@ def render(template: Template, values: dict[str, str], brand: dict[str, str]) ->
     fill = cache(lambda slot: _measured(slot.fill(values, brand)))
     parts = {
         part: [_filled(piece, fill) for piece in _compile(source, part == "html").pieces]
-        for part in ("subject", "html", "text", "body")
+        for part in PARTS
         if (source := getattr(template, part)) is not None
     }
     sizes = {part: sum(size for _, size in pieces) for part, pieces in parts.items()}
@@ -193,7 +192,7 @@ def render(template: Template, values: dict[str, str], brand: dict[str, str]) ->
     check_size(sizes.get("body", 0), "rendered body has", param="variables")
     check_size(sizes.get("subject", 0), "rendered subject has", param="variables", most=SUBJECT_OCTETS_MAX)
     joined = {part: "".join([_one(text) for text, _ in pieces]) for part, pieces in parts.items()}
-    return Rendered(**dict.fromkeys(("subject", "html", "text", "body")) | joined)
+    return Rendered(**dict.fromkeys(PARTS) | joined)
 
 
 def octets(text: str | None) -> int:
@@ -322,12 +321,9 @@ def _attribute_spans(tag: str, attribute: re.Match[str]) -> Iterator[_Span]:
 
 @lru_cache(maxsize=4096)
 def _compile(source: str, markup: bool) -> Compiled:
-    found = list(_PLACEHOLDER.finditer(source))
-    masked = _PLACEHOLDER.sub(lambda slot: _MASK * len(slot[0]), source)
-    problems = [
-        f"{source[at.start() : at.start() + 40]!r} is not a placeholder such as {{{{customer.name}}}}"
-        for at in islice(re.finditer(r"\{\{", masked), PROBLEMS_MAX)
-    ]
+    found = list(PLACEHOLDER.finditer(source))
+    masked = PLACEHOLDER.sub(lambda slot: _MASK * len(slot[0]), source)
+    problems: list[str] = []
     pieces: list[str | Slot | UrlAttribute] = []
     if not markup:
         pieces += _cut(source, 0, len(source), "plain")
@@ -351,12 +347,13 @@ def _compile(source: str, markup: bool) -> Compiled:
         pieces=tuple(pieces),
         names=tuple(slot[2] for slot in found if slot[1] == "customer"),
         problems=tuple(problems),
+        strays=tuple(islice(strays(source, masked), PROBLEMS_MAX)),
     )
 
 
 def _cut(source: str, start: int, end: int, place: Place) -> list[str | Slot]:
     pieces: list[str | Slot] = []
-    for slot in _PLACEHOLDER.finditer(source, start, end):
+    for slot in PLACEHOLDER.finditer(source, start, end):
         pieces += [source[start : slot.start()], Slot(slot[1] == "brand", slot[2], place)]
         start = slot.end()
     pieces.append(source[start:end])
@@ -399,7 +396,7 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 def placeholder_names(template: Template) -> list[str]:
     """The variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
     parts = (template.subject, template.html, template.text, template.body)
-    slots = [(slot[1], slot[2]) for part in parts if part for slot in _PLACEHOLDER.finditer(part)]
+    slots = [(slot[1], slot[2]) for part in parts if part for slot in PLACEHOLDER.finditer(part)]
     has_positions = template.channel == "whatsapp"
     names = [f"{group}.{name}".removeprefix("customer.") for group, name in slots]
     return list(dict.fromkeys(n for n in names if not n.startswith("brand.") or (has_positions and n == BRAND_NAME)))
@@ -443,20 +440,21 @@ def _part_problems(template: Template) -> Iterator[str]:
         yield f"body: a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
     if template.channel == "whatsapp" and template.category is None:
         yield "category: a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
-    for part in ("subject", "html", "text", "body"):
-        source = getattr(template, part)
-        if source is not None:
-            compiled = _compile(source, part == "html")
-            yield from (f"{part}: {problem}" for problem in compiled.problems)
-            undeclared = sorted(set(compiled.names) - set(asked_names(template)))
-            yield from (f"{part}: {{{{customer.{name}}}}} is not in variables" for name in undeclared)
+    sources = {part: source for part in PARTS if (source := getattr(template, part)) is not None}
+    known = known_of(sources.values(), template.variables)
+    for part, source in sources.items():
+        compiled = _compile(source, part == "html")
+        yield from (f"{part}: {quoted(stray)} is not a placeholder: {cure(stray, known)}" for stray in compiled.strays)
+        yield from (f"{part}: {problem}" for problem in compiled.problems)
+        undeclared = sorted(set(compiled.names) - set(asked_names(template)))
+        yield from (f"{part}: {{{{customer.{name}}}}} is not in variables" for name in undeclared)
 
 
 def _variable_problems(template: Template) -> Iterator[str]:
     for name in dict.fromkeys(template.variables):
         if template.variables.count(name) > 1:
             yield f"variables: {name!r} is there twice"
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             yield f"variables: {name!r} is not a name of a-z, 0-9 and _ that begins with a letter"
         if name == BRAND_NAME and template.channel == "whatsapp":
             continue

@@ -156,10 +156,11 @@ class Template(Setting, frozen=True):
     examples: dict[str, str] = {}  # values to preview and to try it with
     validity_minutes: int = 0  # sms: how long the carrier may try; 0: as long as it pleases
     refused_reason: str = ""  # of a draft: why an operator did not approve it
+    unfinished: bool = False  # of a draft: its team has not asked to publish it yet
 
 
 class TemplateDraft(Setting, frozen=True):
-    """A change of a template that waits for an operator; until then the template stays as it is."""
+    """A change of a template that is not published; until then the template stays as it is."""
 
     team: str
     template: Template  # as it would become

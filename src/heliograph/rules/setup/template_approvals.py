@@ -1,4 +1,4 @@
-"""Templates that wait for an operator: new ones, and changes of those in use."""
+"""Drafts of templates, new ones and changes of those in use: kept, published, and judged by an operator."""
 
 import hashlib
 
@@ -23,16 +23,21 @@ class PendingTemplate(msgspec.Struct, frozen=True, kw_only=True):
         """What an approval names, so that nothing is approved unseen."""
         return mark_of(self.template)
 
+    @property
+    def waits(self) -> bool:
+        """For an operator; else it is its team's turn."""
+        return not (self.template.unfinished or self.template.refused_reason)
+
 
 def mark_of(template: Template) -> str:
     return hashlib.sha256(msgspec.json.encode(template)).hexdigest()[:16]
 
 
 def list_pending(setup: Setup) -> list[PendingTemplate]:
-    """Of the whole instance; those that were refused wait for their team instead."""
+    """Of the whole instance."""
     kinds = ("template", "template_draft")
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
-    waiting = {draft.template.id: draft for draft in found if draft and not draft.template.refused_reason}
+    waiting = {draft.template.id: draft for draft in found if draft and draft.waits}
     return sorted(waiting.values(), key=lambda draft: (draft.team.record.name, draft.template.name))
 
 
@@ -57,7 +62,7 @@ def approve(
     free: bool = False,
 ) -> list[Row]:
     """At these prices, when they are given; what is free is so because somebody said it."""
-    new = _seen(setup, id_, mark).template
+    new = seen(setup, id_, mark).template
     if price is not None:
         new = replace(new, price=price, prices=prices or {})
     check_price(new, free=free)
@@ -71,7 +76,7 @@ def check_price(template: Template, *, free: bool) -> None:
 
 def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
     """The draft stays with the team, with the reason."""
-    draft = _seen(setup, id_, mark)
+    draft = seen(setup, id_, mark)
     if draft.template.refused_reason == reason:
         return []
     return draft_rows(setup, replace(draft.template, refused_reason=reason), draft.by or "", draft.at or 0)
@@ -87,7 +92,7 @@ def discard(setup: Setup, id_: str) -> list[Row]:
 
 def approved_rows(setup: Setup, new: Template) -> list[Row]:
     """Put a template into use; nothing when it is in use like this."""
-    new = replace(_numbered(setup, new), status="approved", refused_reason="")
+    new = replace(_numbered(setup, new), status="approved", refused_reason="", unfinished=False)
     rows = [] if setup.records.get(("template", new.id)) == new else [to_row("template", new.id, new, new.team)]
     if ("template_draft", new.id) in setup.records:
         rows.append(to_row("template_draft", new.id, None, new.team))
@@ -95,7 +100,7 @@ def approved_rows(setup: Setup, new: Template) -> list[Row]:
 
 
 def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
-    """Keep a template for an operator to approve; what is in use stays."""
+    """Keep a template that is not published; what is in use stays."""
     old, new = setup.records.get(("template", new.id)), replace(_numbered(setup, new), status="draft")
     if isinstance(old, Template) and old.status != "draft":
         return [to_row("template_draft", new.id, TemplateDraft(team=new.team, template=new, by=by, at=at), new.team)]
@@ -103,12 +108,14 @@ def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
 
 
 def _numbered(setup: Setup, new: Template) -> Template:
-    """With the version that it becomes beside what is there now."""
+    """With the version that it becomes beside what is there now; one that was never published keeps its first."""
     old = setup.records.get(("template", new.id))
-    return replace(new, version=next_version(old, new)) if isinstance(old, Template) else new
+    if not isinstance(old, Template):
+        return new
+    return replace(new, version=old.version if old.status == "draft" else next_version(old, new))
 
 
-def _seen(setup: Setup, id_: str, mark: str) -> PendingTemplate:
+def seen(setup: Setup, id_: str, mark: str) -> PendingTemplate:
     draft = find_draft(setup, id_)
     if draft is None or draft.mark != mark:
         raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")

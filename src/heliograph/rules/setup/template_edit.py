@@ -8,13 +8,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph.rules.placeholders import complete, used_names
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.file import read_template_fields
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Team, Template
 from heliograph.rules.setup.snapshot import Row, Setup
-from heliograph.rules.setup.template_approvals import PendingTemplate, approved_rows, check_price, draft_rows
-from heliograph.rules.template import check_template
+from heliograph.rules.setup.template_approvals import (
+    PendingTemplate,
+    approved_rows,
+    check_price,
+    draft_rows,
+    find_draft,
+)
+from heliograph.rules.template import PARTS, check_template
 
 DRAFT = 0  # the version that a message made from a draft records
 SHOWN = ("name", *CONTENT, "price", "prices")  # what a comparison shows
@@ -28,11 +35,27 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
     fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
     new = msgspec.convert(msgspec.to_builtins(base) | fields | removed, Template)
     errors = {name: _sentence(why) for name, why in wrong.items()}
+    told: dict[str, list[str]] = {}
     for problem in check_template(new):
         places, _, why = problem.partition(": ")
         place = places.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
-        errors.setdefault(place, _sentence(why.replace("one of them", f"one of {places}")))
-    return new, errors
+        told.setdefault(place, []).append(_sentence(why.replace("one of them", f"one of {places}")))
+    return new, {place: "\n".join(dict.fromkeys(whys)) for place, whys in told.items()} | errors
+
+
+class Edited(msgspec.Struct, frozen=True):
+    template: Template
+    errors: dict[str, str]  # by field, a line for each
+    added: list[str]  # variables that its words name and nobody had declared
+
+
+def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
+    """As `read_template`, of what a person wrote: short placeholders are made whole, new variables declared."""
+    declared = list(given["variables"])
+    parts = complete({part: given[part] for part in PARTS if given.get(part)}, declared)
+    added = [name for name in used_names(parts.values()) if name not in declared]
+    new, errors = read_template(base, {**given, **parts, "variables": declared + added})
+    return Edited(new, errors, added)
 
 
 def _sentence(why: str) -> str:
@@ -50,12 +73,22 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
         check_price(new, free=free or is_same)
         return approved_rows(setup, new)
     priced, is_known = with_prices(setup.teams[new.team], new)
-    priced = replace(priced, refused_reason="")
+    priced = replace(priced, refused_reason="", unfinished=False)
     if setup.records.get(("template", new.id)) == priced:
         return []
     if is_known and not setup.platform.templates_need_approval:
         return approved_rows(setup, priced)
     return draft_rows(setup, priced, by, at)
+
+
+def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
+    """Kept beside what is in use, and for nobody to judge yet."""
+    kept = replace(new if operator else with_prices(setup.teams[new.team], new)[0], unfinished=True, status="draft")
+    draft, live = find_draft(setup, new.id), setup.records.get(("template", new.id))
+    now = draft.template if draft else live
+    if isinstance(now, Template) and replace(now, unfinished=True, status="draft", version=kept.version) == kept:
+        return []
+    return draft_rows(setup, kept, by, at)
 
 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:

@@ -1,12 +1,19 @@
 -- What templates said before.
 
 -- name: keep_versions
--- What is not content may change within a version; who made it and when stays.
+-- What is not content may change within a version; who made it and when stays, from its publication on.
+-- (the databases read JSON differently)
 INSERT INTO template_version (template, version, body, person, at)
 SELECT template, version, body, person, at
 FROM rows(:versions, template text, version bigint, body text, person text, at bigint) AS r
 WHERE true
-ON CONFLICT (template, version) DO UPDATE SET body = excluded.body;
+ON CONFLICT (template, version) DO UPDATE SET body = excluded.body,
+    (person, at) = (
+        SELECT CASE WHEN s.status = 'draft' THEN excluded.person ELSE template_version.person END,
+               CASE WHEN s.status = 'draft' THEN excluded.at ELSE template_version.at END
+        FROM (SELECT json_extract(template_version.body, '$.status') AS status) AS s    --sqlite
+        FROM (SELECT template_version.body::json ->> 'status' AS status) AS s           --postgres
+    );
 
 -- name: list_versions
 SELECT v.version, coalesce(p.email, v.person), v.at

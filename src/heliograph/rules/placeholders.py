@@ -1,0 +1,102 @@
+"""Placeholders as people write them: `{{order.id}}` made whole, and the cure for what is none (contract 5).
+
+Only an editor completes them, before it saves: what is kept and sent has the full names.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+_SEGMENT = r"[a-z][a-z0-9_]{0,62}"
+NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
+PLACEHOLDER = re.compile(rf"\{{\{{\s*(customer|brand)\.({NAME.pattern})\s*\}}\}}")
+NAME_MAX = 200  # characters of a variable's name
+BRAND = ("name", "domain")  # what a brand has
+
+_SHORT = re.compile(rf"(?<!\{{)\{{\{{\s*({NAME.pattern})\s*\}}\}}(?!\}})")
+_WRITTEN = re.compile(r"\{\{\{?([^{}]{0,400})\}\}")
+_LOGIC = re.compile(r"[#^/>!&|(=?]|else\b")
+MEANT_MAX = 10  # of what a short name can mean that are told
+_SHOWN = 40  # characters of what is not closed
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The variables that a template has, without `customer.`, and those that end like a short one."""
+
+    names: frozenset[str]
+    longer: dict[str, list[str]]  # by the end of their name
+
+    def meant(self, name: str) -> list[str]:
+        """The full names that a short one can mean. What the template has already wins."""
+        found = [name] if name in self.names else [name, *self.longer.get(name, [])]
+        brand = [f"brand.{name}"] if name in BRAND and name not in self.names else []
+        return [*(f"customer.{one}" for one in found), *brand]
+
+
+def known_of(parts: Collection[str], declared: Collection[str]) -> Known:
+    full = {slot[2] for part in parts for slot in PLACEHOLDER.finditer(part) if slot[1] == "customer"}
+    short = {slot[1] for part in parts for slot in _SHORT.finditer(part) if _is_short(slot[1])}
+    longer: dict[str, list[str]] = {}
+    for name in sorted({*declared, *full, *short}):
+        if len(name) <= NAME_MAX:
+            for end in (name[dot.end() :] for dot in re.finditer(r"\.", name)):
+                if end in short:
+                    longer.setdefault(end, []).append(name)
+    return Known(frozenset({*declared, *full}), longer)
+
+
+def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, str]:
+    """The parts with every short placeholder made whole that can mean one variable only; all else stays as it is."""
+    known = known_of(parts.values(), declared)
+
+    def whole(slot: re.Match[str]) -> str:
+        meant = known.meant(slot[1]) if _is_short(slot[1]) else []
+        return f"{{{{{meant[0]}}}}}" if len(meant) == 1 else slot[0]
+
+    return {name: _SHORT.sub(whole, part) for name, part in parts.items()}
+
+
+def used_names(parts: Collection[str]) -> list[str]:
+    """The customer's variables that the parts name, in their order."""
+    return list(
+        dict.fromkeys(slot[2] for part in parts for slot in PLACEHOLDER.finditer(part) if slot[1] == "customer")
+    )
+
+
+def strays(source: str, masked: str) -> Iterator[str]:
+    """What begins like a placeholder and is none, as far as it goes. `masked`: without its placeholders."""
+    for at in re.finditer(r"\{\{", masked):
+        written = _WRITTEN.match(masked, at.start())
+        yield source[at.start() : written.end() if written else at.start() + _SHOWN]
+
+
+def cure(stray: str, known: Known) -> str:
+    """What to write instead."""
+    written = _WRITTEN.match(stray)
+    if not written:
+        return "close it with }}, as in {{customer.name}}"
+    inside = written[1].strip()
+    if inside.isdecimal():
+        return "a position has no meaning here, write the variable's name, as in {{customer.order.id}}"
+    if inside in ("customer", "brand"):
+        return f"say which, as in {{{{{inside}.name}}}}"
+    if _LOGIC.search(inside):
+        return "a template has no logic, only names, as in {{customer.name}}"
+    name = inside if NAME.fullmatch(inside) else _likely(inside)
+    if not NAME.fullmatch(name):
+        return "a name is of a-z, 0-9 and _, and begins with a letter, as in {{customer.name}}"
+    if len(name) > NAME_MAX:
+        return f"a name has at most {NAME_MAX} characters"
+    meant = known.meant(name)[:MEANT_MAX] if _is_short(name) else [name]
+    return "write " + " or ".join(f"{{{{{one}}}}}" for one in meant)
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= NAME_MAX and name.partition(".")[0] not in ("customer", "brand")
+
+
+def _likely(inside: str) -> str:
+    """`firstName`, `First name` and `first-name` as `first_name`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", inside)
+    return re.sub(r"[\s-]+", "_", words).lower()
