@@ -65,7 +65,7 @@ PAGES = (
     *("/verifications?q=%2B15005551042", "/inbox", "/inbox?q=nothing", "/inbox/:mail", "/templates"),
     *("/templates/tpl_demo_sms", "/templates/tpl_demo_sms/edit", "/senders", "/senders/domains/dom_demo"),
     *("/suppressions", "/suppressions?q=gone77", "/suppressions?q=nothing", "/keys", "/webhooks", "/webhooks/:webhook"),
-    *("/events", "/events?type=suppression.*", "/requests", "/start", "/money", "/settings", "/team", "/audit"),
+    *("/events", "/events?type=suppression.*", "/requests", "/start", "/billing", "/settings", "/team", "/audit"),
 )  # fmt: skip
 OPERATOR = ("", f"/teams/{TEAM}", "/approvals", "/carriers", "/queues", "/people", "/audit")
 PATHS = [f"/teams/{TEAM}{page}" for page in PAGES] + [f"/operator{page}" for page in OPERATOR]

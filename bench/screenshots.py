@@ -25,7 +25,7 @@ OPERATOR, TEMPLATE = "/dashboard/operator", f"{TEAM}/templates/tpl_demo_welcome"
 README = {"overview": TEAM, "message": f"{TEAM}/messages/:email", "templates": f"{TEAM}/templates"}
 LISTS = (
     *("messages", "verifications", "inbox", "templates", "senders", "suppressions", "keys", "webhooks", "events"),
-    *("requests", "start", "money", "settings", "team", "audit"),
+    *("requests", "start", "billing", "settings", "team", "audit"),
 )
 # Name → path; :word is an id that `furnish` found.
 PAGES = {

@@ -45,7 +45,7 @@ def send_a_test(page: Any, shoot: Shoot) -> None:
     expect(page.locator("#moving .badge.delivered").first).to_be_visible()
     assert page.evaluate("window.isStillHere"), "the page was not loaded again"
     shoot(page, "first-message")
-    page.get_by_role("navigation").get_by_role("link", name="Inbox").click()
+    page.get_by_role("navigation").get_by_role("link", name="Test inbox").click()
     page.get_by_role("link", name="A test message from").click()
     expect(page.get_by_text("It works. This message was sent from the overview")).to_be_visible()
     page.get_by_role("navigation").get_by_role("link", name="Overview").click()

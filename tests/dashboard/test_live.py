@@ -226,7 +226,7 @@ def test_a_message_appears_on_open_pages(site: Site, shoot: Shoot) -> None:
     send(site, "Wanted at once")
     for page in (messages, inbox, search):
         expect(page.locator("tbody tr").first).to_contain_text("Wanted at once")
-        expect(page.locator("tbody .badge").first).to_have_text("delivered")
+        expect(page.locator("tbody .badge").first).to_have_text("Delivered")
     expect(sent).to_have_text(str(before + 1))
     expect(search.locator("tbody tr")).to_have_count(1)
     assert all(map(is_kept, pages))
@@ -266,7 +266,7 @@ def test_nothing_is_fetched_while_hidden(site: Site) -> None:
     expect(hidden.locator(".pulse")).to_have_text("")
     send(site, "Behind the curtain")
     expect(shown.locator("tbody tr").first).to_contain_text("Behind the curtain")
-    expect(shown.locator("tbody .badge").first).to_have_text("delivered")
+    expect(shown.locator("tbody .badge").first).to_have_text("Delivered")
     assert asked == []
     hidden.evaluate(turn % "false")
     expect(hidden.locator("tbody tr").first).to_contain_text("Behind the curtain")
@@ -351,6 +351,7 @@ def test_it_ends_with_the_session_and_with_the_role(site: Site) -> None:
     leaver.goto(f"{TEAM}/team")
     leaver.get_by_role("row").filter(has_text="removed@example.com").get_by_role("button", name="Remove").click()
     expect(leaver.locator(".flash")).to_contain_text("no longer here")
+    leaver.locator("header .mine > summary").click()
     leaver.get_by_role("button", name="Sign out").click()
     leaver.wait_for_url("**/sign-in**")
     assert [line.rest().endswith(OVER) for line in lines] == [True, True]

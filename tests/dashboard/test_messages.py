@@ -140,10 +140,10 @@ def test_it_is_live_while_it_moves(site: Site) -> None:
         )
         id_ = send(site, "/v1/emails", email("delivered@simulator.test", "Moving"), None)
         page = owner(site, "live", f"{TEAM}/messages/{id_}")
-        expect(page.locator("dl.facts .badge").first).to_have_text("queued")
+        expect(page.locator("dl.facts .badge").first).to_have_text("Queued")
     finally:
         site.service.run("resume")
-    expect(page.locator("dl.facts .badge").first).to_have_text("delivered")
+    expect(page.locator("dl.facts .badge").first).to_have_text("Delivered")
     expect(page.locator("#moving tbody tr")).not_to_have_count(1)
 
 

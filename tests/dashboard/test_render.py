@@ -1,8 +1,15 @@
-"""How pages write spans of time."""
+"""How pages write times, spans of time, money and states."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from heliograph.dashboard.render import lasted
+from heliograph.dashboard.icons import DRAWN, icon
+from heliograph.dashboard.render import Reader, ago, environment, lasted, money, render, unit_price
+from heliograph.dashboard.states import STATES, state_of
+from heliograph.dashboard.visit import zone_of
+
+NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -14,3 +21,60 @@ from heliograph.dashboard.render import lasted
 )
 def test_a_span_is_said_in_its_largest_unit(ms: int, text: str) -> None:
     assert lasted(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("back", "text"),
+    [
+        (timedelta(seconds=3), "just now"),
+        (timedelta(seconds=-3), "just now"),
+        (timedelta(seconds=42), "42 s ago"),
+        (timedelta(minutes=3, seconds=59), "3 min ago"),
+        (timedelta(hours=5), "5 h ago"),
+        (timedelta(days=1, hours=1), "1 day ago"),
+        (timedelta(days=6, hours=23), "6 days ago"),
+        (timedelta(days=7), "22 Mar"),
+        (timedelta(days=100), "19 Dec 2025"),
+        (timedelta(minutes=-20), "in 20 min"),
+        (timedelta(days=-2), "in 2 days"),
+    ],
+)
+def test_a_time_is_said_as_a_span_then_as_a_day(back: timedelta, text: str) -> None:
+    ms = int((NOW - back).timestamp() * 1000)
+    assert ago(ms, Reader(int(NOW.timestamp() * 1000), UTC)) == text
+
+
+def test_the_exact_time_is_in_the_readers_zone_for_eyes_and_ears() -> None:
+    made = environment().from_string("{{ at | when }}{{ at | exact }}{{ iso | when }}")
+    shown = made.render(at=int(NOW.timestamp() * 1000), iso=NOW.isoformat())
+    assert shown.count("29 Mar 2026, 12:00:00 UTC") == 3  # nobody said when it is read: exact ones
+    page = render("error.html", {"visit": None, "notice": "", "path": "", "status": 404, "title": "a", "text": "b"})
+    assert b"<h1>a</h1>" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "hours"), [("Europe/Vienna", 2), ("", 0), ("../../etc/passwd", 0), ("Europe", 0), ("No/Where", 0)]
+)
+def test_a_zone_by_name_and_else_utc(name: str, hours: int) -> None:
+    assert NOW.astimezone(zone_of(name)).utcoffset() == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize(
+    ("micros", "shown", "unit"),
+    [
+        (125_000_000, "125.00 USD", "125.0000 USD"),
+        (45_000, "0.05 USD", "0.0450 USD"),
+        (-5_000_000, "−5.00 USD", "-5.0000 USD"),
+        (-4_000, "0.00 USD", "-0.0040 USD"),
+        (1_234_567_890_000, "1\u202f234\u202f567.89 USD", "1234567.8900 USD"),
+    ],
+)
+def test_money_has_two_decimals_and_a_unit_price_four(micros: int, shown: str, unit: str) -> None:
+    assert money(micros, "USD").replace("\u00a0", " ") == shown
+    assert unit_price(micros, "USD").replace("\u00a0", " ") == unit
+
+
+def test_every_state_has_a_word_and_a_drawing() -> None:
+    assert all(state.icon in DRAWN and state.label[0].isupper() for state in STATES.values())
+    assert state_of("some_thing").label == "Some thing"
+    assert all('aria-hidden="true"' in icon(name) for name in DRAWN)

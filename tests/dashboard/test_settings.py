@@ -38,7 +38,7 @@ def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     until(lambda: page.reload() and button.count())  # a running service follows within a second
     button.click()
     expect(page.locator(".flash")).to_contain_text("The team is live")
-    expect(page.locator("header .badge.live")).to_be_visible()
+    expect(page.locator(".side .badge.live")).to_be_visible()
     shoot(page, "settings-live")
     live = EMAIL | {"from": "hello@sandbox.test"}
     assert site.service.post("/v1/emails", live, key="SANDBOX").json["sandbox"] is False
@@ -56,7 +56,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     held = site.service.get("/v1/me", key="UDH").json
     page.get_by_role("button", name="Back to the sandbox").click()
     expect(page.locator(".flash")).to_contain_text("The team is in the sandbox")
-    expect(page.locator("header .badge.sandbox")).to_be_visible()
+    expect(page.locator(".side .badge.sandbox")).to_be_visible()
     shoot(page, "settings-back")
     assert site.service.post("/v1/sms", sms, key="UDH").code == "recipient_not_allowed"
 
@@ -70,7 +70,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     expect(page.locator("tr", has_text="team.sandbox")).to_contain_text("uma@example.com")
     page.goto(here)
     page.get_by_role("button", name="Go live").click()
-    expect(page.locator("header .badge.live")).to_be_visible()
+    expect(page.locator(".side .badge.live")).to_be_visible()
 
 
 def test_name_and_mark(site: Site) -> None:
@@ -85,7 +85,7 @@ def test_name_and_mark(site: Site) -> None:
     page.get_by_label("Tell us when").fill("12.50")
     page.get_by_role("button", name="Save").first.click()
     expect(page.get_by_role("status")).to_contain_text("The name Plainly waits for the operator's approval")
-    expect(page.locator("header .team")).to_have_text("Sandbox without Verify")
+    expect(page.locator(".side .team")).to_have_text("Sandbox without Verify")
     expect(page.get_by_label("Name")).to_have_value("Plainly")
     expect(page.get_by_label("Tell us when")).to_have_value("12.5000")
 
@@ -100,4 +100,4 @@ def test_only_an_owner_changes_them(site: Site, role: str) -> None:
     for path in (here, f"{here}/live", f"{here}/sandbox"):
         assert page.request.post(f"{site.url}{path}", form=form).status == 403
     page.reload()
-    expect(page.locator("header .team")).not_to_have_text("Mine")
+    expect(page.locator(".side .team")).not_to_have_text("Mine")

@@ -39,6 +39,7 @@ def test_a_link_a_password_out_and_in_again(site: Site, shoot: Shoot) -> None:
     page = site.open("ada@example.com", "--operator")
     assert page.get_by_role("heading", name="Teams").is_visible()
     shoot(page, "teams")
+    page.locator("header .mine > summary").click()
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/sign-in")
     sign_in(page, "ada@example.com", "wrong password")

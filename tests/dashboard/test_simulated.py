@@ -55,7 +55,7 @@ async def test_going_live(pages: Pages, store: Store, channels: tuple[str, ...],
     assert told in shown.notice
     assert ("reaches people" in shown.notice) is is_real
     page = (await pages.get(f"{HERE}/settings")).text
-    assert ("live Messages reach people, and count" in page) is is_real
+    assert ("Live Messages reach people, and count" in page) is is_real
     assert (told.replace("still simulated", "simulated, so that nothing") in page) is not is_real
 
 
@@ -71,4 +71,4 @@ async def test_the_message_has_a_badge(
     change = Change(at=clock.now(), message=claim.message, position=0, claim=claim.held, wanted="sent")
     assert await store.outbox.record(msgspec.structs.replace(change, detail=detail))
     page = await pages.get(f"{HERE}/messages/{item.id}")
-    assert ('class="badge simulated"' in page.html) is shown
+    assert ('class="badge wait simulated"' in page.html) is shown

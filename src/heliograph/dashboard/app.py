@@ -8,7 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from heliograph.dashboard.pages import PAGES, PageRoute
-from heliograph.dashboard.render import render
+from heliograph.dashboard.render import Reader, render
 from heliograph.dashboard.visit import (
     COOKIE,
     Answer,
@@ -35,6 +35,8 @@ from heliograph.web.status import status_of
 
 FLASH = "heliograph_notice"
 NOT_FOUND = "There is no such page, or it is not for you."
+TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Try again in a moment"}
+TEAMS = "/dashboard/teams/"
 HTML = b"text/html; charset=utf-8"
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -91,7 +93,7 @@ class Dashboard:
                     return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             return await route.view(visit), visit
         except (NotFound, MethodNotAllowed):
-            return _error(404, NOT_FOUND), visit
+            return _error(404, NOT_FOUND), visit or await self._lost(request)
         except Gone as gone:
             return _error(404, str(gone) or NOT_FOUND), visit
         except Refusal as refusal:
@@ -118,6 +120,14 @@ class Dashboard:
             roles=await self._store.people.roles(who.person) if who else {},
             team_found=self._team(params),
         )
+
+    async def _lost(self, request: Request) -> Visit | None:
+        """Who asks for what there is not: the frame of a page around the answer, of the team's where it is one."""
+        team = request.path.removeprefix(TEAMS).partition("/")[0] if request.path.startswith(TEAMS) else ""
+        try:
+            return await self._arrive(request, {"team": team})
+        except StoreUnavailable:
+            return None
 
     async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
         """Only for those who may: what the page does not expect is refused before it is read."""
@@ -160,7 +170,8 @@ class Dashboard:
                 headers = [*HEADERS]
                 if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
-                return Response(status, render(template, shared | values), headers, HTML)
+                reader = Reader(self._tools.context.clock.now(), visit.zone) if visit else None
+                return Response(status, render(template, shared | values, reader), headers, HTML)
             case Redirect(to=to, notice=notice, cookies=given):
                 headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
                 headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
@@ -187,7 +198,9 @@ def _is_suspended(route: PageRoute, visit: Visit) -> bool:
 
 
 def _error(status: int, text: str) -> Page:
-    return Page("error.html", {"text": text, "status": status}, status)
+    return Page(
+        "error.html", {"text": text, "status": status, "title": TITLES.get(status, "That did not work")}, status
+    )
 
 
 def _broken(request: Request) -> Page:

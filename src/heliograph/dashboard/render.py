@@ -1,16 +1,33 @@
 """Templates to HTML: what every page can use. All values are escaped."""
 
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from heliograph.dashboard.icons import icon
+from heliograph.dashboard.states import state_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
+CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verify": "Verify"}
+WEEK_MS = 7 * 86_400_000
+CENT = 10_000  # of the millionths that money is counted in
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Whom a page is for: when it is read, and in which zone. Pages say times by it."""
+
+    now: int = 0  # 0: not known; then times are exact ones
+    zone: tzinfo = UTC
+
+
+_READER: ContextVar[Reader] = ContextVar("reader", default=Reader())  # noqa: B039  it is frozen
 
 
 @cache
@@ -22,21 +39,98 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"when": when, "money": format_money, "number": number, "plural": plural, "lasted": lasted}
+    made.filters |= {
+        "when": when,
+        "exact": exact,
+        "money": money,
+        "unit_price": unit_price,
+        "channel_name": channel_name,
+        "number": number,
+        "plural": plural,
+        "lasted": lasted,
+    }
+    made.globals |= {"icons": icon, "state_of": state_of}
     return made
 
 
-def render(template: str, values: dict[str, Any]) -> bytes:
-    return environment().get_template(template).render(values).encode()
+def render(template: str, values: dict[str, Any], reader: Reader | None = None) -> bytes:
+    told = _READER.set(reader or Reader())
+    try:
+        return environment().get_template(template).render(values).encode()
+    finally:
+        _READER.reset(told)
 
 
-def when(ms: int | None) -> Markup:
-    """A time that the script shows in the reader's zone; the exact value is its title."""
-    if ms is None:
+# -- times -----------------------------------------------------------------------------------------------------
+
+
+def when(at: int | str | None) -> Markup:
+    """How long ago; the exact time in the reader's zone on hover and for those who hear the page. `at` in ms or ISO."""
+    if at is None:
         return Markup('<span class="quiet">never</span>')
-    exact = timestamp(ms)
-    shown = datetime.fromtimestamp(ms / 1000, UTC).strftime("%-d %b %Y, %H:%M:%S")
-    return Markup('<time datetime="{}" title="{}">{} UTC</time>').format(exact, exact, shown)
+    ms, reader = _ms(at), _READER.get()
+    if not reader.now:
+        return exact(ms)
+    said = _exact(ms, reader.zone)
+    return Markup(
+        '<time datetime="{}" title="{}"><span aria-hidden="true">{}</span><span class="unseen">{}</span></time>'
+    ).format(timestamp(ms), said, ago(ms, reader), said)
+
+
+def exact(at: int | str | None) -> Markup:
+    """The exact time in the reader's zone, for lists in which seconds count."""
+    if at is None:
+        return Markup('<span class="quiet">never</span>')
+    ms = _ms(at)
+    return Markup('<time class="exact" datetime="{}" title="{}">{}</time>').format(
+        timestamp(ms), timestamp(ms), _exact(ms, _READER.get().zone)
+    )
+
+
+def ago(ms: int, reader: Reader) -> str:
+    """Within a week as a span, then as a day; page.js says it in the same words."""
+    away = abs(reader.now - ms)
+    if away >= WEEK_MS:
+        day, today = (datetime.fromtimestamp(one / 1000, reader.zone) for one in (ms, reader.now))
+        return day.strftime("%-d %b" if day.year == today.year else "%-d %b %Y")
+    if away < 10_000:
+        return "just now"
+    count, unit = next(
+        (away // size, unit)
+        for size, unit in ((86_400_000, "day"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+        if away >= size
+    )
+    span = f"{count} {unit}" + ("s" if unit == "day" and count > 1 else "")
+    return f"{span} ago" if ms <= reader.now else f"in {span}"
+
+
+def _exact(ms: int, zone: tzinfo) -> str:
+    return datetime.fromtimestamp(ms / 1000, zone).strftime("%-d %b %Y, %H:%M:%S %Z")
+
+
+def _ms(at: int | str) -> int:
+    return at if isinstance(at, int) else round(datetime.fromisoformat(at).timestamp() * 1000)
+
+
+# -- figures ---------------------------------------------------------------------------------------------------
+
+
+def money(micros: int, currency: str | None = None) -> str:
+    """125000000 and USD → '125.00 USD'. Without a currency it is written as the API does."""
+    if currency is None:
+        return format_money(micros)
+    cents = (abs(micros) + CENT // 2) // CENT
+    sign = "−" if micros < 0 and cents else ""
+    return f"{sign}{number(cents // 100)}.{cents % 100:02d}\u00a0{currency}"
+
+
+def unit_price(micros: int, currency: str = "") -> str:
+    """45000 and USD → '0.0450 USD': what one costs, so that the fourth decimal counts."""
+    return format_money(micros) + (f"\u00a0{currency}" if currency else "")
+
+
+def channel_name(channel: str) -> str:
+    return CHANNEL_NAMES.get(channel, channel)
 
 
 def number(value: int) -> str:

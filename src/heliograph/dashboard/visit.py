@@ -1,7 +1,9 @@
 """One request to a page: who asks, about which team, with which form; and what a view answers."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, tzinfo
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -13,7 +15,9 @@ from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Channel, Key, Team
+from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
 from heliograph.web.request import Headers, Request
@@ -77,6 +81,23 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cookies(self) -> dict[str, str]:
         return read_cookies(self.request)
+
+    @property
+    def zone(self) -> tzinfo:
+        """Where the reader is, as the script says in a cookie; UTC without it."""
+        return zone_of(self.cookies.get(ZONE, ""))
+
+    @property
+    def teams(self) -> list[Team]:
+        """Those that this person may open, by name."""
+        known = self.setup.teams.items()
+        mine = [team for id_, team in known if self.person.operator or id_ in self.roles]
+        return sorted(mine, key=lambda team: team.record.name.casefold())
+
+    @property
+    def approvals(self) -> int:
+        """How much waits for an operator's word."""
+        return len(pending(self.setup)) + len(list_pending(self.setup))
 
     @property
     def simulated(self) -> list[str]:
@@ -147,6 +168,15 @@ View = Callable[[Visit], Awaitable[Answer]]
 
 
 COOKIE = "heliograph_session"
+ZONE = "heliograph_zone"
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name, such as Europe/Vienna; UTC for what is none, or unknown here."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, KeyError, OSError):  # no name of a file, no such zone, a folder
+        return UTC
 
 
 def read_cookies(request: Request) -> dict[str, str]:

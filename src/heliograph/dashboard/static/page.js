@@ -1,9 +1,30 @@
-// What pages gain with a script: local times, copy buttons, a question before a change, live regions. None needs it.
+// What pages gain with a script: times that go on, copy buttons, shown passwords, a question before a change, live regions. None needs it.
 "use strict";
+// The reader's zone, for what the server writes: charts, days, times.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone) document.cookie = `heliograph_zone=${zone}; path=/dashboard; max-age=31536000; samesite=lax`;
+const exactly = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+});
+// In the words of `ago` in render.py.
+const ago = (at) => {
+  const away = Math.abs(Date.now() - at);
+  if (away >= 7 * 86400000) {
+    const year = at.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+    return at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
+  }
+  if (away < 10000) return "just now";
+  const [size, unit] = [[86400000, "day"], [3600000, "h"], [60000, "min"], [1000, "s"]].find(([one]) => away >= one);
+  const count = Math.floor(away / size);
+  const span = `${count} ${unit}${unit === "day" && count > 1 ? "s" : ""}`;
+  return at <= Date.now() ? `${span} ago` : `in ${span}`;
+};
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(time.dateTime);
-    time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    const at = new Date(time.dateTime), said = exactly.format(at), [shown, heard] = time.children;
+    if (!heard) { time.textContent = said; continue; }
+    time.title = heard.textContent = said;
+    shown.textContent = ago(at);
   }
 };
 const addCopyButtons = (root) => {
@@ -14,19 +35,57 @@ const addCopyButtons = (root) => {
     place.append(button);
   }
 };
+const addEyes = (root) => {
+  for (const field of root.querySelectorAll("input[type=password]")) {
+    const place = document.createElement("div"), button = document.createElement("button");
+    place.className = "secret";
+    button.type = "button";
+    button.textContent = "Show";
+    button.setAttribute("aria-label", "Show what is typed");
+    button.setAttribute("aria-pressed", "false");
+    button.addEventListener("click", () => {
+      const isShown = field.type === "text";
+      field.type = isShown ? "password" : "text";
+      button.textContent = isShown ? "Show" : "Hide";
+      button.setAttribute("aria-pressed", String(!isShown));
+    });
+    const hasFocus = document.activeElement === field;
+    field.replaceWith(place);
+    place.append(field, button);
+    if (hasFocus) field.focus();
+  }
+};
 const dress = (root) => { showTimes(root); addCopyButtons(root); };
 dress(document);
-// On a phone the navigation is one row: the entry of this page comes into sight.
-for (const here of document.querySelectorAll("nav [aria-current]")) {
-  const row = here.closest("nav");
-  row.scrollLeft = here.offsetLeft - row.clientWidth / 2;
-}
+addEyes(document);
+setInterval(() => { if (!document.hidden) showTimes(document); }, 20000);
+// Copy also on plain http, where browsers have no clipboard to write to.
+const copy = async (text) => {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = document.createElement("textarea"), before = document.activeElement;
+  field.value = text;
+  field.className = "unseen";
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  before?.focus();
+};
 document.addEventListener("click", async (event) => {
   const button = event.target.closest(".copyable > button");
   if (!button) return;
-  await navigator.clipboard.writeText(button.parentNode.querySelector("code").textContent);
+  await copy(button.parentNode.querySelector("code, pre").textContent);
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
+});
+// What opens over the page closes by a click beside it and by Escape.
+const shut = (except) => {
+  for (const open of document.querySelectorAll("details[data-shuts][open]")) if (open !== except) open.open = false;
+};
+document.addEventListener("click", (event) => shut(event.target.closest("details[data-shuts]")));
+document.addEventListener("keydown", (event) => {
+  const open = event.key === "Escape" && event.target.closest("details[data-shuts][open]");
+  if (open) { open.open = false; open.querySelector("summary").focus(); }
 });
 document.addEventListener("submit", (event) => {
   const ask = event.target.dataset.ask;

@@ -1,9 +1,9 @@
-"""A team's money: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
+"""Billing of a team: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
 
 from collections.abc import AsyncGenerator
 
 from heliograph.dashboard.csv_lines import csv_lines
-from heliograph.dashboard.visit import Answer, Page, Stream, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money, month_of, verify_price
 from heliograph.storage.ledger import Cursor, Entry
@@ -19,7 +19,7 @@ async def show(visit: Visit) -> Answer:
     page = await visit.store.ledger.page(team.record.ref, cursor, PAGE)
     this_month = account.month == month_of(visit.context.clock.now())
     return Page(
-        "money.html",
+        "billing.html",
         {
             "record": team.record,
             "account": account,
@@ -31,6 +31,11 @@ async def show(visit: Visit) -> Answer:
             "verify_price": verify_price(visit.setup.platform, team.record.currency),
         },
     )
+
+
+async def moved(visit: Visit) -> Answer:
+    """Where the page was before; people have kept its address."""
+    return Redirect(f"{visit.base}/billing")
 
 
 async def export(visit: Visit) -> Answer:

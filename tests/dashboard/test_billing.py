@@ -10,7 +10,7 @@ from tests.api.sends import SMS
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
-MONEY = "/dashboard/teams/team_acme/money"
+MONEY = "/dashboard/teams/team_acme/billing"
 expect = sync_api.expect
 
 
@@ -52,7 +52,7 @@ def test_prices_and_an_empty_ledger(site: Site, shoot: Shoot) -> None:
     expect(row).to_contain_text("DE 0.0000, GB 0.0350")
     expect(page.get_by_text("A verification costs 0.0500")).to_be_visible()
     page = site.open(
-        "sam@example.com", "--team", "team_sandbox", path="/dashboard/teams/team_sandbox/money", color_scheme="dark"
+        "sam@example.com", "--team", "team_sandbox", path="/dashboard/teams/team_sandbox/billing", color_scheme="dark"
     )
     expect(page.get_by_text("Nothing was booked yet")).to_be_visible()
     shoot(page, "money-empty-dark")
