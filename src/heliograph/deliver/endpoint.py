@@ -1,8 +1,9 @@
 """One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import structlog
 from msgspec.structs import replace
@@ -19,11 +20,12 @@ from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.store import Store, StoreUnavailable
 
-WINDOW = 10  # tries in flight or not recorded yet, for an endpoint (contract 10)
+WINDOW = 10  # tries in flight for an endpoint (contract 10)
+BEGUN = 5 * WINDOW  # in flight or not recorded yet: what a kill may have sent again
 SLOTS = 400  # in flight in this process; beyond that, one for each endpoint
 READ = 200  # deliveries read at once
 FRESH_MS = SECOND_MS  # how long what was read may wait to be sent
-GATHER_S = 0.005  # how long the first answers wait for those of the other tries, to be recorded together
+GATHER_S = 0.005  # how long the first answers wait for half of the window, to be followed and recorded together
 IDLE_S = 30.0  # without work, after which another process may serve it
 AWAY_S = 0.5  # after the store could not be reached
 TRY_MS = 20 * SECOND_MS  # longer than a try takes: none begins closer than this to the end of the lease
@@ -47,17 +49,20 @@ class Shared:
 
 
 class Endpoint:
-    """One task reads what is due and records what became of it; one for each try sends."""
+    """One task reads what is due, one for each try sends, and one records what became of them meanwhile."""
 
     def __init__(self, lease: Lease, until: int, shared: Shared) -> None:
         self.lease = lease
-        self.until = until  # when the lease ends, by our count; 0: it is lost
+        self.until = until  # when the lease ends, by our count; 0: it is lost, or the endpoint is gone
         self._shared = shared
         self._wake = asyncio.Event()
         self._stale = True  # the store may have more than is waiting here
         self._waiting: list[Due] = []
         self._read_at = 0
         self._sending: set[asyncio.Task[None]] = set()
+        self._recording: set[asyncio.Task[None]] = set()  # one at most
+        self._flying = 0
+        self._recorded: set[int] = set()  # since the last read began, by key
         self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
         self._made: list[tuple[DeliveryTry, Webhook]] = []  # answered and not recorded yet
         self._opened: tuple[Webhook, bool, Sequence[str]] | None = None
@@ -73,9 +78,10 @@ class Endpoint:
             while self._open() and await self._work():
                 self._wake.clear()
             await settle(self._sending)
+            await settle(self._recording)
             await self._record()
         finally:
-            for task in self._sending:  # only when we are cancelled
+            for task in self._sending | self._recording:  # only when we are cancelled
                 task.cancel()
 
     async def _work(self) -> bool:
@@ -83,7 +89,9 @@ class Endpoint:
         try:
             await self._read()
             self._start()
-            return await self._record() or await happens(self._wake, IDLE_S) or bool(self._begun)
+            if self._made and not self._recording:
+                self._go(self._recording, self._record())
+            return await happens(self._wake, IDLE_S) or bool(self._begun)
         except Exception as error:
             log.warning("cannot read deliveries", webhook=self.lease.webhook, error=type(error).__name__)
             self._stale = True
@@ -103,14 +111,16 @@ class Endpoint:
         if not self._stale or len(self._waiting) >= WINDOW:
             return
         self._stale = False
+        self._recorded.clear()
         read_at = self._shared.clock.count()
         found = await self._shared.store.deliveries.due(self.lease.webhook, READ)
         self._read_at = read_at
         self._stale |= READ in (len(found.new), len(found.again))
         # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
         pairs = zip_longest(found.new, found.again)
-        # Nothing is recorded during the read, so what was begun before or meanwhile is still known here.
-        self._waiting = [due for pair in pairs for due in pair if due and due.key not in self._begun]
+        # What was begun before the read and recorded meanwhile may still have been due to it.
+        known = self._begun.keys() | self._recorded
+        self._waiting = [due for pair in pairs for due in pair if due and due.key not in known]
 
     def _is_old(self) -> bool:
         """What was read may have been erased since."""
@@ -121,17 +131,22 @@ class Endpoint:
             for due in choose(self._waiting, {due.subject for due in self._begun.values()}, self._room()):
                 self._waiting.remove(due)
                 self._begun[due.key] = due
+                self._flying += 1
                 self._shared.in_flight += 1
-                task = asyncio.create_task(self._send(due, hook))
-                self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
+                self._go(self._sending, self._send(due, hook))
+
+    @staticmethod
+    def _go(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def _room(self) -> int:
-        own, shared = len(self._begun), self._shared
+        begun, shared = len(self._begun), self._shared
         # What cannot be recorded must not be sent: while a try waits for the store, nothing new begins.
         if shared.unrecorded:
             return 0
-        return WINDOW - own if shared.in_flight < SLOTS else int(own == 0)
+        return min(WINDOW - self._flying, BEGUN - begun) if shared.in_flight < SLOTS else int(begun == 0)
 
     # -- one try -------------------------------------------------------------------------------------------------
 
@@ -139,10 +154,16 @@ class Endpoint:
         try:
             made = await self._try(due, hook)
             self._made.append((made, hook))
-        finally:
-            self._shared.in_flight -= 1
-            if len(self._made) in (1, len(self._begun)):  # the others gather
+            if verdict(made.status) == "gone":  # nothing more begins before it is disabled
+                self.until = 0
                 self._wake.set()
+        finally:
+            self._flying -= 1
+            self._shared.in_flight -= 1
+            if self._flying <= WINDOW // 2:
+                self._wake.set()
+            elif len(self._made) == 1:  # the others gather
+                asyncio.get_running_loop().call_later(GATHER_S, self._wake.set)
 
     async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
@@ -176,16 +197,8 @@ class Endpoint:
 
     # -- what was made of them -----------------------------------------------------------------------------------
 
-    async def _record(self) -> bool:
-        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again.
-
-        False: there was nothing to record.
-        """
-        if not self._made:
-            return False
-        if len(self._made) < len(self._begun):
-            self._wake.clear()
-            await happens(self._wake, GATHER_S)
+    async def _record(self) -> None:
+        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
         made, self._made = self._made, []
         unrecorded, record = self._shared.unrecorded, self._shared.store.deliveries.record
         reasons: list[tuple[Webhook, str]] = []
@@ -197,7 +210,7 @@ class Endpoint:
                     if isinstance(answer, StoreUnavailable):
                         unrecorded.add(one.due.key)
                         made.append((one, hook))
-                    elif reason := self._recorded(one, answer):
+                    elif reason := self._end(one, answer):
                         reasons.append((hook, reason))
                 if made:
                     await asyncio.sleep(AWAY_S)
@@ -205,11 +218,12 @@ class Endpoint:
             unrecorded.difference_update(one.due.key for one, _ in made)
         for hook, reason in reasons[:1]:
             await self._disable(hook, reason)
-        return True
+        self._wake.set()
 
-    def _recorded(self, made: DeliveryTry, failing_since: int | None | BaseException) -> str | None:
+    def _end(self, made: DeliveryTry, failing_since: int | None | BaseException) -> str | None:
         """Why the webhook is to be disabled, if it is."""
         del self._begun[made.due.key]
+        self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)
         if not isinstance(failing_since, BaseException):
             return why_disable(made, failing_since, self._shared.clock.now())
