@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 from xml.etree import ElementTree
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -27,6 +28,28 @@ def test_buckets_end_with_the_present_one(span: str, many: int, first: str, last
     assert all(before.finish == after.start for before, after in pairwise(made))
     assert made[0].label
     assert any(not bucket.label for bucket in made)
+
+
+@pytest.mark.parametrize(
+    ("span", "zone", "at", "first", "last"),
+    [
+        ("day", "Asia/Kolkata", "2026-03-01T09:40", "28 Feb, 15:30", "1 Mar, 14:30"),
+        ("month", "America/New_York", "2026-03-01T03:00", "30 Jan", "28 Feb"),  # there it is still February
+        ("month", "Europe/Vienna", "2026-03-31T22:30", "3 Mar", "1 Apr"),
+        ("year", "Pacific/Auckland", "2026-03-31T22:30", "May 2025", "April 2026"),
+    ],
+)
+def test_buckets_are_those_of_the_readers_zone(span: str, zone: str, at: str, first: str, last: str) -> None:
+    now = int(datetime.fromisoformat(at + "Z").timestamp()) * 1000
+    made = buckets(span, now, ZoneInfo(zone))
+    assert (made[0].name, made[-1].name) == (first, last)
+    assert made[-1].start <= now < made[-1].finish
+    assert all(before.finish == after.start for before, after in pairwise(made))
+
+
+def test_the_day_of_summer_time_has_23_hours() -> None:
+    made = buckets("month", int(datetime(2026, 3, 31, 9, tzinfo=UTC).timestamp()) * 1000, ZoneInfo("Europe/Vienna"))
+    assert {bucket.name: (bucket.finish - bucket.start) // 3_600_000 for bucket in made}["29 Mar"] == 23
 
 
 def test_the_last_hour_by_minute() -> None:

@@ -71,6 +71,14 @@ async def counted(store: Store, *rows: Any) -> None:
     await store.database.write(lambda tx: tx.run("count_figures", counts=whole))
 
 
+async def test_a_day_begins_when_the_readers_does(store: Store, clock: TestClock) -> None:
+    await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(24)))
+    seen = await look(store, since=5 * HOUR_MS)  # midnight in New York
+    assert {start: one.sent for (start, _), one in seen.figures.items()} == {5 * HOUR_MS: 19}
+    seen = await look(store, since=-2 * HOUR_MS)  # … in Vienna
+    assert {start: one.sent for (start, _), one in seen.figures.items()} == {-2 * HOUR_MS: 22, 22 * HOUR_MS: 2}
+
+
 async def test_sums_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
     await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(48)), (1, 0, "sms", 7, 0))
     await counted(store, (2, 0, "email", 99, 99), (1, 0, "sms", 1, 1))

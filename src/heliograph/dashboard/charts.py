@@ -4,21 +4,21 @@ Widths are in percent and heights in pixels, so that a chart fits its place and 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
 import msgspec
 from markupsafe import Markup
 
 from heliograph.dashboard.render import number
-from heliograph.rules.limits import MINUTE_MS
+from heliograph.rules.limits import HOUR_MS, MINUTE_MS
 
 HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
 GAP = 0.2  # of a bar's place
 
 # Span → what one bar is, its label, its name, and how many bars lie between two labels.
 SPANS: dict[str, tuple[str, str, str, int]] = {
-    "day": ("hour", "%H:00", "%-d %b, %H:00", 6),
+    "day": ("hour", "%H:%M", "%-d %b, %H:%M", 6),
     "month": ("day", "%-d %b", "%-d %b", 6),
     "year": ("month", "%b", "%B %Y", 3),
 }
@@ -46,17 +46,21 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[tuple[str, list[str]]]  # newest first
 
 
-def buckets(span: str, now: int) -> list[Bucket]:
-    """The last 24 hours, 30 days or 12 months in UTC; the last one is not over yet."""
+def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
+    """The last 24 hours, 30 days or 12 months in the reader's zone; the last one is not over yet. Hours are those of
+    UTC, which figures are kept by: in a zone that is half an hour off they begin at half past."""
     unit, label, name, every = SPANS[span]
-    last = datetime.fromtimestamp(now // 1000, UTC).replace(minute=0, second=0, microsecond=0)
     if unit == "hour":
-        starts = [last + timedelta(hours=n) for n in range(-23, 2)]
-    elif unit == "day":
-        starts = [last.replace(hour=0) + timedelta(days=n) for n in range(-29, 2)]
+        last = datetime.fromtimestamp(now // HOUR_MS * HOUR_MS // 1000, UTC)
+        starts = [(last + timedelta(hours=n)).astimezone(zone) for n in range(-23, 2)]
     else:
-        months = [last.year * 12 + last.month - 1 + n for n in range(-11, 2)]
-        starts = [datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in months]
+        today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
+        months = [today.year * 12 + today.month - 1 + n for n in range(-11, 2)]
+        starts = (
+            [today + timedelta(days=n) for n in range(-29, 2)]  # by the wall's clock: a day may have 23 hours
+            if unit == "day"
+            else [datetime(month // 12, month % 12 + 1, 1, tzinfo=zone) for month in months]
+        )
     return [
         Bucket(
             start=int(start.timestamp()) * 1000,
@@ -68,10 +72,10 @@ def buckets(span: str, now: int) -> list[Bucket]:
     ]
 
 
-def last_hour(now: int) -> list[Bucket]:
-    """The last 60 minutes in UTC; the last one is not over yet."""
+def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
+    """The last 60 minutes in the reader's zone; the last one is not over yet."""
     first = now - now % MINUTE_MS - 59 * MINUTE_MS
-    names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, UTC).strftime("%H:%M") for n in range(60)]
+    names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, zone).strftime("%H:%M") for n in range(60)]
     return [
         Bucket(
             start=first + n * MINUTE_MS,

@@ -60,14 +60,14 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     span, channel = visit.query.get("span", ""), visit.query.get("channel", "")
     span = span if span in SPANS else "day"
     channel = channel if channel in CHANNELS else ""
-    times = charts.buckets(span, now)
-    since, width = times[0].start, HOUR_MS if span == "day" else DAY_MS
+    times = charts.buckets(span, now, visit.zone)
+    since, width = times[0].start, DAY_MS if span == "year" else HOUR_MS
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
     stream = await live.team_stream_address(visit, "overview")
     seen = await store.figures.overview(team.record.ref, since, width, hooks)
     account = await store.ledger.account(team.record.ref)
     operator = visit.may("operator")
-    series = _fold(seen.figures, times, [channel] if channel else list(CHANNELS))
+    series = _fold(seen.figures, times, width, [channel] if channel else list(CHANNELS))
     values = {
         "live": stream,
         "span": span,
@@ -107,12 +107,15 @@ def _sum(counts: Iterable[Reached]) -> Reached:
     return reduce(Reached.plus, counts, Reached())
 
 
-def _fold(found: dict[tuple[int, str], Reached], times: Sequence[Bucket], channels: Iterable[str]) -> ByChannel:
+def _fold(
+    found: dict[tuple[int, str], Reached], times: Sequence[Bucket], width: int, channels: Iterable[str]
+) -> ByChannel:
+    """A sum is of the bar in which its middle lies: summer time may move its beginning by an hour."""
     starts = [time.start for time in times]
     folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
         if channel in folded:
-            index = bisect_right(starts, start) - 1
+            index = bisect_right(starts, start + width // 2) - 1
             folded[channel][index] = folded[channel][index].plus(counts)
     return folded
 

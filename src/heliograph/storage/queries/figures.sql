@@ -14,8 +14,8 @@ ON CONFLICT (team, hour, channel) DO UPDATE SET sent = figure.sent + excluded.se
                                                 read = figure.read + excluded.read;
 
 -- name: team_figures
--- Sums of `width` ms each, which begin at whole multiples of it.
-SELECT hour - hour % CAST(:width AS bigint), channel, CAST(sum(sent) AS BIGINT), CAST(sum(delivered) AS BIGINT),
+-- Sums of `width` ms each, the first of which begins `since` then: a day is the reader's day.
+SELECT hour - (hour - CAST(:since AS bigint)) % CAST(:width AS bigint), channel, CAST(sum(sent) AS BIGINT), CAST(sum(delivered) AS BIGINT),
        CAST(sum(bounced) AS BIGINT), CAST(sum(complained) AS BIGINT), CAST(sum(failed) AS BIGINT),
        CAST(sum(read) AS BIGINT)
 FROM figure WHERE team = :team AND hour >= :since
