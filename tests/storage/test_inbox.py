@@ -9,6 +9,7 @@ from heliograph.manage.inbox import clear
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage import inbox, suppressions
+from heliograph.storage.inbox import InboxSearch
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
@@ -39,7 +40,7 @@ async def send(store: Store, clock: TestClock, *to: str, carrier: str = SIMULATO
 
 
 async def found(store: Store, team: int = 1, **more: Any) -> tuple[list[str], str | None]:
-    page = await store.inbox.messages(team, "email", [SIMULATOR], **more)
+    page = await store.inbox.messages(team, ["email"], [SIMULATOR], InboxSearch(**more))
     return [line.id for line in page.lines], page.before
 
 
@@ -79,6 +80,40 @@ async def test_one_item(store: Store, clock: TestClock) -> None:
         assert await store.inbox.item(team, other, [SIMULATOR]) is None
 
 
+async def test_exact_addresses_newer_and_unread(store: Store, clock: TestClock) -> None:
+    ids = [await send(store, clock, f"{name}@example.com") for name in ("ann", "joann", "ann")]
+    assert await found(store, address="ann@example.com") == ([ids[2], ids[0]], None)
+    assert await found(store, after=ids[0]) == ([ids[2], ids[1]], None)
+    assert await found(store, after=ids[0].replace("eml_", "sms_"), address="ann@example.com") == ([ids[2]], None)
+    assert await found(store, since=clock.now()) == ([], None)
+    assert await found(store, since=clock.now() - 2500) == ([ids[2], ids[1]], None)
+    await store.inbox.mark(1, ids[1], opened=True)
+    await store.inbox.mark(2, ids[2], opened=True)  # another team's
+    assert await found(store, unread=True) == ([ids[2], ids[0]], None)
+    await store.inbox.mark(1, ids[1], opened=False)
+    assert await found(store, unread=True) == (ids[::-1], None)
+
+
+async def test_one_is_deleted_and_stays_so(store: Store, clock: TestClock) -> None:
+    ids = [await send(store, clock, f"{name}@example.com") for name in "ab"]
+    entry = replace(ENTRY, action="inbox.delete", team="team_1")
+    assert not await store.inbox.delete(2, ids[0], entry)
+    assert await store.inbox.delete(1, ids[0], entry)
+    assert not await store.inbox.delete(1, ids[0], entry)
+    await store.inbox.mark(1, ids[0], opened=False)
+    assert await found(store) == ([ids[1]], None)
+    assert await store.inbox.item(1, ids[0], [SIMULATOR]) is None
+    assert [line.action for line in await store.audit.lines("team_1")] == ["inbox.delete"]
+
+
+async def test_lines_with_all_that_was_delivered(store: Store, clock: TestClock) -> None:
+    await send(store, clock, "a@example.com", "b@example.com")
+    page = await store.inbox.messages(1, ["email", "sms"], [SIMULATOR], InboxSearch())
+    (captured,) = await store.inbox.whole(page.lines, [SIMULATOR])
+    assert captured.to == ["a@example.com", "b@example.com"] and captured.content
+    assert (await store.inbox.sizes(page.lines))[page.lines[0].id] == len(captured.content)
+
+
 async def test_codes_of_simulators_and_of_magic_numbers_until_cleared(store: Store, clock: TestClock) -> None:
     inboxed, magic, real, failed = (start(clock, magic=n in (1, 3), sandbox=True) for n in range(4))
     live = start(clock, sandbox=False)
@@ -86,12 +121,12 @@ async def test_codes_of_simulators_and_of_magic_numbers_until_cleared(store: Sto
         await store.verifications.start(item)
         done = finish(item, clock, "failed" if item is failed else "pending")
         await store.verifications.finish(replace(done, simulated=item is not real))
-    codes = await store.inbox.codes(1)
+    codes = await store.inbox.codes(1, InboxSearch())
     assert {(line.id, line.magic) for line in codes.lines} == {(inboxed.id, 0), (magic.id, 1)}
     await clear(store, COMMAND_LINE, TeamRecord(ref=1, id="team_1", name=""))
-    cleared = await store.inbox.codes(1)
+    cleared = await store.inbox.codes(1, InboxSearch())
     assert cleared.lines == []
-    assert (await store.inbox.codes(2)).cleared_at is None
+    assert (await store.inbox.codes(2, InboxSearch())).cleared_at is None
     (line,) = await store.audit.lines("team_1")
     assert (line.actor, line.action, line.at) == ("command line", "inbox.clear", cleared.cleared_at)
 

@@ -33,6 +33,7 @@ RESOURCES = {
     "webhooks": "webhook",
     "events": "event",
 }
+ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 OTHER_IDS: dict[str, Schema] = {
     "suppressions": {
         "schema": {"type": "string", **EMAIL},
@@ -44,11 +45,22 @@ OTHER_IDS: dict[str, Schema] = {
         "description": "The key's public id: the 10 characters after `hk_`.",
         "example": "4fTzQ8kW1b",
     },
+    "inbox": {
+        "schema": {"type": "string", "pattern": "^(eml|sms|wam|vrf)_[0-9A-Z]{26}$"},
+        "description": "Id of a message or verification.",
+        "example": f"eml_{ULID}",
+    },
 }
 SAID = ("anyOf", "default", "description", "fixed", "needed")  # of a field, beside its limits
-TAGS = {"sms": "SMS", "whatsapp": "WhatsApp", "me": "Account", "healthz": "Health", "readyz": "Health"}
+TAGS = {
+    "sms": "SMS",
+    "inbox": "Test inbox",
+    "whatsapp": "WhatsApp",
+    "me": "Account",
+    "healthz": "Health",
+    "readyz": "Health",
+}
 SET_UP = {"template": "tpl_welcome", "domain": "dom_acme"}  # an operator may choose these ids
-ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 EVENT_ID: Schema = {
     "description": "An event to send again.",

@@ -12,7 +12,7 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import callbacks, domains, events, health, keys, reading, rendering, suppressions, webhooks
+from heliograph.api import callbacks, domains, events, health, inbox, keys, reading, rendering, suppressions, webhooks
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import LIMIT, after, filters
 from heliograph.api.route import Route
@@ -132,6 +132,11 @@ V1 = [
           summary="Render a template without sending", body=rendering.RenderRequest, answer=rendering.RenderView,
           refusals=(r.TemplateNotFound, r.InvalidPhone, r.BodyTooLong),
           example={"variables": {"name": "Ada"}}),
+    Route(method="GET", path="/v1/inbox", call=inbox.list_all, scopes=SEND,
+          summary="Read the test inbox of a sandbox team, or wait for the next message", query=inbox.QUERY,
+          answer=inbox.InboxList),
+    Route(method="GET", path="/v1/inbox/{id}", call=inbox.read, scopes=SEND,
+          summary="Read a message of the test inbox", answer=inbox.InboxView, refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/me", call=reading.read_me, scopes=EITHER,
           summary="The team behind this key: mode, quota, credit", answer=reading.Me),
 

@@ -44,3 +44,10 @@ class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     language: str
     parameters: list[str] = []  # in manifest order
     body: str  # what previews and the simulator show
+
+
+CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
+    "email": EmailContent,
+    "sms": SmsContent,
+    "whatsapp": WhatsappContent,
+}

@@ -58,9 +58,9 @@ class TeamSuspended(Refusal):
 
 
 class InsufficientScope(Refusal):
-    """The key lacks the scope that this endpoint needs."""
+    """The key lacks the scope that this endpoint needs, or its team is live and asks for the test inbox."""
 
-    fix = "Use a key that has the scope named in the message."
+    fix = "Use a key that has the scope named in the message; for the test inbox, one of a sandbox team."
 
 
 class RateLimitExceeded(Refusal):

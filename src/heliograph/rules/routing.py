@@ -42,6 +42,12 @@ def builtin_simulator(channel: Channel) -> CarrierRecord:
     return CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator")
 
 
+def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
+    """Of the carriers that send nothing: those that are set up, and the built-in ones."""
+    configured = [carrier.id for carrier in carriers if carrier.kind == "simulator"]
+    return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
+
+
 def choose(
     candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Container[str]
 ) -> CarrierRecord | None:

@@ -1,6 +1,8 @@
-"""The inbox in the store: what simulators delivered to a team since it was last cleared."""
+"""The test inbox in the store: what simulators delivered to a team since it was last cleared."""
 
-from collections.abc import Iterable
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -10,20 +12,28 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import audit
+from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
+CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
 LAST_OF_A_MS = (1 << 80) - 1  # random part of an id
-SCAN = 2000  # records that one page looks at, so that it is quick even when few of them are the inbox's
+SCAN = 2000  # records of a channel that one page looks at: quick even when few of them are the inbox's
 
 
 class InboxLine(msgspec.Struct, frozen=True):
+    key: int
     id: str
+    channel: Channel
     status: str
     created_at: int
     summary: str
+    opened: int  # 0: unread
     recipient: str
     recipients: int
+    sender: str  # of an email, bare
+    attachments: int
+    size: int  # bytes of its content, with the attachments that are kept in it
 
 
 class CodeLine(msgspec.Struct, frozen=True):
@@ -42,11 +52,21 @@ class InboxRecipient(msgspec.Struct, frozen=True):
 
 class InboxItem(msgspec.Struct, frozen=True):
     recipients: list[InboxRecipient]
-    channel: str
+    channel: Channel
     status: str
     sandbox: int
     created_at: int
     template_id: str | None
+    opened: int
+    deleted: int
+    content: str | None  # None: retention has taken it
+
+
+class Captured(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the inbox with all that was delivered."""
+
+    line: InboxLine
+    to: list[str]
     content: str | None  # None: retention has taken it
 
 
@@ -61,40 +81,92 @@ class InboxPage(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
     cleared_at: int | None  # None: never
 
 
+class InboxSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines. Ids are compared without their prefix, which is of a channel."""
+
+    text: str = ""  # a part of the recipient, the subject or the text, in lower case
+    address: str | None = None  # a whole one, in its normal form
+    after: str = ""  # only what is newer than this id
+    since: int | None = None  # only what was made later than this
+    before: str = ""  # only what is older than this id
+    unread: bool = False
+    limit: int = PAGE
+
+
 class Inbox:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
         self._database = database
         self._clock = clock
+        self._blobs = blobs
 
     async def messages(
-        self, team: int, channel: Channel, carriers: Iterable[str], text: str = "", before: str = "", limit: int = PAGE
+        self, team: int, channels: Iterable[Channel], carriers: Iterable[str], wanted: InboxSearch
     ) -> InboxPage[InboxLine]:
-        """What these carriers took; `text`: lower-case, empty: all."""
-        given = {"text": text, "carriers": [(id_,) for id_ in carriers]}
-        return await self._database.read(
-            lambda tx: _page(
-                tx, ("inbox_messages", "inbox_messages_end"), InboxLine, team, PREFIXES[channel], before, limit, given
-            )
-        )
+        """What these carriers took, over all of these channels."""
+        given: dict[str, Any] = {"text": wanted.text, "address": wanted.address, "unread": int(wanted.unread)}
+        given["carriers"] = [(id_,) for id_ in carriers]
+        prefixes = [PREFIXES[channel] for channel in channels]
+        queries = ("inbox_messages", "inbox_messages_end")
+        return await self._database.read(lambda tx: _page(tx, queries, InboxLine, team, prefixes, wanted, given))
 
-    async def codes(self, team: int, text: str = "", before: str = "", limit: int = PAGE) -> InboxPage[CodeLine]:
-        given = {"text": text, "now": self._clock.now()}
-        return await self._database.read(
-            lambda tx: _page(
-                tx, ("inbox_codes", "inbox_codes_end"), CodeLine, team, PREFIXES["verification"], before, limit, given
-            )
-        )
+    async def codes(self, team: int, wanted: InboxSearch) -> InboxPage[CodeLine]:
+        given = {"text": wanted.text, "address": wanted.address, "now": self._clock.now()}
+        prefixes, queries = [PREFIXES["verification"]], ("inbox_codes", "inbox_codes_end")
+        return await self._database.read(lambda tx: _page(tx, queries, CodeLine, team, prefixes, wanted, given))
+
+    async def code(self, team: int, id_: str) -> CodeLine | None:
+        now = self._clock.now()
+        rows = await self._database.read(lambda tx: tx.run("inbox_code", team=team, id=id_, now=now))
+        return CodeLine(*rows[0]) if rows else None
+
+    async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str]) -> list[Captured]:
+        """These lines with what was delivered, in the same order."""
+        messages, takers = [(line.key,) for line in lines], [(id_,) for id_ in carriers]
+
+        async def story(tx: Tx) -> list[Captured]:
+            contents: dict[int, str] = {row[0]: row[1] for row in await tx.run("inbox_contents", messages=messages)}
+            to: dict[int, list[str]] = defaultdict(list)
+            for key, given in await tx.run("inbox_recipients_of", messages=messages, carriers=takers):
+                to[key].append(given)
+            return [Captured(line=line, to=to[line.key], content=contents.get(line.key)) for line in lines]
+
+        return await self._database.read(story) if lines else []
+
+    async def sizes(self, lines: Sequence[InboxLine]) -> dict[str, int]:
+        """Bytes of each, by id, with the attachments that are files."""
+        messages = [(line.key,) for line in lines if line.attachments]
+        files = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
+        more: dict[int, int] = defaultdict(int)
+        for key, hash_ in files:
+            more[key] += await asyncio.to_thread(self._blobs.size, hash_)
+        return {line.id: line.size + more[line.key] for line in lines}
 
     async def item(self, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:
-        """Whatever its age, also after the inbox was cleared."""
+        """Whatever its age, also after the inbox was cleared; not when it was deleted there."""
         takers = [(carrier,) for carrier in carriers]
 
         async def story(tx: Tx) -> InboxItem | None:
             rows = await tx.run("inbox_message", team=team, id=id_)
             found = await tx.run("inbox_recipients", message=rows[0][0], carriers=takers) if rows else []
-            return InboxItem([InboxRecipient(*row) for row in found], *rows[0][1:]) if found else None
+            item = InboxItem([InboxRecipient(*row) for row in found], *rows[0][1:]) if found else None
+            return None if item is None or item.deleted else item
 
         return await self._database.read(story)
+
+    async def mark(self, team: int, id_: str, *, opened: bool) -> None:
+        """Read or unread, for everybody in the team. Nothing that was sent changes, so it has no entry."""
+        await self._database.write(lambda tx: _mark(tx, team, id_, opened=opened))
+
+    async def delete(self, team: int, id_: str, entry: AuditEntry) -> bool:
+        """Hide one. False: it is not there, or was hidden before."""
+
+        async def story(tx: Tx) -> bool:
+            done = await _mark(tx, team, id_, opened=True, deleted=True)
+            if done:
+                await audit.write(tx, entry)
+            return done
+
+        return await self._database.write(story)
 
     async def clear(self, team: int, entry: AuditEntry) -> None:
         """Hide everything that is there now."""
@@ -106,22 +178,39 @@ class Inbox:
         await self._database.write(story)
 
 
+async def _mark(tx: Tx, team: int, id_: str, *, opened: bool, deleted: bool = False) -> bool:
+    return bool(await tx.run("mark_inbox", team=team, id=id_, opened=int(opened), deleted=int(deleted)))
+
+
 async def _page(
     tx: Tx,
     queries: tuple[str, str],  # of the lines, and of the end of what was searched
     kind: type[Line],
     team: int,
-    prefix: str,
-    before: str,
-    limit: int,
+    prefixes: Sequence[str],
+    wanted: InboxSearch,
     given: dict[str, Any],
 ) -> InboxPage[Line]:
     cleared = await tx.run("inbox_cleared_at", team=team)
-    since = cleared[0][0] if cleared else None
-    low = prefix if since is None else prefix + ulid(since, LAST_OF_A_MS)
-    span = {"team": team, "low": low, "high": before or f"{prefix}~", "scan": SCAN}
-    lines = [kind(*row) for row in await tx.run(queries[0], limit=limit + 1, **span, **given)]
-    if len(lines) > limit:
-        return InboxPage(lines=lines[:limit], before=lines[limit - 1].id, cleared_at=since)
-    ((last, count),) = await tx.run(queries[1], **span)
-    return InboxPage(lines=lines, before=last if count == SCAN else None, cleared_at=since)
+    since: int | None = cleared[0][0] if cleared else None
+    times: list[str] = [ulid(at, LAST_OF_A_MS) for at in (since, wanted.since) if at is not None]
+    low, high = max([_body(wanted.after), *times]), _body(wanted.before) or "~"
+    lines: list[Line] = []
+    ends: list[str] = []  # without prefix: how far the channels were searched that have more
+    for prefix in prefixes:
+        span = {"team": team, "low": prefix + low, "high": prefix + high, "scan": SCAN}
+        rows = await tx.run(queries[0], limit=wanted.limit + 1, **span, **given)
+        lines += [kind(*row) for row in rows]
+        if len(rows) <= wanted.limit:
+            ((last, count),) = await tx.run(queries[1], **span)
+            ends += [_body(last)] if count == SCAN else []
+    lines.sort(key=lambda line: _body(line.id), reverse=True)
+    if ends:  # beyond the nearest end, something newer may be missing
+        lines = [line for line in lines if _body(line.id) >= max(ends)]
+    if len(lines) > wanted.limit:
+        return InboxPage(lines=lines[: wanted.limit], before=lines[wanted.limit - 1].id, cleared_at=since)
+    return InboxPage(lines=lines, before=prefixes[0] + max(ends) if ends else None, cleared_at=since)
+
+
+def _body(id_: str) -> str:
+    return id_.partition("_")[2]

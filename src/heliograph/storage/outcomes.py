@@ -9,6 +9,7 @@ import msgspec
 from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
+from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
 from heliograph.storage import carrier_use, figures
@@ -115,6 +116,8 @@ async def record(
     if parts:
         await tx.run("insert_parts", parts=parts)
     await _settle_outbox(tx, ours, messages)
+    if any(c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox for c in known):
+        note(tx, INBOX)
     await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
     return [c.claim is None or c.claim in live for c in changes]
 

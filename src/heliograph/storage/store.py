@@ -116,7 +116,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         erasures=Erasures(database),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
-        inbox=Inbox(database, clock),
+        inbox=Inbox(database, clock, blobs),
         figures=Figures(database, clock),
         pulses=Pulses(database, clock),
         people=People(database, clock),

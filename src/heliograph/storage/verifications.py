@@ -12,6 +12,7 @@ from heliograph.rules import pricing, verification
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.conversion import Tally, areas, hour_of
 from heliograph.rules.ids import timestamp
+from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
@@ -27,7 +28,7 @@ from heliograph.storage.accepts import (
     tell_low_credit,
 )
 from heliograph.storage.engine.batch import Batch
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
@@ -174,6 +175,8 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
     await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
+    if any(item.simulated and rows[item.team, item.id].sandbox for item in items):
+        note(tx, INBOX)
     await carrier_use.count(tx, items[-1].owner, [(item.at, one) for item in items for one in item.asked])
     return [None] * len(items)
 

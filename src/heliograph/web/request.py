@@ -105,6 +105,11 @@ class Request:
         self._gone = True
         self._wake()
 
+    @property
+    def gone(self) -> bool:
+        """The client has hung up: there is nobody to answer."""
+        return self._gone
+
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

@@ -10,20 +10,15 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.manage import inbox
-from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.content import CONTENTS, EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
 from heliograph.rules.magic import magic_code
-from heliograph.rules.routing import builtin_simulator
+from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.inbox import CodeLine, InboxItem
+from heliograph.storage.inbox import CodeLine, InboxItem, InboxSearch
 
 TABS = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
 CHANNELS: dict[str, Channel] = {"email": "email", "sms": "sms", "whatsapp": "whatsapp"}
-CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
-    "email": EmailContent,
-    "sms": SmsContent,
-    "whatsapp": WhatsappContent,
-}
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +37,12 @@ async def show(visit: Visit) -> Answer:
     stream = "" if "before" in visit.query else await live.team_stream_address(visit, "inbox")
     values = {"tabs": TABS, "tab": tab, "q": text, "live": stream}
     if tab == "verification":
-        codes = await visit.store.inbox.codes(team, text.lower(), before)
+        codes = await visit.store.inbox.codes(team, InboxSearch(text=text.lower(), before=before))
         shown = {"page": codes, "lines": [_code(visit, line) for line in codes.lines]}
     else:
-        found = await visit.store.inbox.messages(team, CHANNELS[tab], simulators(visit), text.lower(), before)
+        found = await visit.store.inbox.messages(
+            team, [CHANNELS[tab]], simulators(visit), InboxSearch(text=text.lower(), before=before)
+        )
         shown = {"page": found, "lines": found.lines}
     return Page("inbox.html", values | shown)
 
@@ -81,8 +78,7 @@ async def clear(visit: Visit) -> Answer:
 
 def simulators(visit: Visit) -> list[str]:
     """The ids of the carriers that send nothing."""
-    configured = [carrier.id for carrier in visit.setup.carriers if carrier.kind == "simulator"]
-    return [*configured, *(builtin_simulator(channel).id for channel in CHANNELS.values())]
+    return simulator_ids(visit.setup.carriers)
 
 
 async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | WhatsappContent | None]:

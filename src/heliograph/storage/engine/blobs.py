@@ -57,6 +57,13 @@ class Blobs:
     def get(self, hash_: str) -> bytes:
         return self._path(hash_).read_bytes()
 
+    def size(self, hash_: str) -> int:
+        """In bytes; 0 when it is gone."""
+        try:
+            return self._path(hash_).stat().st_size
+        except OSError:
+            return 0
+
     def old(self, now: int) -> list[str]:
         """The files that were put a while ago: if no message needs them now, none will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]

@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-from heliograph.rules.lanes import SETUP, SLOTS, WEBHOOKS
+from heliograph.rules.lanes import INBOX, SETUP, SLOTS, WEBHOOKS
 
-KINDS = (*SLOTS, WEBHOOKS, SETUP)  # of work
+KINDS = (*SLOTS, WEBHOOKS, SETUP, INBOX)  # of work
+FOR_ALL = (SETUP, INBOX)  # whoever is idle here, others wait for it too
 
 GAP_S = 0.01  # between two hints to the others: what comes meanwhile goes with the next
 POLL_S = 1.0  # from one look to the next while hints of others arrive
@@ -78,7 +79,7 @@ class Hints:
         for kind, in_ms in hints.items():
             if in_ms > 0:
                 self.bells[kind].ring_in(in_ms / 1000)
-            elif not self.bells[kind].ring() or kind == SETUP:
+            elif not self.bells[kind].ring() or kind in FOR_ALL:
                 self._untold.add(kind)
         if self._untold and self._telling is None:
             self._telling = asyncio.create_task(self._tell_others())

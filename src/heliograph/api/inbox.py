@@ -1,0 +1,234 @@
+"""The test inbox of a sandbox team, for its tests: what simulators delivered, and waiting for the next of it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.accept.verify_start import inbox_text
+from heliograph.api.reading import LIMIT, Listed, read_limit
+from heliograph.api.route import Call, Query, answer
+from heliograph.rules.address import parse_address
+from heliograph.rules.captured import code_in, find_code, find_links
+from heliograph.rules.content import CONTENTS, EmailContent, SmsContent
+from heliograph.rules.field_docs import CreatedAt, Id, Records, says
+from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.lanes import INBOX
+from heliograph.rules.limits import IN_THREAD, MIB
+from heliograph.rules.magic import magic_code
+from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
+from heliograph.rules.routing import simulator_ids
+from heliograph.rules.setup.records import Channel
+from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
+from heliograph.web.request import Response
+
+WAIT_MAX = 30  # seconds
+WAITS_OF_A_KEY, WAITS = 10, 100  # at once in a process: each takes one of the requests that it may be at work on
+GAP_S = 0.05  # between two looks of one that waits, however much is delivered
+OCTETS_MAX = 8 * MIB  # of contents in one answer; one is always given
+KINDS = (*CHANNELS, "verification")
+_PREFIXES = tuple(PREFIXES[kind] for kind in KINDS)
+
+QUERY = (
+    LIMIT,
+    Query("to", "Only what was delivered to this address or phone."),
+    Query("channel", "Only this channel; codes of Verify are `verification`.", {"type": "string", "enum": list(KINDS)}),
+    Query(
+        "after",
+        "Only what is newer: an id of the inbox, or an RFC 3339 time, compared with `created_at`. "
+        "Not a cursor, unlike in the other lists: that is `before` here.",
+    ),
+    Query("before", "Only what is older: the last id of the page before."),
+    Query(
+        "wait",
+        "Seconds to wait when there is nothing: answers as soon as a message is there, or with an empty list.",
+        {"type": "integer", "minimum": 0, "maximum": WAIT_MAX, "default": 0},
+    ),
+)
+
+
+class InboxView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as a simulator delivered it."""
+
+    id: Id
+    channel: Annotated[str, says("The channel; `verification` for a code of Verify.", enum=list(KINDS))]
+    to: Annotated[list[str], says("To whom a simulator delivered it.")]
+    from_: Annotated[str | None, says("The sender; null where the carrier chooses it.")] = msgspec.field(name="from")
+    subject: Annotated[str | None, says("The subject of an email.")]
+    text: Annotated[str | None, says("The plain text; null when there is none, or when it is no longer kept.")]
+    html: Annotated[str | None, says("The HTML of an email.")]
+    code: Annotated[str | None, says("The one-time code in it, if one was found.")]
+    links: Annotated[list[str], says("The links in it, in their order.")]
+    created_at: CreatedAt
+
+
+class InboxList(Listed, frozen=True, kw_only=True):
+    has_more: Annotated[bool, says("`true` when there is more: get it with `before` = the last id of this page.")]
+    data: Records[InboxView]
+
+
+async def list_all(call: Call) -> Response:
+    _check_sandbox(call)
+    query = call.query()
+    limit, wait_s, wanted, kinds = read_limit(query), _wait(query), _wanted(query), _kinds(query)
+    wanted = replace(wanted, limit=limit)
+    found = await _find(call, kinds, wanted)
+    if not found.data and wait_s:
+        found = await _wait_for(call, kinds, wanted, wait_s)
+    return answer(found)
+
+
+async def read(call: Call) -> Response:
+    _check_sandbox(call)
+    id_, store = call.params["id"], call.context.store
+    found: list[InboxView] = []
+    if id_.startswith(PREFIXES["verification"]):
+        code = await store.inbox.code(call.team, id_)
+        found = [_code(call, code)] if code else []
+    elif item := await store.inbox.item(call.team, id_, simulator_ids(store.setup.current.carriers)):
+        to = [one.given for one in item.recipients]
+        found = [_view(id_, item.channel, to, item.created_at, item.content)]
+    if not found:
+        raise MessageNotFound(f"The test inbox has no message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
+    return answer(found[0])
+
+
+def _check_sandbox(call: Call) -> None:
+    if not call.caller.team.sandbox:
+        raise InsufficientScope(
+            "The test inbox is read with a key of a sandbox team, and the team of this key is live. "
+            "Its messages are at GET /v1/emails, /v1/sms and /v1/whatsapp."
+        )
+
+
+# -- the query ---------------------------------------------------------------------------------------------------
+
+
+def _wait(query: dict[str, str]) -> int:
+    given = query.get("wait", "0")
+    if not (given.isascii() and given.isdigit() and len(given) < 3 and int(given) <= WAIT_MAX):
+        raise InvalidRequest(f"wait is a number of seconds from 0 to {WAIT_MAX}, not {given[:80]!r}.", param="wait")
+    return int(given)
+
+
+def _kinds(query: dict[str, str]) -> Sequence[str]:
+    kind = query.get("channel")
+    if kind is not None and kind not in KINDS:
+        raise InvalidRequest(f"channel is one of {', '.join(KINDS)}.", param="channel")
+    return (kind,) if kind else KINDS
+
+
+def _wanted(query: dict[str, str]) -> InboxSearch:
+    to, after, before = query.get("to"), query.get("after", ""), query.get("before", "")
+    since = None
+    if after and not after.startswith(_PREFIXES):
+        since, after = parse_timestamp(after), ""
+        if since is None:
+            raise InvalidRequest("after is an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after")
+    if before and not before.startswith(_PREFIXES):
+        raise InvalidRequest("before is the last id of the page before.", param="before")
+    address = parse_address(to) if to else None
+    return InboxSearch(address=address.normal if address else to, after=after, since=since, before=before)
+
+
+# -- finding -----------------------------------------------------------------------------------------------------
+
+
+async def _find(call: Call, kinds: Sequence[str], wanted: InboxSearch) -> InboxList:
+    """Newest first over all kinds, as many as fit into one answer."""
+    store, lines = call.context.store, list[InboxLine | CodeLine]()
+    carriers, more = simulator_ids(store.setup.current.carriers), False
+    if channels := [channel for channel in CHANNELS if channel in kinds]:
+        messages = await store.inbox.messages(call.team, channels, carriers, wanted)
+        lines, more = [*messages.lines], messages.before is not None
+    if "verification" in kinds:
+        codes = await store.inbox.codes(call.team, wanted)
+        lines, more = [*lines, *codes.lines], more or codes.before is not None
+    lines.sort(key=lambda line: line.id[4:], reverse=True)
+    shown = _fitting(lines[: wanted.limit])
+    whole = await store.inbox.whole([line for line in shown if isinstance(line, InboxLine)], carriers)
+    octets = sum(len(one.content or "") for one in whole)
+    views = await asyncio.to_thread(_views, whole) if octets > IN_THREAD else _views(whole)
+    data = [_code(call, line) if isinstance(line, CodeLine) else views[line.id] for line in shown]
+    return InboxList(has_more=bool(data) and (more or len(shown) < len(lines)), data=data)
+
+
+def _fitting(lines: list[InboxLine | CodeLine]) -> list[InboxLine | CodeLine]:
+    octets = 0
+    for count, line in enumerate(lines):
+        octets += line.size if isinstance(line, InboxLine) else 0
+        if count and octets > OCTETS_MAX:
+            return lines[:count]
+    return lines
+
+
+async def _wait_for(call: Call, kinds: Sequence[str], wanted: InboxSearch, wait_s: float) -> InboxList:
+    """Looks when the store hints that something was delivered, and now and then. Holds nothing meanwhile."""
+    context, time = call.context, asyncio.get_running_loop().time
+    hints, waits, key = context.store.hints, context.state.waits, call.caller.key.id
+    if waits[key] >= WAITS_OF_A_KEY or waits.total() >= WAITS:
+        raise RateLimitExceeded(
+            f"At most {WAITS_OF_A_KEY} requests of a key wait for the test inbox at once.", retry_after=1
+        )
+    waits[key] += 1
+    try:
+        end = time() + wait_s
+        while True:
+            found = await _find(call, kinds, wanted)
+            left = end - time()
+            if found.data or left <= 0 or context.state.draining or call.request.gone:
+                return found
+            await hints.bells[INBOX].wait(min(left, hints.poll_s))
+            await asyncio.sleep(min(GAP_S, max(0.0, end - time())))
+    finally:
+        waits[key] -= 1
+
+
+# -- showing -----------------------------------------------------------------------------------------------------
+
+
+def _views(captured: Sequence[Captured]) -> dict[str, InboxView]:
+    return {
+        one.line.id: _view(one.line.id, one.line.channel, one.to, one.line.created_at, one.content) for one in captured
+    }
+
+
+def _view(id_: str, channel: Channel, to: list[str], created_at: int, content: str | None) -> InboxView:
+    sender = subject = text = html = None
+    if content:
+        read = msgspec.json.decode(content, type=CONTENTS[channel])
+        if isinstance(read, EmailContent):
+            sender, subject, text, html = read.from_address, read.subject, read.text, read.html
+        else:
+            sender, text = read.sender_id if isinstance(read, SmsContent) else None, read.body
+    return InboxView(
+        id=id_,
+        channel=channel,
+        to=to,
+        from_=sender,
+        subject=subject,
+        text=text,
+        html=html,
+        code=code_in(subject, text, html),
+        links=find_links(html, text),
+        created_at=timestamp(created_at),
+    )
+
+
+def _code(call: Call, line: CodeLine) -> InboxView:
+    """The code of a verification, until it ends."""
+    text = inbox_text(call.context, call.caller, line.id) if line.status == "pending" and not line.magic else None
+    return InboxView(
+        id=line.id,
+        channel="verification",
+        to=[line.phone],
+        from_=None,
+        subject=None,
+        text=text,
+        html=None,
+        code=find_code(text) if text else magic_code(line.phone) if line.magic else None,
+        links=[],
+        created_at=timestamp(line.created_at),
+    )

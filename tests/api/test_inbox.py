@@ -1,0 +1,137 @@
+"""The test inbox by the API: what simulators delivered to a sandbox team, and waiting for the next of it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import pytest
+
+from heliograph.api.inbox import WAITS_OF_A_KEY
+from tests.api.sends import assert_refused
+from tests.service import Answer, Service
+
+MAIL = {
+    "subject": "Sign in",
+    "text": "Your code is 493028.",
+    "html": '<a href="https://acme.com/in?a=1&amp;b=2">Go</a>',
+}
+FIELDS = ("id", "channel", "to", "from", "subject", "text", "html", "code", "links", "created_at")
+numbers = count(1)
+
+
+def fresh() -> str:
+    """An address that nothing was sent to."""
+    return f"delivered+inbox{next(numbers)}@simulator.test"
+
+
+def send(service: Service, to: str, path: str = "/v1/emails", **fields: Any) -> str:
+    body = (MAIL if path == "/v1/emails" else {}) | fields | {"to": to}
+    answer = service.post(path, body, key="SANDBOX")
+    assert answer.status == 202, answer.raw
+    return str(answer.json["id"])
+
+
+def read(service: Service, key: str = "SANDBOX", path: str = "", **query: Any) -> Answer:
+    pairs = "&".join(f"{name}={str(value).replace('+', '%2B')}" for name, value in query.items())
+    return service.get(f"/v1/inbox{path}?{pairs}", key=key)
+
+
+def test_a_mail_with_its_code_and_links(shared_service: Service) -> None:
+    to = fresh()
+    id_ = send(shared_service, to)
+    (found,) = read(shared_service, to=to.upper(), wait=10).json["data"]
+    assert tuple(found) == FIELDS
+    assert (found["id"], found["channel"], found["to"], found["subject"]) == (id_, "email", [to], "Sign in")
+    assert (found["text"], found["html"]) == (MAIL["text"], MAIL["html"])
+    assert (found["code"], found["links"]) == ("493028", ["https://acme.com/in?a=1&b=2"])
+    assert "@" in found["from"]
+    assert read(shared_service, path=f"/{id_}").json == found
+
+
+def test_phones_and_codes_of_verify(shared_service: Service) -> None:
+    sms = send(shared_service, "+15005550006", "/v1/sms", template_id="tpl_sandbox_sms", variables={"parcel": "4821"})
+    (found,) = read(shared_service, channel="sms", to="+15005550006", wait=10, limit=1).json["data"]
+    assert (found["id"], found["text"], found["html"], found["subject"]) == (sms, "Parcel 4821", None, None)
+    code = send(shared_service, "+447400123456", "/v1/verify")
+    (found,) = read(shared_service, to="+447400123456", wait=10, limit=1).json["data"]
+    assert (found["id"], found["channel"]) == (code, "verification")
+    assert found["code"] in found["text"]
+    assert read(shared_service, path=f"/{code}").json == found
+    right = shared_service.post(f"/v1/verify/{code}/check", {"code": found["code"]}, key="SANDBOX")
+    assert right.json["verified"] is True
+    ended = read(shared_service, path=f"/{code}").json
+    assert (ended["code"], ended["text"]) == (None, None)
+    magic = send(shared_service, "+15005550006", "/v1/verify")
+    assert read(shared_service, path=f"/{magic}").json["code"] == "000000"
+
+
+def test_newest_first_page_by_page_and_newer_than(shared_service: Service) -> None:
+    to = fresh()
+    ids = []
+    for n in range(3):
+        ids.append(send(shared_service, to, subject=f"{n}"))
+        assert (
+            read(shared_service, to=to, wait=10, **({"after": ids[-2]} if n else {})).json["data"][0]["id"] == ids[-1]
+        )
+    page = read(shared_service, to=to, limit=2).json
+    assert ([one["id"] for one in page["data"]], page["has_more"]) == (ids[:0:-1], True)
+    page = read(shared_service, to=to, limit=2, before=ids[1]).json
+    assert ([one["id"] for one in page["data"]], page["has_more"]) == (ids[:1], False)
+    first = read(shared_service, path=f"/{ids[0]}").json["created_at"]
+    newer = read(shared_service, to=to, after=first).json["data"]
+    assert [one["id"] for one in newer] == ids[:0:-1]
+    assert read(shared_service, to=to, after=ids[2]).json == {"object": "list", "has_more": False, "data": []}
+
+
+def test_waiting_ends_with_the_message(shared_service: Service) -> None:
+    to = fresh()
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(read, shared_service, to=to, wait=30)
+        other = threads.submit(read, shared_service, to=fresh(), wait=1)
+        assert other.result().json["data"] == []  # somebody else's wait is over with nothing
+        assert not waiting.done()
+        id_ = send(shared_service, to)
+        assert [one["id"] for one in waiting.result().json["data"]] == [id_]
+
+
+def test_no_more_than_so_many_wait(shared_service: Service) -> None:
+    with ThreadPoolExecutor(WAITS_OF_A_KEY + 1) as threads:
+        waiting = [
+            threads.submit(read, shared_service, to="nobody@example.com", wait=2) for _ in range(WAITS_OF_A_KEY + 1)
+        ]
+        answers = [one.result() for one in waiting]
+    assert sorted(answer.status for answer in answers) == [*[200] * WAITS_OF_A_KEY, 429]
+    (refused,) = [answer for answer in answers if answer.status == 429]
+    assert (refused.code, refused.headers["retry-after"]) == ("rate_limit_exceeded", "1")
+    assert read(shared_service, to="nobody@example.com", wait=1).status == 200
+
+
+def test_a_live_team_has_none(shared_service: Service) -> None:
+    refused = read(shared_service, key="ACME")
+    assert (refused.status, refused.code) == (403, "insufficient_scope")
+    assert "sandbox" in refused.json["error"]["message"]
+    id_ = shared_service.post("/v1/emails", MAIL | {"to": fresh(), "from": "hi@acme.test"}).json["id"]
+    assert read(shared_service, key="ACME", path=f"/{id_}").code == "insufficient_scope"
+    assert read(shared_service, path=f"/{id_}").code == "message_not_found"  # another team's
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({"wait": "31"}, "wait"),
+        ({"wait": "-1"}, "wait"),
+        ({"wait": "1.5"}, "wait"),
+        ({"limit": "0"}, "limit"),
+        ({"after": "yesterday"}, "after"),
+        ({"before": "evt_1"}, "before"),
+        ({"channel": "fax"}, "channel"),
+        ({"from": "x"}, "from"),
+    ],
+)
+def test_what_is_refused(shared_service: Service, query: dict[str, str], param: str) -> None:
+    assert_refused(read(shared_service, **query), 400, "invalid_request", param)
+
+
+@pytest.mark.parametrize("id_", ["eml_none", "vrf_none", "evt_1", "x"])
+def test_what_is_not_there(shared_service: Service, id_: str) -> None:
+    assert read(shared_service, path=f"/{id_}").code == "message_not_found"
