@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from heliograph.dashboard.icons import DRAWN, icon
 from heliograph.dashboard.render import Reader, ago, environment, lasted, money, render, unit_price
 from heliograph.dashboard.states import STATES, state_of
 from heliograph.dashboard.visit import zone_of
+from heliograph.web.icons import DRAWN, icon
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 

@@ -9,10 +9,10 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from heliograph.dashboard.icons import icon
 from heliograph.dashboard.states import state_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
+from heliograph.web.icons import icon
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verify": "Verify"}

@@ -1,0 +1,75 @@
+"""One request in three languages, ready to run with the key in HELIOGRAPH_KEY."""
+
+import json
+import shlex
+from typing import Any
+
+LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
+JSON_TYPE = "application/json"
+
+
+def snippet(
+    language: str, method: str, url: str, body: Any = None, *, keyed: bool = True, headers: dict[str, str] | None = None
+) -> str:
+    """`body` is of JSON; `headers` come on top of those that every request has."""
+    typed = {} if body is None else {"Content-Type": JSON_TYPE}
+    return {"curl": _curl, "python": _python, "node": _node}[language](
+        method, url, body, keyed, typed | (headers or {})
+    )
+
+
+def _curl(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:
+    verb = "" if method == ("GET" if body is None else "POST") else f"-X {method} "
+    parts = [f"curl -sS {verb}{shlex.quote(url)}"]
+    if keyed:
+        parts.append('-H "Authorization: Bearer $HELIOGRAPH_KEY"')
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
+    if body is not None:
+        parts.append(f"-d {shlex.quote(json.dumps(body, ensure_ascii=False, indent=2))}")
+    return " \\\n  ".join(parts)
+
+
+def _python(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:
+    """The standard library alone, so that there is nothing to install."""
+    lines = ["import json", *(["import os"] if keyed else []), "import urllib.request", "", "headers = {"]
+    if keyed:
+        lines.append('    "Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"],')
+    lines += [*(f'    "{name}": "{value}",' for name, value in headers.items()), "}"]
+    if not keyed and not headers:
+        lines[-2:] = ["headers = {}"]
+    data = ""
+    if body is not None:
+        lines.append(f"body = {_python_value(body)}")
+        data = ", json.dumps(body).encode()"
+    lines += [
+        f'request = urllib.request.Request("{url}"{data}, headers=headers, method="{method}")',
+        "with urllib.request.urlopen(request) as response:",
+        "    print(response.status, json.load(response))",
+    ]
+    return "\n".join(lines)
+
+
+def _python_value(value: Any) -> str:
+    """As JSON is written, with Python's words for the three that differ."""
+    text = json.dumps(value, ensure_ascii=False, indent=4)
+    for word, own in (("true", "True"), ("false", "False"), ("null", "None")):
+        text = text.replace(f": {word}", f": {own}")
+    return text
+
+
+def _node(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:
+    written = [f'    "{name}": "{value}",' for name, value in headers.items()]
+    if keyed:
+        written.insert(0, "    Authorization: `Bearer ${process.env.HELIOGRAPH_KEY}`,")
+    lines = [f'const response = await fetch("{url}", {{']
+    if method != "GET":
+        lines.append(f'  method: "{method}",')
+    if written:
+        lines += ["  headers: {", *written, "  },"]
+    if body is not None:
+        text = json.dumps(body, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+        lines.append(f"  body: JSON.stringify({text}),")
+    lines += ["});", "console.log(response.status, await response.json());"]
+    if len(lines) == 3:
+        lines[:2] = [f'const response = await fetch("{url}");']
+    return "\n".join(lines)
