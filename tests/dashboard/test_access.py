@@ -194,6 +194,9 @@ def test_those_who_are_not_let_in(site: Site, axe: str) -> None:
     found = judged(guest, axe, "/dashboard/sign-in")
     found += judged(guest, axe, site.add("new@example.com"))
     found += judged(guest, axe, "/dashboard/link/nothing", 404)
+    for path in ("", "/api/post_emails", "/errors", "/errors/invalid_email", "/guides/webhooks", "?q=bounce"):
+        found += judged(guest, axe, f"/docs{path}")
+    found += judged(guest, axe, "/docs/api/nothing", 404)
     viewer = site.open("vi@example.com", "--team", "team_acme", "--role", "viewer", **OPEN)
     found += judged(viewer, axe, TEAM)
     found += judged(viewer, axe, f"{TEAM}/keys", 403)

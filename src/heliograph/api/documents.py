@@ -1,6 +1,5 @@
 """The documents that describe the API: error list, OpenAPI, the docs pages. All made from the routes."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Annotated
 
@@ -8,14 +7,16 @@ import msgspec
 
 from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
-from heliograph.api.pages import docs_page, errors_page
+from heliograph.api.pages import Docs
 from heliograph.api.route import Call, Route, answer
 from heliograph.rules.field_docs import ObjectName, says
 from heliograph.web.request import Response
 
 HTML = b"text/html; charset=utf-8"
+WORDS_MAX = 200  # characters of a search
 CONTENT_SECURITY_POLICY = (
-    b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
+    b"base-uri 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = [
     (b"content-security-policy", CONTENT_SECURITY_POLICY),
@@ -42,33 +43,46 @@ async def list_errors(call: Call) -> Response:
 
 
 def document_routes(routes: list[Route]) -> list[Route]:
-    """OpenAPI and the pages that describe `routes`, each built when it is first asked for."""
+    """OpenAPI and the pages that describe `routes`, each built when it is first asked for; a search each time."""
 
     @cache
     def openapi(base_url: str) -> Response:
         return answer(openapi_document(routes, base_url))
 
     @cache
-    def docs(base_url: str) -> Response:
-        return _page(docs_page(routes, openapi_document(routes, base_url)))
+    def docs(base_url: str) -> Docs:
+        return Docs(routes, openapi_document(routes, base_url))
 
-    @cache
-    def errors(base_url: str) -> Response:
-        return _page(errors_page())
+    kept: dict[tuple[str, str], Response] = {}
 
+    async def show_openapi(call: Call) -> Response:
+        return openapi(call.context.base_url)
+
+    async def show(call: Call) -> Response:
+        site, path = docs(call.context.base_url), call.request.path
+        words = call.request.loose_query().get("q", "")[:WORDS_MAX]
+        if words.strip():
+            return _page(site.errors(words) if path == "/docs/errors" else site.found(words))
+        key = call.context.base_url, path
+        if key not in kept:
+            html = site.page(path)
+            if html is None:
+                return _page(site.missing(), 404)
+            kept[key] = _page(html)
+        return kept[key]
+
+    pages = {
+        "/docs": "The API in words",
+        "/docs/api/{name}": "An endpoint in words",
+        "/docs/guides/{name}": "A guide",
+        "/docs/errors": "The error codes in words",
+        "/docs/errors/{name}": "An error code in words",
+    }
     return [
-        _route("/openapi.json", "The OpenAPI document", openapi),
-        _route("/docs", "The API in words", docs),
-        _route("/docs/errors", "The error codes in words", errors),
+        Route(method="GET", path="/openapi.json", summary="The OpenAPI document", call=show_openapi),
+        *(Route(method="GET", path=path, summary=summary, call=show) for path, summary in pages.items()),
     ]
 
 
-def _page(html: str) -> Response:
-    return Response(200, html.encode(), PAGE_HEADERS, HTML)
-
-
-def _route(path: str, summary: str, built: Callable[[str], Response]) -> Route:
-    async def endpoint(call: Call) -> Response:
-        return built(call.context.base_url)
-
-    return Route(method="GET", path=path, summary=summary, call=endpoint)
+def _page(html: str, status: int = 200) -> Response:
+    return Response(status, html.encode(), PAGE_HEADERS, HTML)

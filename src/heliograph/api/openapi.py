@@ -60,7 +60,7 @@ TAGS = {
     "healthz": "Health",
     "readyz": "Health",
 }
-SET_UP = {"template": "tpl_welcome", "domain": "dom_acme"}  # an operator may choose these ids
+SET_UP = {"template": "tpl_demo_welcome", "domain": "dom_demo"}  # an operator may choose these ids
 
 EVENT_ID: Schema = {
     "description": "An event to send again.",
@@ -204,7 +204,7 @@ def operation_id(route: Route) -> str:
 
 
 def tag(route: Route) -> str:
-    name = _resource(route)
+    name = resource_of(route)
     return TAGS.get(name, name.capitalize())
 
 
@@ -219,7 +219,7 @@ def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
     return dict(sorted(found.items()))
 
 
-def _resource(route: Route) -> str:
+def resource_of(route: Route) -> str:
     return route.path.removeprefix("/v1").split("/")[1]
 
 
@@ -249,14 +249,15 @@ def _parameters(route: Route) -> list[Schema]:
 
 
 def _path_value(route: Route) -> Schema:
-    if _resource(route) not in RESOURCES:
-        return OTHER_IDS[_resource(route)]
-    kind = RESOURCES[_resource(route)]
+    if resource_of(route) not in RESOURCES:
+        return OTHER_IDS[resource_of(route)]
+    kind = RESOURCES[resource_of(route)]
     prefix = PREFIXES[kind]
     schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
     if kind in SET_UP:
         schema, example = set_up_id(kind), SET_UP[kind]
-    return {"schema": {"type": "string", **schema}, "description": f"`{prefix}` id.", "example": example}
+    words = f"Its id, which begins with `{prefix}`."
+    return {"schema": {"type": "string", **schema}, "description": words, "example": example}
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:

@@ -1,85 +1,228 @@
-"""The docs as HTML pages that need no script and nothing from elsewhere, and the error list as Markdown.
+"""The docs as HTML pages, and the error list as Markdown. A page needs no script and nothing from elsewhere.
 
 `python -m heliograph.api.pages > docs/errors.md` writes the Markdown.
 """
 
 import json
 import re
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+
 from heliograph.api.errors import error_list
-from heliograph.api.openapi import operation_id, refusals_of, tag
+from heliograph.api.examples import answer_example, request_examples
+from heliograph.api.guides import GUIDES, NAMES, read_guide, soft
+from heliograph.api.openapi import EVERY, KEYED, operation_id, refusals_of, tag
 from heliograph.api.route import Route
 from heliograph.rules.field_docs import Schema
+from heliograph.web.icons import icon
+from heliograph.web.snippets import LANGUAGES
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c1f24; --paper: #fff; --soft: #f3f4f6; --line: #d5d8de;
-  --link: #0b57d0; --dim: #565c66 }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e6ea; --paper: #16181c; --soft: #22252b; --line: #3a3e47; --link: #8ab4f8;
-    --dim: #a5abb6 }
-}
-* { box-sizing: border-box }
-body { margin: 0; color: var(--ink); background: var(--paper); font: 1rem/1.55 system-ui, sans-serif }
-a { color: var(--link) }
-a:focus-visible, pre:focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
-.skip { position: absolute; left: -99rem }
-.skip:focus { left: 1rem; top: 1rem; background: var(--paper); padding: .5rem }
-header, main, footer, nav { padding: 0 1.5rem }
-main { max-width: 60rem }
-nav ul { list-style: none; padding: 0 }
-nav ul ul { padding-left: 1rem }
-code, pre { font: .9em/1.5 ui-monospace, monospace }
-pre { background: var(--soft); padding: .8rem; overflow-x: auto; border-radius: .3rem }
-code { overflow-wrap: anywhere }
-section { border-top: 1px solid var(--line); margin-top: 2rem }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0 }
-caption { text-align: left; font-weight: 600; padding: .3rem 0 }
-th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0 }
-tbody tr { border-top: 1px solid var(--line) }
-thead th { color: var(--dim); font-weight: 500 }
-dt { color: var(--dim) }
-dd { margin: 0 0 .5rem }
-@media (min-width: 70rem) {
-  body { display: grid; grid-template-columns: 18rem 1fr }
-  header, footer { grid-column: 1 / -1 }
-  nav { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; font-size: .9rem }
-}
-"""
+FOUND_MAX = 50  # results of a search
+NULL: Schema = {"type": "null"}
 
 
-def docs_page(routes: list[Route], document: dict[str, Any]) -> str:
-    """Every route, with its fields and codes as the OpenAPI document has them."""
-    groups: dict[str, list[Route]] = {}
-    for route in routes:
-        groups.setdefault(tag(route), []).append(route)
-    contents = "".join(
-        f"<li>{escape(name)}<ul>{''.join(_contents_entry(route) for route in found)}</ul></li>"
-        for name, found in groups.items()
-    )
-    sections = "".join(
-        f"<h2>{escape(name)}</h2>{''.join(_endpoint(route, document) for route in found)}"
-        for name, found in groups.items()
-    )
-    introduction = _introduction(document["servers"][0]["url"])
-    return _page("Heliograph API", f"<ul>{contents}</ul>", introduction + sections)
+class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A field or a parameter."""
+
+    name: str
+    type: str
+    needed: bool = False
+    meaning: str
 
 
-def errors_page() -> str:
-    errors = error_list()
-    contents = "".join(f'<li><a href="#{_id(error)}">{_id(error)}</a></li>' for error in errors)
-    sections = "".join(
-        f'<section id="{_id(error)}" aria-labelledby="{_id(error)}-title">'
-        f'<h2 id="{_id(error)}-title"><code>{_id(error)}</code></h2>'
-        f"<p>{_prose(error['meaning'])}</p><dl><dt>Status</dt><dd>{error['status']}</dd>"
-        f"<dt>Type</dt><dd><code>{escape(error['type'])}</code></dd>"
-        f"<dt>What to do</dt><dd>{_prose(error['fix'])}</dd></dl></section>"
-        for error in errors
-    )
-    words = '<p>Every error code of the <a href="/docs">Heliograph API</a>, its meaning and its fix.</p>'
-    return _page("Heliograph error codes", f"<ul>{contents}</ul>", words + sections)
+class DocsHit(msgspec.Struct, frozen=True):
+    """One thing that a search found."""
+
+    kind: str
+    title: str
+    about: str
+    url: str
+
+
+class Docs:
+    """Every page of /docs, for one base URL. An entry of the side list is (words, URL, what stands before it)."""
+
+    def __init__(self, routes: list[Route], document: dict[str, Any]) -> None:
+        self._routes = {operation_id(route): route for route in routes}
+        self._document = document
+        self._schemas: dict[str, Schema] = document["components"]["schemas"]
+        self._base_url: str = document["servers"][0]["url"]
+        self._errors = {error["code"]: error for error in error_list()}
+
+    def page(self, path: str) -> str | None:
+        """None: there is no such page."""
+        match path.strip("/").split("/"):
+            case ["docs"]:
+                return self.home()
+            case ["docs", "errors"]:
+                return self.errors()
+            case ["docs", "errors", code]:
+                return self.error(code)
+            case ["docs", "api", id_]:
+                return self.endpoint(id_)
+            case ["docs", "guides", name]:
+                return self.guide(name)
+        return None
+
+    def home(self) -> str:
+        first = next(iter(self._routes.values()))
+        return self._page("home.html", "Docs", "/docs", example=self._examples(first), groups=self._groups())
+
+    def found(self, words: str) -> str:
+        return self._page("search.html", f"Search: {words}", "", q=words, found=self.search(words))
+
+    def endpoint(self, id_: str) -> str | None:
+        route = self._routes.get(id_)
+        if route is None:
+            return None
+        operation = self._operation(route)
+        return self._page(
+            "endpoint.html",
+            route.summary,
+            f"/docs/api/{id_}",
+            route=route,
+            group=tag(route),
+            tables=[(title, rows) for title, rows in self._tables(route, operation) if rows],
+            errors=[*_errors_of(route, shared=False)],
+            shared=[*_errors_of(route, shared=True)],
+            example=self._examples(route),
+            answers=self._answers(route),
+        )
+
+    def errors(self, words: str = "") -> str:
+        wanted = words.lower().split()
+        found = [one for one in self._errors.values() if _has(wanted, one["code"], one["meaning"], one["fix"])]
+        return self._page("errors.html", "Error codes", "/docs/errors", errors=found, q=words)
+
+    def error(self, code: str) -> str | None:
+        error = self._errors.get(code)
+        if error is None:
+            return None
+        body = {
+            "type": error["type"],
+            "code": code,
+            "message": f"{error['meaning']} {error['fix']}",
+            "param": None,
+            "details": None,
+            "request_id": "req_01JCQ8Z6V3M2N7T0K4H9R5B1XA",
+            "doc_url": f"{self._base_url}/docs/errors#{code}",
+        }
+        by = [(id_, route) for id_, route in self._routes.items() if code in _codes(route)]
+        shared = code in {refusal.code for refusal in (*KEYED, *EVERY)}
+        answer = _pretty({"error": body})
+        return self._page(
+            "error.html", code, f"/docs/errors/{code}", error=error, answer=answer, by=[] if shared else by
+        )
+
+    def guide(self, name: str) -> str | None:
+        if name not in NAMES:
+            return None
+        guide = read_guide(name)
+        return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide)
+
+    def missing(self) -> str:
+        return self._page("missing.html", "Page not found", "")
+
+    def search(self, words: str) -> list[DocsHit]:
+        """What has all the words; what has them in its name comes first."""
+        wanted = words.lower().split()
+        found = [hit for hit, more in self._findable() if _has(wanted, hit.title, hit.about, more)]
+        return sorted(found, key=lambda hit: not _has(wanted, hit.title, hit.about))[:FOUND_MAX]
+
+    # -- what pages are made of ------------------------------------------------------------------------------
+
+    def _page(self, template: str, title: str, path: str, **values: Any) -> str:
+        shared = {
+            "title": title,
+            "path": path,
+            "side": self._side(),
+            "base_url": self._base_url,
+            "languages": LANGUAGES,
+            "q": "",
+            "guides": GUIDES,
+            "guide_of": read_guide,
+        }
+        return _environment().get_template(template).render(shared | values)
+
+    def _side(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        guides = [
+            (group, [(read_guide(name).title, f"/docs/guides/{name}", "") for name in names])
+            for group, names in GUIDES.items()
+        ]
+        endpoints = [
+            (name, [(route.summary, f"/docs/api/{operation_id(route)}", route.method) for route in routes])
+            for name, routes in self._groups().items()
+        ]
+        start = [("Introduction", "/docs", ""), ("Error codes", "/docs/errors", "")]
+        return [("Start", start), guides[0], *endpoints, *guides[1:]]
+
+    def _groups(self) -> dict[str, list[Route]]:
+        groups: dict[str, list[Route]] = {}
+        for route in self._routes.values():
+            groups.setdefault(tag(route), []).append(route)
+        return groups
+
+    def _operation(self, route: Route) -> Schema:
+        found: Schema = self._document["paths"][route.path][route.method.lower()]
+        return found
+
+    def _examples(self, route: Route) -> dict[str, str]:
+        return request_examples(route, self._base_url, self._operation(route))
+
+    def _answers(self, route: Route) -> list[tuple[str, str]]:
+        kinds = [(f"{route.status}", route.answer), ("200, dry run", route.preview)]
+        return [(name, _pretty(answer_example(route, kind, self._schemas))) for name, kind in kinds if kind is not None]
+
+    def _tables(self, route: Route, operation: Schema) -> Iterator[tuple[str, list[FieldRow]]]:
+        named = {"path": "Path", "query": "Query parameters", "header": "Headers"}
+        for place, title in named.items():
+            yield title, [_parameter(one) for one in operation["parameters"] if one["in"] == place]
+        yield "Body", self._rows(route.body, asked=True)
+        yield f"Response ({route.status})", self._rows(route.answer)
+        yield "Response of a dry run (200)", self._rows(route.preview)
+
+    def _rows(self, kind: Any, *, asked: bool = False) -> list[FieldRow]:
+        if kind is None:
+            return []
+        return [
+            FieldRow(
+                name=name,
+                type=_type(schema, null=not asked),
+                needed=asked and needed,
+                meaning=_sentence(schema.get("description", ""), *_limits(schema)),
+            )
+            for name, schema, needed in self._fields(self._schemas[kind.__name__], "")
+        ]
+
+    def _fields(self, schema: Schema, prefix: str) -> list[tuple[str, Schema, bool]]:
+        """The fields of all its forms, each followed by those of the object, or list of objects, in it."""
+        found = []
+        forms = schema.get("oneOf", [schema])
+        for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
+            found.append((prefix + name, inner, all(name in form["required"] for form in forms)))
+            for branch in inner.get("anyOf", [inner]):
+                item = branch.get("items", branch)
+                held = self._schemas.get(item.get("$ref", "").rpartition("/")[2], {})
+                if "properties" in held:
+                    found += self._fields(held, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
+        return found
+
+    def _findable(self) -> Iterator[tuple[DocsHit, str]]:
+        """With what else it is found by."""
+        for id_, route in self._routes.items():
+            fields = [row.name for kind in (route.body, route.answer) for row in self._rows(kind)]
+            yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
+        for name in NAMES:
+            guide = read_guide(name)
+            yield DocsHit("Guide", guide.title, guide.about, f"/docs/guides/{name}"), guide.text
+        for code, error in self._errors.items():
+            hit = DocsHit("Error", code, error["meaning"], f"/docs/errors/{code}")
+            yield hit, f"{error['status']} {error['fix']}"
 
 
 def errors_markdown() -> str:
@@ -97,156 +240,96 @@ def errors_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(title: str, contents: str, main: str) -> str:
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f'<body><header><a class="skip" href="#main">Skip to the content</a><h1>{escape(title)}</h1></header>'
-        f'<nav aria-label="Contents">{contents}</nav><main id="main">{main}</main>'
-        '<footer><p><a href="/docs">API</a> · <a href="/docs/errors">Error codes</a> · '
-        '<a href="/openapi.json">OpenAPI document</a></p></footer></body></html>\n'
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("heliograph.api"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.globals["icons"] = icon
+    made.filters |= {"prose": prose, "soft": soft, "operation_id": operation_id}
+    return made
 
 
-def _introduction(base_url: str) -> str:
-    url = escape(base_url)
-    return (
-        "<h2>What it is</h2><p>Heliograph sends transactional email, SMS and WhatsApp messages and one-time "
-        f"codes. Requests and answers are JSON in UTF-8; the API is at <code>{url}</code>. A send is "
-        "answered with 202 once it is stored durably; read its later states with GET. Add "
-        "<code>?dry_run=true</code> to a send to see what would happen.</p>"
-        "<h2>Authentication</h2><p>Send your API key with every request as "
-        "<code>Authorization: Bearer hk_…</code>. A key has the scope <code>send</code>, <code>manage</code> "
-        "or both; each endpoint says which it needs. The examples below expect the key in the shell's "
-        "variable <code>HELIOGRAPH_KEY</code>.</p>"
-        "<h2>Errors</h2><p>An error has a status and a code, and says what to do about it: "
-        '<a href="/docs/errors">all codes</a>. Every answer carries <code>X-Request-Id</code>. With '
-        "<code>Accept: application/problem+json</code> errors are answered as RFC 9457.</p>"
-    )
-
-
-def _contents_entry(route: Route) -> str:
-    return f'<li><a href="#{operation_id(route)}">{escape(route.summary)}</a></li>'
-
-
-def _endpoint(route: Route, document: dict[str, Any]) -> str:
-    id_ = operation_id(route)
-    operation = document["paths"][route.path][route.method.lower()]
-    schemas = document["components"]["schemas"]
-    return (
-        f'<section id="{id_}" aria-labelledby="{id_}-title"><h3 id="{id_}-title">{escape(route.summary)}</h3>'
-        f"<p><code>{route.method} {escape(route.path)}</code></p>"
-        f"<p>{_needs(route)}</p>"
-        f"{_parameter_table(operation['parameters'])}"
-        f"{_field_table('Request fields', route.body, schemas, required=True)}"
-        f"{_field_table(f'Answer fields ({route.status})', route.answer, schemas)}"
-        f"{_field_table('Answer fields of a dry run (200)', route.preview, schemas)}"
-        f"{_error_table(route)}"
-        f'<pre tabindex="0" role="region" aria-label="Example: {escape(route.summary)}"><code>'
-        f"{escape(_curl(route, document['servers'][0]['url'], operation))}</code></pre></section>"
-    )
-
-
-def _needs(route: Route) -> str:
-    if route.scopes is None:
-        return "Needs no key."
-    return f"Needs a key with the scope {' or '.join(f'<code>{scope}</code>' for scope in route.scopes)}."
-
-
-def _parameter_table(parameters: list[Schema]) -> str:
-    rows = [(_code(one["name"]), one["in"], _prose(one["description"] + _choices(one["schema"]))) for one in parameters]
-    return _table("Parameters", ("Name", "Where", "Meaning"), rows)
-
-
-def _field_table(caption: str, kind: Any, schemas: dict[str, Schema], *, required: bool = False) -> str:
-    if kind is None:
-        return ""
-    rows = []
-    for name, schema, needed in _fields(schemas[kind.__name__], schemas, ""):
-        words = schema.get("description", "") + _choices(schema)
-        rows.append((_code(name), escape(_type(schema)), *([_yes(needed)] if required else []), _prose(words)))
-    heads = ("Field", "Type", "Required", "Meaning") if required else ("Field", "Type", "Meaning")
-    return _table(caption, heads, rows)
-
-
-def _fields(schema: Schema, schemas: dict[str, Schema], prefix: str) -> list[tuple[str, Schema, bool]]:
-    """The fields of all its forms, each followed by those of the object, or list of objects, in it."""
-    found = []
-    forms = schema.get("oneOf", [schema])
-    for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
-        found.append((prefix + name, inner, all(name in form["required"] for form in forms)))
-        for branch in inner.get("anyOf", [inner]):
-            item = branch.get("items", branch)
-            held = schemas.get(item.get("$ref", "").rpartition("/")[2], {})
-            if "properties" in held:
-                found += _fields(held, schemas, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
-    return found
-
-
-def _error_table(route: Route) -> str:
-    rows = [
-        (f'<a href="/docs/errors#{refusal.code}">{refusal.code}</a>', str(status), _prose(refusal.meaning()))
-        for status, refusals in refusals_of(route).items()
-        for refusal in refusals
-    ]
-    return _table("Errors", ("Code", "Status", "Meaning"), rows)
-
-
-def _table(caption: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """`rows` are HTML already; the first cell of each names it."""
-    if not rows:
-        return ""
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    body = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>' for first, *rest in rows
-    )
-    top = f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-    return f"<table>{top}<tbody>{body}</tbody></table>"
-
-
-def _curl(route: Route, base_url: str, operation: Schema) -> str:
-    path = route.path
-    for one in operation["parameters"]:
-        path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
-    parts = [f"curl {'' if route.method == 'GET' else f'-X {route.method} '}{base_url}{path}"]
-    if route.scopes is not None:
-        parts.append('-H "Authorization: Bearer $HELIOGRAPH_KEY"')
-    if route.idempotent:
-        parts.append("-H 'Idempotency-Key: order-1234'")
-    if route.body is not None:
-        example = operation["requestBody"]["content"]["application/json"].get("example", {})
-        parts += ["-H 'Content-Type: application/json'", f"-d '{json.dumps(example)}'"]
-    return " \\\n  ".join(parts)
-
-
-def _type(schema: Schema) -> str:
-    if "anyOf" in schema:
-        return " or ".join(filter(None, map(_type, schema["anyOf"]))) or "any"
-    kind = schema.get("type", "object" if "$ref" in schema else "string" if "enum" in schema else "")
-    items = schema.get("items", {})
-    return f"array of {_type(items)}s" if kind == "array" and items else str(kind)
-
-
-def _choices(schema: Schema) -> str:
-    values = [value for branch in schema.get("anyOf", [schema]) for value in branch.get("enum", [])]
-    return f" One of {', '.join(f'`{value}`' for value in values)}." if values else ""
-
-
-def _id(error: dict[str, Any]) -> str:
-    return escape(error["code"])
-
-
-def _code(text: str) -> str:
-    return f"<code>{escape(text)}</code>"
-
-
-def _yes(needed: bool) -> str:
-    return "yes" if needed else "no"
-
-
-def _prose(text: str) -> str:
+def prose(text: str) -> Markup:
     """Escaped, with `code` in backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return Markup(re.sub(r"`([^`]+)`", lambda found: f"<code>{soft(Markup(found[1]))}</code>", str(escape(text))))
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _has(wanted: list[str], *texts: str) -> bool:
+    text = " ".join(texts).lower()
+    return all(word in text for word in wanted)
+
+
+def _codes(route: Route) -> set[str]:
+    return {refusal.code for refusals in refusals_of(route).values() for refusal in refusals}
+
+
+def _errors_of(route: Route, *, shared: bool) -> Iterator[tuple[int, str, str]]:
+    """Status, code and meaning of its errors: those that every request can get, or its own."""
+    for status, refusals in refusals_of(route).items():
+        for refusal in refusals:
+            if (refusal in (*KEYED, *EVERY)) == shared:
+                yield status, refusal.code, refusal.meaning()
+
+
+def _parameter(one: Schema) -> FieldRow:
+    schema = one["schema"]
+    return FieldRow(
+        name=one["name"],
+        type=_type(schema),
+        needed=one.get("required", False),
+        meaning=_sentence(one["description"], *_limits(schema)),
+    )
+
+
+def _type(schema: Schema, *, null: bool = True) -> str:
+    if "anyOf" in schema:
+        branches = [branch for branch in schema["anyOf"] if null or branch != NULL]
+        return " or ".join(filter(None, (_type(branch) for branch in branches))) or "any"
+    kind = schema.get("type", "object" if "$ref" in schema else "string" if "enum" in schema else "")
+    if isinstance(kind, list):
+        return " or ".join(one for one in kind if null or one != "null")
+    items = schema.get("items", {})
+    if kind == "array":
+        return f"list of {_type(items)}s" if items else "list"
+    return str(kind or "any")
+
+
+def _limits(schema: Schema) -> Iterator[str]:
+    """The limits of a field in words."""
+    for one in schema.get("anyOf", [schema]):
+        items = one.get("items", {})
+        if "maxLength" in one:
+            least = one.get("minLength", 0)
+            yield f"{least} to {one['maxLength']} characters." if least else f"At most {one['maxLength']} characters."
+        if "maxItems" in one:
+            yield f"At most {one['maxItems']}."
+        if "minimum" in one and "maximum" in one:
+            yield f"{one['minimum']} to {one['maximum']}."
+        if "default" in one:
+            yield f"Default: `{one['default']}`."
+        if one.get("format") == "date-time":
+            yield "ISO 8601."
+        if values := one.get("enum", items.get("enum", [])):
+            yield f"One of {', '.join(f'`{value}`' for value in values)}."
+
+
+def _sentence(*parts: str) -> str:
+    """A number that is said already is not said again."""
+    said = ""
+    for part in parts:
+        number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))
+        if part not in said and not (said and number and number[0] in said):
+            said = f"{said} {part}".strip()
+    return said
 
 
 if __name__ == "__main__":

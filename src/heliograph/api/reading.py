@@ -37,7 +37,7 @@ from heliograph.web.request import Response
 PAGE = 20
 PAGE_MAX = 100
 
-LIMIT = Query("limit", "How many, 1 to 100.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
+LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
 
 
 def after(kind: str) -> Query:

@@ -81,22 +81,22 @@ VERIFY = (
     r.InsufficientCredit,
 )
 
-# The recipients of the examples are magic, so nothing leaves the machine.
+# The examples are those of the demo, and run there as they are. Their recipients are magic: nothing leaves the machine.
 # fmt: off
 V1 = [
     Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email), scopes=SEND,
           summary="Send an email", body=EmailRequest, body_max=EMAIL_BODY_MAX, status=202, answer=EmailRecord,
           query=(DRY_RUN,), idempotent=True, preview=EmailPreview, refusals=EMAIL,
-          example={"from": "hello@acme.test", "to": "delivered@simulator.test",
-                   "subject": "Hello", "text": "Hello Ada."}),
+          example={"from": "hello@demo.test", "to": "delivered@simulator.test",
+                   "subject": "Hello", "text": "It works."}),
     Route(method="POST", path="/v1/sms", call=sending(send_sms, preview_sms), scopes=SEND,
           summary="Send an SMS", body=PhoneRequest, status=202, answer=PhoneRecord,
           query=(DRY_RUN,), idempotent=True, preview=SmsPreview, refusals=PHONE,
-          example={"to": "+15005550006", "template_id": "tpl_reminder", "variables": {"name": "Ada"}}),
+          example={"to": "+15005550006", "template_id": "tpl_demo_sms", "variables": {"parcel": "4711"}}),
     Route(method="POST", path="/v1/whatsapp", call=sending(send_whatsapp, preview_whatsapp), scopes=SEND,
           summary="Send a WhatsApp message", body=PhoneRequest, status=202, answer=PhoneRecord,
           query=(DRY_RUN,), idempotent=True, preview=WhatsappPreview, refusals=(*PHONE, r.MarketingLimitReached),
-          example={"to": "+15005550006", "template_id": "tpl_update", "variables": {"name": "Ada"}}),
+          example={"to": "+15005550006", "template_id": "tpl_demo_whatsapp", "variables": {"parcel": "4711"}}),
     Route(method="POST", path="/v1/verify", call=sending(start_verification, preview_verification), scopes=SEND,
           summary="Send a one-time code", body=VerifyRequest, status=202, answer=VerificationRecord,
           query=(DRY_RUN,), idempotent=True, preview=VerifyPreview, refusals=VERIFY,
@@ -155,7 +155,7 @@ V1 = [
     Route(method="POST", path="/v1/domains", call=domains.create, scopes=MANAGE,
           summary="Add a sending domain and get the DNS records to set", body=domains.DomainRequest, status=201,
           answer=domains.DomainView,
-          example={"name": "acme.test", "brand": "Acme"}),
+          example={"name": "mail.example.com", "brand": "Demo"}),
     Route(method="GET", path="/v1/domains/{id}", call=domains.read, scopes=MANAGE,
           summary="Read a sending domain and its DNS records", answer=domains.DomainView,
           refusals=(r.BrandDomainNotFound,)),

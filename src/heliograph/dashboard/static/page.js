@@ -198,3 +198,23 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
     }, 300);
   });
 }
+// <input data-filters="id">: what is typed leaves those entries of that place (of its data-filtered parts) that have it.
+for (const field of document.querySelectorAll("input[data-filters]")) {
+  const parts = document.getElementById(field.dataset.filters)?.querySelectorAll("[data-filtered]") ?? [];
+  const has = (node, words) => words.every((word) => node.textContent.toLowerCase().includes(word));
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const part of parts) {
+      const entries = [...part.querySelectorAll("a")], isList = part.nodeName === "DIV";
+      for (const entry of isList ? entries : []) entry.hidden = !has(entry, words);
+      part.hidden = isList ? entries.every((entry) => entry.hidden) : !has(part, words);
+    }
+  });
+}
+// The language that a reader chose for examples stays chosen.
+for (const choice of document.querySelectorAll(".langs input")) {
+  if (localStorage.getItem("language") === choice.value) choice.checked = true;
+  choice.addEventListener("change", () => localStorage.setItem("language", choice.value));
+}
+// A long list of places shows where one is.
+document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });

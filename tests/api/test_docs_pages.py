@@ -1,0 +1,280 @@
+"""/docs: a page for each endpoint, code and guide, that says what the routes say, and whose examples run."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Coroutine, Iterator
+from html import unescape
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from heliograph.api import guides, openapi
+from heliograph.api.documents import document_routes
+from heliograph.api.examples import answer_example, request_examples
+from heliograph.api.pages import Docs
+from heliograph.api.route import Call, Route
+from heliograph.api.routes import V1
+from heliograph.rules.refusals import all_refusals
+from heliograph.rules.setup.keys import make_token
+from heliograph.web.request import Request, Response
+from heliograph.web.snippets import LANGUAGES
+from tests.npm import miss
+from tests.service import Service
+from tests.test_docs import DEMO, ROOT
+
+BASE = "http://127.0.0.1:8700"
+DOCUMENT = openapi.openapi_document(V1, BASE)
+DOCS = Docs(V1, DOCUMENT)
+CODES = [refusal.code for refusal in all_refusals()]
+ENDPOINTS = [f"/docs/api/{openapi.operation_id(route)}" for route in V1]
+PATHS = [
+    *("/docs", "/docs/errors"),
+    *ENDPOINTS,
+    *(f"/docs/errors/{code}" for code in CODES),
+    *(f"/docs/guides/{name}" for name in guides.NAMES),
+]
+PAGES = {path: DOCS.page(path) or "" for path in PATHS}
+SOME = ["/docs", "/docs/errors", "/docs/api/post_emails", "/docs/errors/invalid_email", "/docs/guides/webhooks"]
+
+
+def named(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def shown(html: str) -> str:
+    """Its text, as a reader sees it."""
+    text = re.sub(r"<wbr>|<[^>]*>", lambda tag: "" if tag[0] == "<wbr>" else " ", html)
+    return unescape(re.sub(r"\s+", " ", text))
+
+
+# -- the pages ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", V1, ids=named)
+def test_an_endpoint_has_a_page_with_its_fields_and_codes(route: Route) -> None:
+    text = shown(PAGES[f"/docs/api/{openapi.operation_id(route)}"])
+    assert f"{route.method} {route.path}" in text
+    for one in DOCUMENT["paths"][route.path][route.method.lower()]["parameters"]:
+        assert one["name"] in text
+    for refusals in openapi.refusals_of(route).values():
+        for refusal in refusals:
+            assert refusal.code in text
+
+
+def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
+    text = shown(PAGES["/docs/api/post_emails"])
+    assert re.search(r"\bto string or list of strings required\b", text)
+    assert "Cc addresses, up to 50." in text and "up to 50. At most 50." not in text
+    assert "At most 500 characters." in shown(PAGES["/docs/api/post_webhooks"])
+    assert "attachments[].content_type string required" in text
+    assert "limit integer How many. 1 to 100. Default: 20 ." in shown(PAGES["/docs/api/get_emails"])
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_has_a_page(code: str) -> None:
+    refusal = next(one for one in all_refusals() if one.code == code)
+    said = re.sub(r"\W", "", shown(PAGES[f"/docs/errors/{code}"]))
+    assert all(re.sub(r"\W", "", words) in said for words in (refusal.meaning(), refusal.fix))
+    assert f'id="{code}"' in PAGES["/docs/errors"]  # where doc_url leads
+
+
+def test_every_link_leads_somewhere() -> None:
+    for path, page in PAGES.items():
+        for target in re.findall(r'href="([^"]+)"', page):
+            place, _, part = target.partition("#")
+            if target.startswith(("https://", "/dashboard", "/openapi.json", "/docs?")):
+                continue
+            assert not place or place in PAGES, (path, target)
+            if part:
+                assert f'id="{part}"' in PAGES[place or path], (path, target)
+
+
+@pytest.mark.parametrize("path", SOME)
+def test_a_page_loads_nothing_from_elsewhere_and_has_an_outline(path: str) -> None:
+    page = PAGES[path]
+    assert not re.findall(r'src="(?!/)', page) and "<style" not in page and " style=" not in page
+    main = page[page.index("<main") :]
+    levels = [int(level) for level in re.findall(r"<h([1-6])", main)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = re.findall(r' id="(.+?)"', page)
+    assert len(set(ids)) == len(ids)
+    assert 'href="/dashboard"' in page and "/dashboard/static/style.css" in page
+
+
+def test_text_is_escaped() -> None:
+    route = msgspec.structs.replace(V1[0], summary="<b>bold</b>")
+    docs = Docs([route], openapi.openapi_document([route], BASE))
+    assert "<b>" not in (docs.page("/docs") or "") + (docs.page(ENDPOINTS[0]) or "") + docs.found("<b>")
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("send an email", "/docs/api/post_emails"),
+        ("idempotency", "/docs/guides/idempotency"),
+        ("recipient_suppressed", "/docs/errors/recipient_suppressed"),
+        ("SIGNATURE", "/docs/guides/webhooks"),
+        ("/v1/webhooks replay", "/docs/api/post_webhooks_id_replay"),
+    ],
+)
+def test_a_search_finds(words: str, first: str) -> None:
+    assert first in [one.url for one in DOCS.search(words)][:3]
+    assert first in DOCS.found(words)
+
+
+def test_a_search_that_finds_nothing_says_so() -> None:
+    assert DOCS.search("zebra") == []
+    assert "Nothing in the docs" in DOCS.found("zebra")
+    assert "No code has" in DOCS.errors("zebra") and 'id="invalid_email"' not in DOCS.errors("zebra")
+    assert 'id="invalid_email"' in DOCS.errors("address email")
+
+
+# -- the guides --------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_has_the_guides() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {
+        f"docs/{name}.md": f"heliograph/api/guides/{name}.md" for name in sorted(guides.NAMES)
+    }
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html"),
+    [
+        ("A `code_word`.", "<p>A <code>code_<wbr>word</code>.</p>"),
+        ("<b>x</b>", "<p>&lt;b&gt;x&lt;/b&gt;</p>"),
+        ("[Webhooks](webhooks.md#verifying)", '<p><a href="/docs/guides/webhooks#verifying">Webhooks</a></p>'),
+        ("[ADR](adr/0001-no-framework.md)", "<p>ADR</p>"),
+        ("[x](javascript:alert)", "<p>[x](javascript:alert)</p>"),
+    ],
+)
+def test_markdown(markdown: str, html: str) -> None:
+    assert guides.to_html(markdown)[0].strip() == html
+
+
+# -- the routes that answer them ---------------------------------------------------------------------------
+
+
+def ask(path: str, query: bytes = b"") -> Response:
+    routes = document_routes(V1)
+    route = next(route for route in routes if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", route.path), path))
+    request = Request("GET", path, [], query_string=query)
+    call = Call(cast(Any, SimpleNamespace(base_url=BASE)), cast(Any, None), route, request, {}, None)
+    first = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
+    again = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
+    assert (first is again) == (not query and first.status == 200)  # built once, unless somebody searches
+    return first
+
+
+@pytest.mark.parametrize("path", SOME)
+def test_a_page_is_served_and_may_load_our_own_files_alone(path: str) -> None:
+    response = ask(path)
+    assert (response.status, response.content_type) == (200, b"text/html; charset=utf-8")
+    assert response.body.decode() == PAGES[path]
+    policy = dict(response.headers)[b"content-security-policy"]
+    assert policy.startswith(b"default-src 'none'; style-src 'self'; script-src 'self'") and b"unsafe" not in policy
+    assert dict(response.headers)[b"x-content-type-options"] == b"nosniff"
+
+
+@pytest.mark.parametrize("path", ["/docs/api/nothing", "/docs/errors/nothing", "/docs/guides/../secret"])
+def test_what_is_not_there_is_said_in_the_frame(path: str) -> None:
+    response = ask(path) if path.count("/") == 3 else ask("/docs/guides/secret")
+    assert response.status == 404 and b"Page not found" in response.body
+
+
+def test_searches_are_answered() -> None:
+    assert b"post_emails" in ask("/docs", b"q=send+an+email").body
+    assert b"invalid_email" in ask("/docs/errors", b"q=invalid_email").body
+
+
+# -- the examples ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", V1, ids=named)
+def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
+    for kind in filter(None, (route.answer, route.preview)):
+        whole = {"$ref": f"#/components/schemas/{kind.__name__}", "components": DOCUMENT["components"]}
+        example = answer_example(route, kind, DOCUMENT["components"]["schemas"])
+        assert [error.message for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(example)] == []
+
+
+SENDS = [route for route in V1 if route.idempotent]
+TOKEN = make_token(bytes(range(64)))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The service with the demo's teams."""
+    folder = tmp_path_factory.mktemp("demo")
+    os.environ["LIVE"] = TOKEN
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as running:
+        running.apply(DEMO)
+        running.start()
+        yield running
+    del os.environ["LIVE"]
+
+
+def run(language: str, code: str) -> str:
+    command = {
+        "curl": ["sh", "-c", code],
+        "python": [sys.executable, "-c", code],
+        "node": ["node", "--input-type=module"],
+    }
+    program = {"curl": "curl", "node": "node"}.get(language)
+    if program and shutil.which(program) is None:
+        miss(f"the examples for {language}", f"{program} is not installed")
+    done = subprocess.run(
+        command[language],
+        input=code if language == "node" else None,
+        env={**os.environ, "HELIOGRAPH_KEY": TOKEN},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("route", SENDS, ids=named)
+def test_an_example_runs_on_the_demo_as_it_is(demo: Service, route: Route, language: str) -> None:
+    base = f"http://127.0.0.1:{demo.ports[0]}"
+    operation = DOCUMENT["paths"][route.path]["post"]
+    printed = run(language, request_examples(route, base, operation)[language])
+    example = answer_example(route, route.answer, DOCUMENT["components"]["schemas"])
+    for name in example:
+        assert name in printed
+    if language == "curl":
+        answer = json.loads(printed)
+        assert answer.keys() == example.keys()
+        assert answer["status"] == example["status"]
+        assert {name: answer[name] for name in ("to", "sandbox")} == {name: example[name] for name in ("to", "sandbox")}
+    else:
+        assert printed.startswith("202 ")
+
+
+def test_other_examples_run_too(demo: Service) -> None:
+    """Those that need no id of their own."""
+    base = f"http://127.0.0.1:{demo.ports[0]}"
+    for route in V1:
+        if "{" in route.path and route.path not in ("/v1/templates/{id}/render", "/v1/domains/{id}"):
+            continue
+        if route.idempotent or (route.method, route.path) == ("POST", "/v1/webhooks") or route.path == "/v1/inbox":
+            continue
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        answer = json.loads(run("curl", request_examples(route, base, operation)["curl"]))
+        assert "error" not in answer, answer
+        example = answer_example(route, route.answer, DOCUMENT["components"]["schemas"])
+        assert answer.keys() == example.keys()

@@ -1,0 +1,62 @@
+"""/docs in a browser: found, chosen and read, wide and on a phone, with and without the script."""
+
+from typing import Any
+
+import pytest
+
+from tests.dashboard.conftest import Site, sync_api
+
+expect = sync_api.expect
+PHONE = {"width": 390, "height": 844}
+PAGES = ("", "/api/post_emails", "/errors", "/errors/unsupported_attachment_type", "/guides/webhooks", "?q=bounce")
+
+
+def is_wide(page: Any) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def test_somebody_finds_an_endpoint_and_its_errors(site: Site) -> None:
+    page = site.page()
+    page.goto(f"{site.url}/docs")
+    page.get_by_label("Search the docs").press_sequentially("send an sms")
+    entries = page.locator(".places a:visible")
+    expect(entries).to_have_count(1)  # as it is typed
+    entries.click()
+    page.wait_for_url("**/docs/api/post_sms")
+    expect(page.locator(".of-curl pre")).to_be_visible()
+    page.get_by_role("radio", name="Node").check(force=True)
+    expect(page.locator(".of-node pre")).to_contain_text("await fetch(")
+    expect(page.locator(".of-curl pre")).to_be_hidden()
+    request, answer = (page.locator(place).bounding_box() for place in (".fields >> nth=0", ".docs-beside"))
+    assert answer["x"] > request["x"] + request["width"]  # beside each other
+    page.get_by_role("link", name="invalid_phone").click()
+    page.wait_for_url("**/docs/errors/invalid_phone")
+    expect(page.get_by_role("heading", name="What to do")).to_be_visible()
+    page.get_by_role("link", name="Dashboard", exact=True).click()
+    page.wait_for_url("**/dashboard/**")
+
+
+def test_a_search_works_without_the_script(site: Site) -> None:
+    page = site.page(java_script_enabled=False)
+    page.goto(f"{site.url}/docs")
+    page.get_by_label("Search the docs").fill("signature")
+    page.keyboard.press("Enter")
+    page.get_by_role("main").get_by_role("link", name="Webhooks").click()
+    page.wait_for_url("**/docs/guides/webhooks")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone(site: Site, path: str) -> None:
+    page = site.page(viewport=PHONE)
+    page.goto(f"{site.url}/docs{path}")
+    assert not is_wide(page)
+
+
+def test_a_phone_has_a_menu(site: Site) -> None:
+    page = site.page(viewport=PHONE)
+    page.goto(f"{site.url}/docs")
+    expect(page.locator(".places")).to_be_hidden()
+    page.get_by_label("Menu").click()
+    page.locator(".places").get_by_role("link", name="Rate limits").click()
+    page.wait_for_url("**/docs/guides/rate-limits")
+    expect(page.get_by_role("heading", name="Rate limits", level=1)).to_be_visible()
