@@ -41,6 +41,7 @@ from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.domain_checks import check_domains, watch_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
 from heliograph.deliver.duties.follow import follow_others
+from heliograph.deliver.duties.grams import build_grams
 from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
 from heliograph.deliver.duties.rates import share_rates
@@ -225,6 +226,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),
         "retention": partial(purge_expired, store),
+        "grams": partial(build_grams, store),
         "blobs": partial(sweep_blobs, store),
         "domain checks": partial(check_domains, domains.check_due),
         "domain watch": partial(watch_domains, domains.check_watched),

@@ -15,7 +15,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, stand_in
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.message import is_final
-from heliograph.storage import audit
+from heliograph.storage import audit, grams
 from heliograph.storage.engine.database import Database, Tx
 
 PORTION = 1000  # rows looked at in one transaction
@@ -132,6 +132,7 @@ class _Hit(msgspec.Struct, frozen=True):
 
 
 async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int) -> tuple[int, int]:
+    await grams.begin_to_erase(tx)
     rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
     keys = [(row[0],) for row in rows]
     working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=LANES, messages=keys)}
@@ -155,7 +156,9 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) ->
     for query in ("purge_contents", "purge_blobs", "mark_bodiless"):  # the text may name the person
         await tx.run(query, messages=keys)
     await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
-    await tx.run("erase_records", records=[(hit.key, _record(hit.forms, hit.record)) for hit in hits])
+    records = [(hit.key, hit.record, _record(hit.forms, hit.record)) for hit in hits]
+    await tx.run("erase_records", records=[(key, after) for key, _, after in records])
+    await grams.forget(tx, records)
     await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
     recipients: list[tuple[Any, ...]] = []
     for hit in hits:

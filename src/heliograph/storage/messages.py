@@ -14,6 +14,8 @@ from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
 
+COUNT_MOST = 10_000
+
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     status: str
@@ -59,6 +61,14 @@ class Messages:
 
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
         return await self._database.read(lambda tx: search.messages(tx, team, wanted))
+
+    async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> int:
+        """No further than `most`. With a part, a key or a sender domain: of those that may fit, by the index alone."""
+        return await self._database.read(lambda tx: search.count(tx, team, wanted, most))
+
+    async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
+        """How many recipients of each message are in which state."""
+        return await self._database.read(lambda tx: search.outcomes(tx, messages))
 
     async def facts(self, team: int, id_: str) -> Facts | None:
         return await self._database.read(lambda tx: search.facts(tx, team, id_))

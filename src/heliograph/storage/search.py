@@ -1,7 +1,7 @@
 """What pages about messages and verifications ask: search over all channels, one message with its whole timeline.
 
-Every answer is bounded. States and templates are found along their index. A search for a part of a subject walks
-through at most WALK messages and says how far it came. Recipients have a table of their own (ADR 0015).
+Every answer is bounded. States and templates are found along their index (ADR 0023), whole addresses in a table of
+their own (ADR 0015), all else by the index of parts (ADR 0029).
 """
 
 from collections import defaultdict
@@ -11,15 +11,19 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from heliograph.clock import OFF_MS
+from heliograph.rules.grams import Needle
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.lanes import LANE
 from heliograph.rules.message import STATES
 from heliograph.rules.setup.records import Channel
+from heliograph.storage import find
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
+from heliograph.storage.find import Aim
 from heliograph.storage.pulses import message_pulse
 
-WALK = 10_000  # rows of a channel that one search looks through
+WRONG = ("bounced", "complained", "failed")  # what one recipient of several may have
+WRONG_PORTION = 500
 FOREVER = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
@@ -33,9 +37,14 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    address: str | None = None  # normal form
-    subject: str | None = None  # a part of it; not together with an address
+    wrong: str | None = None  # of WRONG: what any recipient came to; not together with a status
+    address: str | None = None  # normal form; not together with what follows
+    needle: Needle | None = None  # a part of a recipient, of the subject or of the id
+    id_start: str | None = None  # with its prefix
     template_id: str | None = None
+    key_id: str | None = None
+    domain: str | None = None  # of the sender
+    oldest_first: bool = False
     created_after: int = 0
     created_before: int = FOREVER
     before: str | None = None
@@ -126,7 +135,7 @@ Row = TypeVar("Row", MessageLine, VerificationLine)
 
 
 class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
-    """Newest first. `after`: where the next page begins; None: there is none."""
+    """In order. `after`: where the next page begins; None: there is none."""
 
     lines: Sequence[Row]
     after: str | None = None
@@ -139,25 +148,51 @@ class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
 async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
     if wanted.address is not None:
         return await _to(tx, team, wanted)
+    if wanted.wrong and not wanted.oldest_first:
+        return await _gone_wrong(tx, team, wanted)
+    if _needs_index(wanted):
+        return await _parts(tx, team, wanted)
     low, high = _ends(wanted)
-    channels = [channel for channel in CHANNELS if wanted.channel in (None, channel)]
+    channels = _channels(wanted)
     given: dict[str, Any] = {"team": team, "limit": wanted.limit + 1, **_times(wanted)}
     rows: list[Any] = []
-    floor = None
-    if (wanted.status or wanted.template_id) and not wanted.subject:
+    query = "search_messages"
+    if wanted.status or wanted.template_id:
         query = "messages_in_states"
         given["states"] = await _states(tx, team, wanted, channels)
-    else:
-        query = "search_messages"
-        given |= {"status": wanted.status, "template_id": wanted.template_id, "subject": wanted.subject}
-        given["needle"] = msgspec.json.encode(wanted.subject or "").decode()[1:-1]
-        if wanted.subject:
-            floor = await _floor(tx, team, channels, low, high)
     for channel in channels:
         prefix = PREFIXES[channel]
-        rows += await tx.run(query, low=prefix + _below(floor, low), high=prefix + high, **given)
+        rows += await tx.run(query, low=prefix + low, high=prefix + high, **given)
     lines = sorted((MessageLine(*row) for row in rows), key=lambda line: line.id[4:], reverse=True)
-    return _page(lines, wanted.limit, floor and PREFIXES["email"] + floor)
+    return _page(lines, wanted.limit, None)
+
+
+async def count(tx: Tx, team: int, wanted: Search, most: int) -> int:
+    """How many there are, no further than `most`; by the index alone, and so about, when a part is looked for."""
+    wanted = msgspec.structs.replace(wanted, before=None)
+    if _needs_index(wanted):
+        ends = await _keys(tx, team, wanted)
+        return min(most, await find.count(tx, _aim(team, wanted), *ends, most)) if ends else 0
+    low, high = _ends(wanted)
+    channels, counted = _channels(wanted), 0
+    query, given = "count_messages", dict[str, Any]()
+    if wanted.wrong:
+        query, given = "count_wrong", {"status": wanted.wrong}
+    elif wanted.status or wanted.template_id:
+        query, given = "count_in_states", {"states": await _states(tx, team, wanted, channels)}
+    for channel in channels:
+        prefix = PREFIXES[channel]
+        rows = await tx.run(query, team=team, low=prefix + low, high=prefix + high, most=most, **given)
+        counted += rows[0][0]
+    return min(most, counted)
+
+
+async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
+    """How many recipients of each message are in which state."""
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for message, status, number in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
+        found[message][status] = number
+    return found
 
 
 async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPage[VerificationLine]:
@@ -175,10 +210,24 @@ async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPa
     return _page(lines, wanted.limit, None)
 
 
+def _channels(wanted: Search) -> list[Channel]:
+    """Those that a wanted message can be of."""
+    states = wanted.wrong or wanted.status
+    return [
+        channel
+        for channel in CHANNELS
+        if wanted.channel in (None, channel)
+        and (states is None or states in STATES[channel])
+        and (wanted.id_start is None or wanted.id_start.startswith(PREFIXES[channel]))
+    ]
+
+
 def _ends(wanted: Search) -> tuple[str, str]:
     """Between which ids, without prefix, the search is made."""
     low = ulid(max(0, wanted.created_after - OFF_MS), _LAST)
     high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
+    if wanted.id_start:
+        low, high = max(low, wanted.id_start[4:]), min(high, wanted.id_start[4:] + "~")
     return low, min(high, wanted.before[4:]) if wanted.before else high
 
 
@@ -195,23 +244,75 @@ async def _states(tx: Tx, team: int, wanted: Search, channels: Sequence[Channel]
     return [tuple(row) for row in found]
 
 
-async def _floor(tx: Tx, team: int, channels: Iterable[Channel], low: str, high: str) -> str | None:
-    """The oldest id, without prefix, that a walk through all channels reaches; None: the end."""
-    found = []
-    for prefix in map(PREFIXES.__getitem__, channels):
-        found += await tx.run("message_floor", team=team, low=prefix + low, high=prefix + high, walk=WALK)
-    return max((row[0][4:] for row in found), default=None)
-
-
-def _below(floor: str | None, low: str) -> str:
-    """So that the floor itself is still looked at: a shorter text sorts just before it."""
-    return floor[:-1] if floor else low
-
-
 def _page(lines: Sequence[Row], limit: int, floor: str | None) -> SearchPage[Row]:
     if len(lines) > limit:
         return SearchPage(lines=lines[:limit], after=lines[limit - 1].id)
     return SearchPage(lines=lines, after=floor, is_cut=floor is not None)
+
+
+def _needs_index(wanted: Search) -> bool:
+    has_facts = wanted.key_id or wanted.domain or (wanted.wrong and wanted.template_id)
+    return bool(wanted.needle or has_facts or wanted.oldest_first)
+
+
+def _aim(team: int, wanted: Search) -> Aim:
+    return Aim(
+        team=team,
+        needle=wanted.needle,
+        channel=wanted.channel,
+        template_id=wanted.template_id,
+        key_id=wanted.key_id,
+        domain=wanted.domain,
+        given={"status": wanted.status, "wrong": wanted.wrong, **_times(wanted)},
+    )
+
+
+async def _keys(tx: Tx, team: int, wanted: Search) -> tuple[int, int] | None:
+    """The first and the last key that a wanted message can have; None: there is none."""
+    low, high = _ends(msgspec.structs.replace(wanted, before=None))
+    firsts, lasts = list[int](), list[int]()
+    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
+        firsts += [row[0] for row in await tx.run("first_key", team=team, low=prefix + low)]
+        lasts += [row[0] for row in await tx.run("last_key", team=team, high=prefix + high)]
+    if not firsts or not lasts:
+        return None
+    first, last = min(firsts), max(lasts)
+    if wanted.before:
+        at = await _key(tx, team, wanted.before)
+        first, last = (max(first, at + 1), last) if wanted.oldest_first else (first, min(last, at - 1))
+    return (first, last) if first <= last else None
+
+
+async def _parts(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    ends = await _keys(tx, team, wanted)
+    if ends is None:
+        return SearchPage(lines=[])
+    found = await find.find(tx, _aim(team, wanted), *ends, wanted.limit + 1, wanted.oldest_first)
+    return _page([MessageLine(*row[:7]) for row in found.rows], wanted.limit, found.reached)
+
+
+async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    """Along the index of what went wrong. All else is looked at, in WALK messages of a channel at most."""
+    low, high = _ends(wanted)
+    aim, given = _aim(team, wanted), {"team": team, "status": wanted.wrong}
+    lines, floors = list[MessageLine](), list[str]()
+    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
+        start, looked, rows = prefix + high, 0, list[Any]()
+        while len(rows) <= wanted.limit:
+            ids = await tx.run("wrong_messages", low=prefix + low, high=start, limit=WRONG_PORTION, **given)
+            some = await tx.run("wrong_still", ids=[tuple(row) for row in ids], **given, **_times(wanted))
+            rows += filter(aim.fits, some)
+            looked += len(ids)
+            if len(ids) < WRONG_PORTION:
+                break
+            start = ids[-1][0]
+            if looked >= find.WALK:
+                floors.append(start[4:])
+                break
+        lines += [MessageLine(*row[:7]) for row in rows]
+    floor = max(floors, default="")
+    lines = sorted((line for line in lines if line.id[4:] >= floor), key=lambda line: line.id[4:], reverse=True)
+    return _page(lines, wanted.limit, PREFIXES["email"] + floor if floor else None)
 
 
 async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:

@@ -18,6 +18,7 @@ from heliograph.storage.engine.hints import Hints
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
 from heliograph.storage.figures import Figures
+from heliograph.storage.grams import Grams
 from heliograph.storage.imports import Imports
 from heliograph.storage.inbox import Inbox
 from heliograph.storage.known_secret import SecretStore
@@ -69,6 +70,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     requests: Requests
     inbox: Inbox
     figures: Figures
+    grams: Grams
     pulses: Pulses
     people: People
     sessions: Sessions
@@ -118,6 +120,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         requests=Requests(database, clock, owner),
         inbox=Inbox(database, clock, blobs),
         figures=Figures(database, clock),
+        grams=Grams(database, clock),
         pulses=Pulses(database, clock),
         people=People(database, clock),
         sessions=Sessions(database, clock),

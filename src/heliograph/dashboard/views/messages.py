@@ -8,6 +8,7 @@ import msgspec
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.address import parse_address
+from heliograph.rules.grams import read_needle
 from heliograph.rules.ids import PREFIXES, parse_timestamp, ulid_ms
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.message import STATES
@@ -30,7 +31,7 @@ async def show_list(visit: Visit) -> Answer:
         wanted,
         channel=channel if channel in CHANNELS else None,
         template_id=template if is_id(template := visit.query.get("template", "")) else None,
-        subject=text if text and wanted.address is None else None,
+        needle=read_needle(text) if wanted.address is None else None,
     )
     stream = "" if errors or wanted.before else await live.team_stream_address(visit, "messages")
     none = SearchPage[MessageLine](lines=[])

@@ -14,23 +14,53 @@ WHERE (span, team, address, message) IN (
     JOIN recipient p ON p.message = r.message
 );
 
--- name: message_floor
--- The id that a walk of so many messages ends at: read from the index alone.
-SELECT id FROM message WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT 1 OFFSET :walk;
-
 -- name: search_messages
--- `needle`, the subject as JSON has it, spares reading the JSON of records that do not have it anywhere.
 SELECT key, id, channel, status, template_id, created_at, record FROM message
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
-  AND (CAST(:status AS text) IS NULL OR status = :status)
-  AND (CAST(:template_id AS text) IS NULL OR template_id = :template_id)
-  AND (CAST(:subject AS text) IS NULL OR CASE
-       WHEN instr(lower(record), lower(:needle)) = 0 THEN false                         --sqlite
-       ELSE instr(lower(record ->> '$.subject'), lower(:subject)) > 0                   --sqlite
-       WHEN strpos(lower(record), lower(:needle)) = 0 THEN false                        --postgres
-       ELSE strpos(lower(CAST(record AS json) ->> 'subject'), lower(:subject)) > 0      --postgres
-       END)
 ORDER BY id DESC LIMIT :limit;
+
+-- name: wrong_messages
+-- With a recipient that it went wrong for, at any time: more than one event may say so.
+SELECT DISTINCT subject FROM event
+WHERE team = :team AND status = :status AND subject > :low AND subject < :high
+  AND message IS NOT NULL AND status IN ('bounced', 'complained', 'failed')
+ORDER BY subject DESC LIMIT :limit;
+
+-- name: wrong_still
+-- Of these, those for which it still holds: a late receipt mends a failure.
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record, m.key_id
+FROM rows(:ids, id text) AS r
+CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
+JOIN message m ON m.team = :team AND m.id = r.id        --postgres
+WHERE m.created_at > :created_after AND m.created_at < :created_before
+  AND (SELECT count(*) FROM recipient p WHERE p.message = m.key AND p.status = :status) > 0;
+
+-- name: count_messages
+SELECT count(*) FROM (SELECT 1 FROM message WHERE team = :team AND id > :low AND id < :high LIMIT :most) AS counted;
+
+-- name: count_in_states
+SELECT count(*) FROM (
+    SELECT 1 FROM rows(:states, status text, template text) AS r
+    CROSS JOIN message i ON i.team = :team AND i.status = r.status                     --sqlite
+        AND coalesce(i.template_id, '') = r.template AND i.id > :low AND i.id < :high  --sqlite
+    CROSS JOIN LATERAL (                                                               --postgres
+        SELECT 1 FROM message i WHERE i.team = :team AND i.status = r.status           --postgres
+          AND coalesce(i.template_id, '') = r.template AND i.id > :low AND i.id < :high ORDER BY i.id DESC  --postgres
+        LIMIT :most) AS i                                                              --postgres
+    LIMIT :most
+) AS counted;
+
+-- name: count_wrong
+SELECT count(*) FROM (
+    SELECT DISTINCT subject FROM event
+    WHERE team = :team AND status = :status AND subject > :low AND subject < :high
+      AND message IS NOT NULL AND status IN ('bounced', 'complained', 'failed')
+    LIMIT :most
+) AS counted;
+
+-- name: recipients_in_states
+SELECT p.message, p.status, count(*) FROM rows(:messages, message bigint) AS r
+JOIN recipient p ON p.message = r.message GROUP BY p.message, p.status;
 
 -- name: templates_in_states
 -- Each template that messages in these states have, '' for none. Skips from one to the next along the index.
