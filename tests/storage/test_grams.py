@@ -166,7 +166,8 @@ async def test_times(store: Store, sent: list[str]) -> None:
 
 async def test_counts_are_bounded(store: Store, sent: list[str]) -> None:
     await build(store)
-    for more, expected in (({}, 5), ({"status": "sending"}, 5), ({"template_id": "tpl_a"}, 2)):
+    cases: list[tuple[dict[str, Any], int]] = [({}, 5), ({"status": "sending"}, 5), ({"template_id": "tpl_a"}, 2)]
+    for more, expected in cases:
         assert await store.messages.count(1, Search(limit=1, **more)) == expected
         assert await store.messages.count(1, Search(limit=1, **more), most=1) == 1
     assert await store.messages.count(1, Search(limit=1, needle=read_needle("parcel"))) == 3
@@ -227,7 +228,7 @@ async def test_what_is_erased_while_a_span_is_built_does_not_come_back(
 ) -> None:
     await deliver(store, clock)
     wanted = erasing("ada.lovelace@example.com")
-    packed, erased = grams._packed, []
+    packed, erased = grams._packed, list[int]()
 
     async def slowly(span: int, marks: Any) -> Any:
         lists = await packed(span, marks)
