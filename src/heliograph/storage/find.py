@@ -64,12 +64,12 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(word).decode()[1:-1] if word.isascii() else None
 
 
-class Found(msgspec.Struct, frozen=True):
+class Looked(msgspec.Struct, frozen=True):
     rows: list[Sequence[Any]]  # in order; more than were asked for, maybe
     reached: str | None = None  # the id of the last message that was looked at, when it stopped before the end
 
 
-async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: bool) -> Found:
+async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: bool) -> Looked:
     """Among the messages with these keys, both included."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
@@ -83,13 +83,13 @@ async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: 
         places = await _places(tx, ways, [span for span in some if span in made])
         for batch in _batches(some, places, oldest_first, low, high, max(FEW, limit)):
             if looked >= WALK and (reached := await _id_at(tx, aim.team, last, (low, high), oldest_first)):
-                return Found(rows, reached)
+                return Looked(rows, reached)
             seen = await _read(tx, aim, batch, low, high)
             rows += [row for row in (seen if oldest_first else seen[::-1]) if aim.fits(row)]
             looked, last = looked + len(batch), batch[-1]
             if len(rows) >= limit:
                 break
-    return Found(rows)
+    return Looked(rows)
 
 
 async def count(tx: Tx, aim: Aim, low: int, high: int, most: int) -> int:
