@@ -12,6 +12,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits
+from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
 from heliograph.channels.email.bounce_server import Returns, protocol
@@ -46,8 +47,8 @@ from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
 from heliograph.deliver.duties.rates import share_rates
 from heliograph.deliver.duties.reclaim import reclaim_dead
-from heliograph.deliver.duties.refused_requests import write_refused
 from heliograph.deliver.duties.reputation import judge_teams
+from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.reports import take_by_carrier, take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
@@ -203,6 +204,7 @@ def make_front(
         seal=secrets.sealer.seal,
         unseal=secrets.sealer.open,
         eml=outgoing.plain,
+        routes=tuple(route.name for route in ROUTES if route.scopes is not None),
     )
     return Front(Api(context, management, limits, budget), Dashboard(tools, budget), settings.trusted_proxies)
 
@@ -215,7 +217,7 @@ def shared_duties(context: Context) -> dict[str, Loop]:
         "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, context.clock),
         "key uses": partial(write_key_uses, store, state.used),
-        "refused requests": partial(write_refused, store, state.refused),
+        "request log": partial(write_requests, store, state.requests),
         "imports": partial(import_suppressions, store),
     }
 

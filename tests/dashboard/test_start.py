@@ -1,34 +1,45 @@
-"""The quick start's snippets run as they stand; events and refused requests can be looked up."""
+"""The quick start's snippets run as they stand; requests and events can be looked up."""
 
 import os
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.conftest import DESKTOP, Shoot, Site, sync_api
 from tests.service import TOKENS, until
 
 expect = sync_api.expect
 VIEWER = ("--role", "viewer")
+PHONE = {"width": 390, "height": 844}
 SHELLS = {"curl": ["sh", "-c"], "python": [sys.executable, "-c"], "node": ["node", "--input-type=module", "-e"]}
 
 
-@pytest.mark.parametrize(("team", "key", "count"), [("team_acme", "ACME", 5), ("team_sandbox", "SANDBOX", 5)])
-def test_every_snippet_works_as_it_stands(site: Site, shoot: Shoot, team: str, key: str, count: int) -> None:
+@pytest.mark.parametrize(("team", "key"), [("team_acme", "ACME"), ("team_sandbox", "SANDBOX")])
+def test_every_snippet_works_as_it_stands(site: Site, shoot: Shoot, team: str, key: str) -> None:
     page = site.open(f"{team}@example.com", "--team", team, *VIEWER)
     environment = os.environ | {"HELIOGRAPH_KEY": TOKENS[key]}
     for language, shell in SHELLS.items():
         if language == "node" and not shutil.which("node"):
             continue  # the others run everywhere
-        page.goto(f"/dashboard/teams/{team}/start?language={language}")
-        shoot(page, f"start-{team}-{language}")
-        snippets = page.locator(".block code").all_inner_texts()[1:]
-        assert len(snippets) == count
-        for text in snippets:
+        for kind in ("email", "template", "sms", "whatsapp", "code"):
+            page.goto(f"/dashboard/teams/{team}/start?language={language}&send={kind}")
+            text = page.locator(".block code").nth(1).inner_text()
             done = subprocess.run([*shell, text], env=environment, capture_output=True, text=True, check=False)
             assert '"id"' in done.stdout, (text, done)
+        shoot(page, f"start-{team}-{language}")
+
+
+def test_the_first_request_appears_by_itself_also_on_a_phone(site: Site, shoot: Shoot) -> None:
+    place = "/dashboard/teams/team_other/start"
+    page = site.open("fir@example.com", "--team", "team_other", *VIEWER, path=place, viewport=PHONE)
+    expect(page.locator(".waits")).to_contain_text("Waiting for your first request")
+    site.service.post("/v1/sms", {}, key="OTHER")
+    expect(page.locator("#seen")).to_contain_text("POST /v1/sms")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    shoot(page, "start-phone")
 
 
 @pytest.mark.parametrize("template", ["tpl_welcome", "tpl_sms", "tpl_whatsapp"])
@@ -51,27 +62,29 @@ def test_a_snippet_is_copied(site: Site) -> None:
 
 def test_a_team_without_a_domain_is_told_so(site: Site) -> None:
     page = site.open("bar@example.com", "--team", "team_bare", *VIEWER, path="/dashboard/teams/team_bare/start")
-    expect(page.locator(".notice")).to_contain_text("no domain that may send yet")
+    expect(page.locator(".box")).to_contain_text("no domain that may send yet")
 
 
-def test_a_refused_request_is_explained(site: Site, shoot: Shoot) -> None:
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot, viewport: Any) -> None:
     place = "/dashboard/teams/team_acme/requests"
+    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place, viewport=viewport)
     refused = site.service.post("/v1/emails", {"to": "nobody", "subject": "S", "text": "secret words"})
-    site.service.get("/v1/nothing")
+    taken = site.service.get("/v1/me")
     id_ = refused.headers["x-request-id"]
-    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place)
-    shoot(page, "requests")
+    expect(page.locator(f'[data-key="{id_}"]')).to_be_visible()  # it came by itself
+    expect(page.locator(f'[data-key="{taken.headers["x-request-id"]}"]')).to_contain_text("GET /v1/me")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    shoot(page, f"requests-{viewport['width']}")
+    page.get_by_label("Status").select_option("2")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(f'[data-key="{id_}"]')).to_have_count(0)
     page.get_by_label("Request id").fill(id_)
-    page.get_by_role("button", name="Find").click()
-    expect(page.locator("details")).to_have_count(1)
-    expect(page.locator("details")).to_contain_text(refused.code or "")
-    expect(page.locator("details")).to_contain_text("What to do")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".box")).to_contain_text("What to do")
+    expect(page.locator("main")).to_contain_text(refused.code or "")
     expect(page.locator("main")).not_to_contain_text("secret words")
-    shoot(page, "request")
-    other = site.open("oth@example.com", "--team", "team_other", *VIEWER, path="/dashboard/teams/team_other/requests")
-    expect(other.get_by_text("None refused")).to_be_visible()
-    other.goto(f"/dashboard/teams/team_other/requests?id={id_}")
-    expect(other.get_by_text("Not remembered")).to_be_visible()
+    shoot(page, f"request-{viewport['width']}")
 
 
 def test_events_by_type(site: Site, shoot: Shoot) -> None:

@@ -22,8 +22,8 @@ from heliograph.deliver.duties import (
     key_uses,
     rates,
     reclaim,
-    refused_requests,
     reputation,
+    request_log,
     retention,
 )
 from heliograph.deliver.duties.repeat import repeat
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.anyio
 
 DUTIES = (
     *(attest, blobs, carriers, clock, domain_checks, early_reports, follow, key_uses, rates, reclaim),
-    *(refused_requests, reputation, retention),
+    *(reputation, request_log, retention),
 )
 
 
@@ -265,18 +265,18 @@ async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_e
     assert await store.requests.key_uses(["a"]) == {"a": 1}
 
 
-async def test_refused_requests_are_kept_while_the_database_is_away_and_written_at_the_end(
+async def test_requests_are_kept_while_the_database_is_away_and_written_at_the_end(
     store: Store, clock: TestClock
 ) -> None:
     database, log, one = Away(store), RequestLog(), refused(clock)
     log.waiting.append(one)
     requests = Requests(database, clock, "")  # type: ignore[arg-type]
-    async with doing(refused_requests.write_refused(having(requests=requests), log)):
+    async with doing(request_log.write_requests(having(requests=requests), log)):
         await database.tried.wait()
         assert [*log.waiting] == [one]
         database.is_away = False
     assert not log.waiting
-    assert await store.requests.refused(1) == [one]
+    assert await store.requests.page(1) == [one]
 
 
 async def test_processes_hear_of_each_others_requests(store: Store, other: Store, clock: TestClock) -> None:

@@ -152,8 +152,10 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     assert await store.imports.do_portion(id_)
     notes = [entry(clock)("suppression.add", written, f"for {written}"), entry(clock)("recipient.ask", OTHER, "")]
     await store.database.write(lambda tx: audit.write(tx, *notes))
-    refused = [(clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0)]
-    await store.database.write(lambda tx: tx.run("note_refused", requests=refused))
+    refused = [
+        (clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0, 3, 0, "", 1)
+    ]
+    await store.database.write(lambda tx: tx.run("note_requests", requests=refused))
     await tell_webhooks(store, clock, "delivered")
 
 
@@ -203,7 +205,7 @@ async def test_each_place_is_planted(team: None, store: Store, clock: TestClock,
     await plant(store, clock, CANARY, WRITTEN)
     held = set()
     tables = ("message", "content", "recipient", "event", "suppression", "idempotency", "verification", "marketing",
-              "early_report", "attempt", "delivery", "audit", "seen_recipient", "setting", "refused_request",
+              "early_report", "attempt", "delivery", "audit", "seen_recipient", "setting", "request_log",
               "suppression_import", "import_portion")  # fmt: skip
     for table in tables:
         rows = await sql(f"SELECT * FROM {table}")

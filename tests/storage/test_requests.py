@@ -1,12 +1,13 @@
-"""Refused requests: noted by every process, written once a second, bounded in memory, in a second and on disk."""
+"""The request log: noted by every process, written once a second, bounded in memory, in a second and on disk."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import requests
-from heliograph.storage.requests import RefusedRequest, RequestLog, Requests, shares
+from heliograph.storage.requests import LoggedRequest, RequestLog, Requests, WantedRequests, shares
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -14,8 +15,8 @@ from tests.storage.conftest import Sql
 pytestmark = pytest.mark.anyio
 
 
-def refused(clock: TestClock, team: int = 1, message: str = "No.") -> RefusedRequest:
-    return RefusedRequest(
+def refused(clock: TestClock, team: int = 1, message: str = "No.") -> LoggedRequest:
+    return LoggedRequest(
         id=clock.new_id("req_"),
         team=team,
         at=clock.now(),
@@ -24,10 +25,16 @@ def refused(clock: TestClock, team: int = 1, message: str = "No.") -> RefusedReq
         status=400,
         code="invalid_request",
         message=message,
+        refused=1,
     )
 
 
-async def write(store: Store, *ones: RefusedRequest) -> None:
+def answered(clock: TestClock, team: int = 1, **more: Any) -> LoggedRequest:
+    fields: dict[str, Any] = {"key": "abc", "route": "POST /v1/sms", "status": 202} | more
+    return LoggedRequest(id=clock.new_id("req_"), team=team, at=clock.now(), **fields)
+
+
+async def write(store: Store, *ones: LoggedRequest) -> None:
     log = RequestLog()
     log.waiting.extend(ones)
     await log.write(store.requests)
@@ -38,23 +45,23 @@ async def test_newest_first_of_all_processes_page_by_page(store: Store, other: S
     made = [refused(clock) for _ in range(5)]
     await write(store, made[0], made[2], refused(clock, team=2))
     await write(other, made[1], made[4], made[3])
-    first = await store.requests.refused(team=1, limit=2)
+    first = await store.requests.page(team=1, limit=2)
     assert first == [made[4], made[3], made[2]]
-    rest = await store.requests.refused(team=1, before=first[1].id, limit=2)
+    rest = await store.requests.page(team=1, before=first[1].id, limit=2)
     assert rest == [made[2], made[1], made[0]]
 
 
 async def test_one_by_its_id_and_none_of_another_team(store: Store, clock: TestClock) -> None:
     one = refused(clock)
     await write(store, one, refused(clock))
-    assert await store.requests.find_refused(1, one.id) == one
-    assert await store.requests.find_refused(2, one.id) is None
-    assert await store.requests.find_refused(1, one.id[:-1]) is None
+    assert await store.requests.find(1, one.id) == one
+    assert await store.requests.find(2, one.id) is None
+    assert await store.requests.find(1, one.id[:-1]) is None
 
 
 async def test_what_no_database_can_hold_is_replaced(store: Store, clock: TestClock) -> None:
     await write(store, refused(clock, message="a\0b\ud800c"))
-    (kept,) = await store.requests.refused(1)
+    (kept,) = await store.requests.page(1)
     assert kept.message == "a\ufffdb?c"
 
 
@@ -84,9 +91,9 @@ async def test_a_second_has_its_limit_however_often_pages_ask(
     for _ in range(5):
         log.waiting.extend([refused(clock), refused(clock)])
         await log.write(store.requests)
-    assert await sql("SELECT count(*) FROM refused_request") == [(2,)]
+    assert await sql("SELECT count(*) FROM request_log") == [(2,)]
     await log.write_in_time(store.requests)
-    assert await sql("SELECT count(*), sum(more) FROM refused_request") == [(4, 6)]
+    assert await sql("SELECT count(*), sum(more) FROM request_log") == [(4, 6)]
 
 
 def test_memory_has_its_limit(clock: TestClock) -> None:
@@ -105,7 +112,7 @@ async def test_what_comes_while_it_is_written_waits_for_the_next_time(store: Sto
     await log.write(store.requests)  # waits for the first, and finds what came meanwhile
     await writing
     assert not log.waiting
-    assert await store.requests.refused(1) == [late, early]
+    assert await store.requests.page(1) == [late, early]
 
 
 async def test_two_writes_at_once_count_each_request_once(
@@ -118,7 +125,7 @@ async def test_two_writes_at_once_count_each_request_once(
     await asyncio.sleep(0)
     log.waiting.extend(refused(clock) for _ in range(3))
     await asyncio.gather(writing, log.write(store.requests))
-    assert await sql("SELECT count(*), sum(more) FROM refused_request") == [(4, 4)]
+    assert await sql("SELECT count(*), sum(more) FROM request_log") == [(4, 4)]
 
 
 async def test_a_row_that_breaks_does_not_break_the_next_round(clock: TestClock) -> None:
@@ -137,7 +144,7 @@ async def test_written_twice_is_there_once(store: Store, clock: TestClock, sql: 
     one = refused(clock)
     await write(store, one)
     await write(store, one)
-    assert await sql("SELECT count(*) FROM refused_request") == [(1,)]
+    assert await sql("SELECT count(*) FROM request_log") == [(1,)]
 
 
 async def test_a_week_and_so_many_of_a_team_stay(
@@ -151,9 +158,69 @@ async def test_a_week_and_so_many_of_a_team_stay(
     new = [refused(clock) for _ in range(2)]
     await write(store, *new)
     await store.upkeep.purge()
-    assert await store.requests.refused(1) == [new[1], new[0], old[2]]
-    assert await store.requests.refused(2) == [theirs]
+    assert await store.requests.page(1) == [new[1], new[0], old[2]]
+    assert await store.requests.page(2) == [theirs]
     clock.forward(11_000)
     await store.upkeep.purge()
-    assert await store.requests.refused(1) == [new[1], new[0]]
-    assert await store.requests.refused(2) == []
+    assert await store.requests.page(1) == [new[1], new[0]]
+    assert await store.requests.page(2) == []
+
+
+async def test_refused_ones_and_others_are_kept_apart(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are answered as asked, what was refused before them stays."""
+    monkeypatch.setattr(requests, "TEAM_MAX", 2)
+    no = refused(clock)
+    yes = [answered(clock) for _ in range(4)]
+    await write(store, no, *yes)
+    await store.upkeep.purge()
+    assert await store.requests.page(1) == [yes[3], yes[2], no]
+
+
+async def test_each_filter_finds_its_own(store: Store, clock: TestClock) -> None:
+    early = answered(clock, took_ms=7, subject="sms_" + "0" * 26)
+    clock.forward(60_000)
+    since = clock.now()
+    no, down = refused(clock), LoggedRequest(**{**_fields(refused(clock)), "status": 503, "code": "internal_error"})
+    again = answered(clock, key="def", route="GET /v1/messages", status=200, replayed=1)
+    await write(store, early, no, down, again)
+    for wanted, found in {
+        WantedRequests(): [again, down, no, early],
+        WantedRequests(class_=2): [again, early],
+        WantedRequests(class_=4): [no],
+        WantedRequests(class_=5): [down],
+        WantedRequests(code="invalid_request"): [no],
+        WantedRequests(key="def"): [again],
+        WantedRequests(route="send_email"): [down, no],
+        WantedRequests(since=since): [again, down, no],
+        WantedRequests(class_=2, since=since, key="abc"): [],
+    }.items():
+        assert await store.requests.page(1, wanted) == found, wanted
+    assert await store.requests.page(2) == []
+
+
+async def test_the_pulse_changes_with_the_list(store: Store, clock: TestClock) -> None:
+    seen = [await store.requests.pulse(1)]
+    for one in (refused(clock), answered(clock)):
+        await write(store, one)
+        seen.append(await store.requests.pulse(1))
+    assert len({str(word) for word in seen}) == 3
+    await write(store, answered(clock, team=2))
+    assert await store.requests.pulse(1) == seen[-1]
+
+
+def test_so_many_a_second_of_a_team_and_the_next_says_how_many_were_left_out(clock: TestClock) -> None:
+    log = RequestLog()
+    assert [log.keeps(1, 2) for _ in range(5)] == [True, True, False, False, False]
+    assert log.keeps(2, 2)
+    assert not RequestLog().keeps(1, 0)
+    log._kept.clear()  # the next second
+    assert log.keeps(1, 2)
+    log.note(answered(clock))
+    log.note(answered(clock))
+    assert [one.more for one in log.waiting] == [3, 0]
+
+
+def _fields(one: LoggedRequest) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__struct_fields__}

@@ -18,7 +18,7 @@ class State(msgspec.Struct):
     answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
     waits: Counter[str] = msgspec.field(default_factory=Counter)  # API key → requests that wait for the test inbox
     used: dict[str, int] = {}  # API key → its last request, until that is written down
-    refused: RequestLog = msgspec.field(default_factory=RequestLog)  # until it is written down
+    requests: RequestLog = msgspec.field(default_factory=RequestLog)  # until they are written down
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.route import Call, Route
 from heliograph.api.routes import ROUTES
+from heliograph.api.sending import REPLAYED
 from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
@@ -22,7 +23,9 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
     TeamSuspended,
 )
-from heliograph.storage.requests import RefusedRequest
+from heliograph.rules.request_log import subject_of, took_ms
+from heliograph.rules.setup.records import Caller
+from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.request import BUDGETED, ClientGone, Headers, Request, Response, call_task
@@ -121,11 +124,15 @@ class Api:
             request.query(())
         self._active += 1
         try:
-            return await route.call(
+            response = await route.call(
                 Call(self.context, self._management, route, request, params, caller, value, len(raw))
             )
         finally:
             self._active -= 1
+        state, most = self.context.state, self.context.store.setup.current.platform.log_requests_per_second
+        if state.requests.keeps(record.ref, most):
+            self._answered(response, request, route.name, params, caller)
+        return response
 
     def _tell_limits(self, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""
@@ -134,13 +141,33 @@ class Api:
             caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
             extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
+    def _answered(
+        self, response: Response, request: Request, route: str, params: dict[str, str], caller: Caller
+    ) -> None:
+        """Into the team's request log, with the id of what was made."""
+        now = self.context.clock.now()
+        self.context.state.requests.note(
+            LoggedRequest(
+                id=request.id,
+                at=now,
+                team=caller.team.record.ref,
+                key=caller.key.id,
+                route=route,
+                status=response.status,
+                took_ms=took_ms(request.id, now),
+                replayed=int(response.headers is REPLAYED),
+                subject=subject_of(response.body, params.get("id", "")),
+                refused=int(response.status >= 400),
+            )
+        )
+
     def _refused(self, refusal: Refusal, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
         now = self.context.clock.now()
         with suppress(Refusal):
             caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
-            self.context.state.refused.waiting.append(
-                RefusedRequest(
+            self.context.state.requests.waiting.append(
+                LoggedRequest(
                     id=request.id,
                     at=now,
                     team=caller.team.record.ref,
@@ -149,6 +176,8 @@ class Api:
                     status=status_of(type(refusal)),
                     code=refusal.code,
                     message=refusal.message[:MESSAGE_MAX],
+                    took_ms=took_ms(request.id, now),
+                    refused=1,
                 )
             )
         return self._error(refusal, request)

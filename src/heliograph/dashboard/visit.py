@@ -36,6 +36,7 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     unseal: Callable[[str, str], bytes]
     eml: Callable[[str, str], bytes]  # id and content of an email → the mail as built, unsigned
     live: Live = msgspec.field(default_factory=Live)
+    routes: tuple[str, ...] = ()  # of the API that need a key, as the request log names them
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):

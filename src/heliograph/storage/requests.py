@@ -1,32 +1,34 @@
-"""What requests leave: the log of refused ones, when each key was last used, and what each process let through.
+"""What requests leave: the log of them, when each key was last used, and what each process let through.
 
-Requests note it in memory, and each process writes its own down now and then. A flood grows neither memory nor disk:
-what is beyond a share is counted and not kept.
+Requests note it in memory, and each process writes its own down now and then: after the answer, and what a crash takes
+with it is lost. A flood grows neither memory nor disk: what is beyond a share is counted and not kept.
 """
 
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
-from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 WAITING_MAX = 10_000  # in memory; while the database is away, the newest
 WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
-SHARE_MAX = 100  # … each at most this
+SHARE_MAX = 100  # … each at most this, of refused ones and of others
 KEPT_MS = 7 * DAY_MS
-TEAM_MAX = 10_000  # kept of a team
+TEAM_MAX = 10_000  # kept of a team: so many refused ones, and so many others
+LATELY_MS = 5 * MINUTE_MS  # whose team may have too many
 PORTION = 500  # deleted in one transaction
 NEWEST = "req_~"  # after every id
 
 
-class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What is remembered of a request that a team's key made and that was refused: no body, no path."""
+class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What is remembered of a request that a team's key made: no body, no path."""
 
     id: str
     team: int
@@ -34,18 +36,48 @@ class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     key: str  # its public part
     route: str
     status: int
-    code: str
-    message: str
+    code: str = ""  # of the refusal
+    message: str = ""
     more: int = 0  # that came just before it and were too many to be kept
+    took_ms: int = 0
+    replayed: int = 0  # answered as its Idempotency-Key was before
+    subject: str = ""  # the id of what it made or asked for
+    refused: int = 0
+
+
+class WantedRequests(msgspec.Struct, frozen=True, kw_only=True):
+    """Which requests a list has. An empty text and None mean any."""
+
+    class_: int | None = None  # of the status: 2, 4 or 5
+    code: str = ""
+    key: str = ""
+    route: str = ""
+    since: int = 0  # ms
 
 
 class RequestLog:
-    """What this process refused and has not written yet."""
+    """What this process has answered and not written yet."""
 
     def __init__(self) -> None:
-        self.waiting: deque[RefusedRequest] = deque(maxlen=WAITING_MAX)  # oldest first
+        self.waiting: deque[LoggedRequest] = deque(maxlen=WAITING_MAX)  # oldest first
         self._writing = asyncio.Lock()
         self._written = 0  # in this second
+        self._kept: dict[int, int] = {}  # in this second, of those that were not refused, by team
+        self._left_out: dict[int, int] = {}  # since the last that was kept
+
+    def keeps(self, team: int, most: int) -> bool:
+        """Whether a request that was not refused is kept: so many of a team in a second."""
+        kept = self._kept.get(team, 0)
+        if kept < most:
+            self._kept[team] = kept + 1
+            return True
+        self._left_out[team] = self._left_out.get(team, 0) + 1
+        return False
+
+    def note(self, request: LoggedRequest) -> None:
+        """After `keeps` has said so."""
+        more = self._left_out.pop(request.team, 0)
+        self.waiting.append(replace(request, more=more) if more else request)
 
     async def write(self, store: "Requests") -> None:
         """All that waits now; when the database is away, or in a flood, it keeps waiting."""
@@ -54,7 +86,7 @@ class RequestLog:
             if not taken or self._written >= WRITTEN_MAX:
                 return
             kept = shares(taken)
-            await store.note_refused(kept)
+            await store.note(kept)
             self._written += len(kept)
             written = {one.id for one in taken}
             left = [one for one in self.waiting if one.id not in written]
@@ -64,6 +96,7 @@ class RequestLog:
     async def write_in_time(self, store: "Requests") -> None:
         """Once a second, and at the end."""
         self._written = 0
+        self._kept.clear()
         try:
             await self.write(store)
         except StoreUnavailable:
@@ -73,29 +106,46 @@ class RequestLog:
             raise
 
 
-def shares(requests: Sequence[RefusedRequest]) -> list[RefusedRequest]:
-    """The newest of each team; the oldest of these says how many came before it."""
-    by_team: defaultdict[int, list[RefusedRequest]] = defaultdict(list)
+def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
+    """The newest of each team, refused ones and others apart; the oldest of these says how many came before it."""
+    groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for one in requests:
-        by_team[one.team].append(one)
-    most = max(1, min(SHARE_MAX, WRITTEN_MAX // len(by_team)))
+        groups[one.team, one.refused].append(one)
+    most = max(1, min(SHARE_MAX, WRITTEN_MAX // len(groups)))
     kept = []
-    for own in by_team.values():
+    for own in groups.values():
+        left_out = own[:-most]
         oldest, *rest = [_storable(one) for one in own[-most:]]
-        kept += [replace(oldest, more=max(0, len(own) - most)), *rest]
+        more = len(left_out) + sum(one.more for one in left_out)
+        kept += [replace(oldest, more=oldest.more + more), *rest]
     return kept
 
 
-def _storable(one: RefusedRequest) -> RefusedRequest:
+def _storable(one: LoggedRequest) -> LoggedRequest:
     """PostgreSQL cannot store a NUL, nor UTF-8 half a surrogate pair."""
+    if not one.message:
+        return one
     return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 
 async def purge(tx: Tx, now: int) -> bool:
     """Delete one portion; returns whether there may be more."""
-    old = await tx.run("purge_refused", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
-    beyond = await tx.run("trim_refused", since=f"req_{ulid(now - HOUR_MS, 0)}", most=TEAM_MAX, limit=PORTION)
+    old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
+    beyond = await tx.run("trim_requests", since=f"req_{ulid(now - LATELY_MS, 0)}", most=TEAM_MAX, limit=PORTION)
     return PORTION in (len(old), len(beyond))
+
+
+async def _page(tx: Tx, team: int, wanted: WantedRequests, before: str, limit: int) -> list[LoggedRequest]:
+    kinds: tuple[int, ...] = (0, 1) if wanted.class_ is None else (int(wanted.class_ >= 4),)
+    if wanted.code:  # only refusals have one
+        kinds = tuple(kind for kind in kinds if kind)
+    low, high = (0, 999) if wanted.class_ is None else (100 * wanted.class_, 100 * wanted.class_ + 99)
+    span = {"before": before, "since": f"req_{ulid(wanted.since, 0)}", "low": low, "high": high, "limit": limit + 1}
+    words = {"code": wanted.code, "key": wanted.key, "route": wanted.route}
+    rows = [row for kind in kinds for row in await tx.run("list_requests", team=team, refused=kind, **span, **words)]
+    return sorted((msgspec.convert(tuple(row), LoggedRequest) for row in rows), key=lambda one: one.id, reverse=True)[
+        : limit + 1
+    ]
 
 
 SPENT_FRESH_MS = 30_000  # a process that reported nothing for this long is gone
@@ -142,16 +192,21 @@ class Requests:
             if used[key] == at:
                 del used[key]
 
-    async def note_refused(self, requests: Sequence[RefusedRequest]) -> None:
-        await self._database.write(lambda tx: tx.run("note_refused", requests=requests))
+    async def note(self, requests: Sequence[LoggedRequest]) -> None:
+        await self._database.write(lambda tx: tx.run("note_requests", requests=requests))
 
-    async def refused(self, team: int, before: str = NEWEST, limit: int = 50) -> list[RefusedRequest]:
+    async def page(
+        self, team: int, wanted: WantedRequests | None = None, before: str = NEWEST, limit: int = 50
+    ) -> list[LoggedRequest]:
         """Newest first; one more than the limit, when there are more."""
-        rows = await self._database.read(
-            lambda tx: tx.run("refused_requests", team=team, before=before, limit=limit + 1)
-        )
-        return [msgspec.convert(tuple(row), RefusedRequest) for row in rows]
+        asked = wanted or WantedRequests()
+        return await self._database.read(partial(_page, team=team, wanted=asked, before=before, limit=limit))
 
-    async def find_refused(self, team: int, id_: str) -> RefusedRequest | None:
-        rows = await self._database.read(lambda tx: tx.run("refused_request", team=team, id=id_))
-        return msgspec.convert(tuple(rows[0]), RefusedRequest) if rows else None
+    async def find(self, team: int, id_: str) -> LoggedRequest | None:
+        rows = await self._database.read(lambda tx: tx.run("find_request", team=team, id=id_))
+        return msgspec.convert(tuple(rows[0]), LoggedRequest) if rows else None
+
+    async def pulse(self, team: int) -> dict[str, str]:
+        """A word that changes with the list."""
+        (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
+        return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -9,6 +9,7 @@ from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Platform
 
+COUNTS = ("sandbox_per_day", "log_requests_per_second")
 HERE = "/dashboard/operator/platform"
 FORM = "Write one price a line: channel, currency, country or *, amount; such as sms USD GB 0.0350."
 
@@ -18,13 +19,14 @@ async def show(visit: Visit) -> Answer:
 
 
 async def save(visit: Visit) -> Answer:
-    given = {name: visit.form.get(name, "").strip() for name in ("sandbox_per_day", "prices")}
-    count, prices = given["sandbox_per_day"], _read_prices(given["prices"])
+    kept = _to_form(visit.setup.platform)
+    given = {name: visit.form.get(name, kept[name]).strip() for name in (*COUNTS, "prices")}
+    prices = _read_prices(given["prices"])
     if prices is None:
         return _page(given, {"prices": FORM})
-    typed = int(count) if re.fullmatch("[0-9]{1,9}", count) else count
+    counts = {name: int(given[name]) if re.fullmatch("[0-9]{1,9}", given[name]) else given[name] for name in COUNTS}
     try:
-        await platform.change(visit.store, visit.actor, {"sandbox_per_day": typed, "prices": prices})
+        await platform.change(visit.store, visit.actor, {**counts, "prices": prices})
     except InvalidRequest as refusal:
         return _page(given, errors_of(refusal))
     return Redirect(HERE, "Saved.")
@@ -37,7 +39,7 @@ def _to_form(record: Platform) -> dict[str, str]:
         for currency, countries in currencies.items()
         for country, price in countries.items()
     ]
-    return {"sandbox_per_day": str(record.sandbox_per_day), "prices": "\n".join(lines)}
+    return {name: str(getattr(record, name)) for name in COUNTS} | {"prices": "\n".join(lines)}
 
 
 def _read_prices(text: str) -> dict[str, Any] | None:

@@ -6,13 +6,15 @@ from typing import Any
 
 import msgspec
 
-from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.dashboard.views.requests import live_address, newest_requests
+from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import asked_names
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
+SEEN = 5  # requests that are shown as they come
 LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
 
 PYTHON = """\
@@ -34,6 +36,7 @@ CODE = {"python": PYTHON, "node": NODE}
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
+    id: str  # in the address
     title: str
     hint: str = ""
     path: str
@@ -43,18 +46,25 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 async def show(visit: Visit) -> Answer:
     language = visit.query.get("language", "curl")
     language = language if language in LANGUAGES else "curl"
-    base = visit.context.base_url
-    snippets = [(one, snippet(language, base + one.path, one.body)) for one in examples(visit)]
-    missing = [channel for channel in ("email", "sms", "whatsapp") if template_of(visit, channel) is None]
+    base, found = visit.context.base_url, examples(visit)
+    chosen = next((one for one in found if one.id == visit.query.get("send")), found[0] if found else None)
+    missing = [CHANNEL_NAMES[channel] for channel in PATHS if template_of(visit, channel) is None]
+    live = await live_address(visit)
+    newest = await newest_requests(visit, SEEN)
     return Page(
         "start.html",
         {
-            "snippets": snippets,
+            "chosen": chosen,
+            "snippet": snippet(language, base + chosen.path, chosen.body) if chosen else "",
+            "languages": [
+                (text, f"?language={one}&send={chosen.id if chosen else ''}") for one, text in LANGUAGES.items()
+            ],
+            "examples": [(one.title, f"?language={language}&send={one.id}") for one in found],
+            "here": f"?language={language}&send={chosen.id if chosen else ''}",
             "missing": missing,
-            "language": language,
-            "languages": LANGUAGES,
-            "base": base,
             "sender": sender_of(visit),
+            "requests": newest,
+            "live": live,
         },
     )
 
@@ -66,16 +76,17 @@ def examples(visit: Visit) -> list[Example]:
     if sender:
         found.append(
             Example(
-                title="Send an email",
+                id="email",
+                title="Email",
                 hint=f"{EMAIL} is answered by the simulator: nothing leaves this service.",
                 path=PATHS["email"],
                 body={"to": EMAIL, "from": sender, "subject": "Hello", "text": "It works."},
             )
         )
     titles: dict[Channel, str] = {
-        "email": "Send an email from a template",
-        "sms": "Send an SMS",
-        "whatsapp": "Send a WhatsApp message",
+        "email": "Email from a template",
+        "sms": "SMS",
+        "whatsapp": "WhatsApp",
     }
     for channel, title in titles.items():
         template = template_of(visit, channel)
@@ -84,13 +95,15 @@ def examples(visit: Visit) -> list[Example]:
         own = {"to": EMAIL, "from": sender} if channel == "email" else {"to": PHONE}
         values = {name: "…" if name in template.optional else f"your {name}" for name in asked_names(template)}
         body = own | {"template_id": template.id} | ({"variables": values} if values else {})
-        found.append(Example(title=title, hint=f"The template {template.name}.", path=PATHS[channel], body=body))
+        id_ = "template" if channel == "email" else channel
+        hint = f"With the template {template.name}."
+        found.append(Example(id=id_, title=title, hint=hint, path=PATHS[channel], body=body))
     if "verify" in visit.team.record.features:
         hint, to = f"{PHONE} is a magic number: its code is always 000000.", PHONE
         if not visit.team.sandbox and not visit.team.record.verify.magic:
             hint, to = "Write your own number: a live team verifies no magic ones.", "+4915112345678"
         hint += " Check it with POST /v1/verify/<id>/check."
-        found.append(Example(title="Send a one-time code", hint=hint, path="/v1/verify", body={"to": to}))
+        found.append(Example(id="code", title="One-time code", hint=hint, path="/v1/verify", body={"to": to}))
     return found
 
 

@@ -349,6 +349,7 @@ class _Platform(_Table):
     templates_need_approval: bool = _ABSENT
     prices: dict[Literal["sms", "whatsapp"], dict[_Currency, dict[_Priced, _Money]]] = _ABSENT
     sandbox_per_day: _Count = _ABSENT
+    log_requests_per_second: Annotated[int, _from(0, 100)] = _ABSENT
 
 
 class _Verify(_Table):

@@ -34,6 +34,7 @@ class Platform(Setting, frozen=True):
     templates_need_approval: bool = False  # what a team changes in a template waits for an operator
     prices: dict[Channel, dict[str, dict[str, int]]] = {}  # offered at approval: channel → currency → country or "*"
     sandbox_per_day: int = 50  # messages and codes of a sandbox team over real carriers
+    log_requests_per_second: int = 10  # kept of each team in each process; refused ones are beside these
     paused: bool = False  # delivery is paused: new messages answer `queued`
     paused_reason: str = ""  # when no operator paused it
 

@@ -168,7 +168,7 @@ WHERE audit.key = r.key;
 
 -- name: look_refused
 WITH seen AS (
-    SELECT id, message FROM refused_request WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+    SELECT id, message FROM request_log WHERE team = :team AND refused = 1 AND id > :after ORDER BY id LIMIT :limit
 )
 SELECT s.id, s.message FROM seen s
 WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
@@ -179,8 +179,8 @@ WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
 ORDER BY s.id;
 
 -- name: erase_refused
-UPDATE refused_request SET message = r.message FROM rows(:rows, team bigint, id text, message text) AS r
-WHERE refused_request.id = r.id;
+UPDATE request_log SET message = r.message FROM rows(:rows, team bigint, id text, message text) AS r
+WHERE request_log.id = r.id;
 
 -- name: look_imports
 SELECT i.id, i.first_left FROM suppression_import i WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;

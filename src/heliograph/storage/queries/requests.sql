@@ -1,32 +1,42 @@
--- What requests leave: refused ones, newest first, and when API keys were last used.
+-- What requests leave: the log of them, newest first, and when API keys were last used.
 
--- name: note_refused
+-- name: note_requests
 -- Again after an answer of the database that was lost: what is there stays.
-INSERT INTO refused_request (id, team, at, key, route, status, code, message, more)
-SELECT id, team, at, key, route, status, code, message, more
+INSERT INTO request_log (id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused)
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused
 FROM rows(:requests, id text, team bigint, at bigint, key text, route text, status smallint, code text, message text,
-          more bigint) AS r
+          more bigint, took_ms bigint, replayed smallint, subject text, refused smallint) AS r
 WHERE true
 ON CONFLICT (id) DO NOTHING;
 
--- name: refused_requests
-SELECT id, team, at, key, route, status, code, message, more FROM refused_request
-WHERE team = :team AND id < :before ORDER BY id DESC LIMIT :limit;
+-- name: list_requests
+-- Of one kind: who wants both asks twice. An empty text and 0 mean any.
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
+WHERE team = :team AND refused = :refused AND id < :before AND id >= :since
+  AND status BETWEEN :low AND :high AND (:key = '' OR key = :key) AND (:route = '' OR route = :route)
+  AND (:code = '' OR code = :code) ORDER BY id DESC LIMIT :limit;
 
--- name: refused_request
-SELECT id, team, at, key, route, status, code, message, more FROM refused_request WHERE team = :team AND id = :id;
+-- name: find_request
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
+WHERE team = :team AND id = :id;
 
--- name: purge_refused
-DELETE FROM refused_request
-WHERE id IN (SELECT id FROM refused_request WHERE id < :before ORDER BY id LIMIT :limit) RETURNING id;
+-- name: requests_pulse
+SELECT (SELECT max(id) FROM request_log WHERE team = :team AND refused = 0),
+       (SELECT max(id) FROM request_log WHERE team = :team AND refused = 1);
 
--- name: trim_refused
--- Of the teams that were refused lately, what is beyond the newest :most. `+ 0` keeps SQLite from the index on team:
--- it would read all of it.
-DELETE FROM refused_request WHERE id IN (
-    SELECT o.id FROM (SELECT DISTINCT team + 0 AS team FROM refused_request WHERE id > :since) t
-    JOIN refused_request o ON o.team = t.team AND o.id <= (
-        SELECT n.id FROM refused_request n WHERE n.team = t.team ORDER BY n.id DESC LIMIT 1 OFFSET :most)
+-- name: purge_requests
+DELETE FROM request_log
+WHERE id IN (SELECT id FROM request_log WHERE id < :before ORDER BY id LIMIT :limit) RETURNING id;
+
+-- name: trim_requests
+-- Of the teams that made requests lately, what is beyond the newest :most of each kind. `+ 0` keeps SQLite from the
+-- index on team: it would read all of it.
+DELETE FROM request_log WHERE id IN (
+    SELECT o.id
+    FROM (SELECT DISTINCT team + 0 AS team, refused + 0 AS refused FROM request_log WHERE id > :since) t
+    JOIN request_log o ON o.team = t.team AND o.refused = t.refused AND o.id <= (
+        SELECT n.id FROM request_log n WHERE n.team = t.team AND n.refused = t.refused
+        ORDER BY n.id DESC LIMIT 1 OFFSET :most)
     LIMIT :limit) RETURNING id;
 
 -- name: note_key_use

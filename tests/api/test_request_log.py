@@ -1,0 +1,89 @@
+"""What the request log keeps of a call: its answer, never what it held."""
+
+import hashlib
+
+import pytest
+
+from heliograph.api.app import Api
+from heliograph.api.rate import RateLimits
+from heliograph.manage import platform
+from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.setup.keys import make_token, parse_token
+from heliograph.rules.setup.records import Domain, Key, TeamRecord
+from heliograph.settings import Settings
+from heliograph.storage.requests import LoggedRequest
+from heliograph.storage.store import Store
+from heliograph.web.budget import ByteBudget
+from tests.asked import asked
+from tests.clocks import TestClock
+from tests.dashboard.inside import set_up
+from tests.storage.conftest import asking
+from tests.storage.test_idempotency import make_context, make_management
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = make_token(bytes(range(64)))
+PUBLIC = parse_token(TOKEN) or ""
+BODY = b'{"to":"delivered@simulator.heliograph.test","from":"a@a.test","subject":"S","text":"secret words"}'
+
+
+class Calls:
+    def __init__(self, store: Store, clock: TestClock) -> None:
+        self._context = make_context(store, clock)
+        self._api = Api(self._context, make_management(self._context), RateLimits(), ByteBudget())
+
+    async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
+        given = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", **headers}
+        answer = await self._api(asked(method, path, given, body))
+        return answer.status
+
+    async def log(self) -> list[LoggedRequest]:
+        await self._context.state.requests.write_in_time(self._context.store.requests)
+        return (await self._context.store.requests.page(1))[::-1]
+
+
+@pytest.fixture
+async def calls(store: Store, clock: TestClock) -> Calls:
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    await set_up(
+        store,
+        ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0), "team_a"),
+        ("domain", "dom_a", Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True),
+         "team_a"),
+        ("key", PUBLIC, Key(id=PUBLIC, team="team_a", name="k", hash=digest), "team_a"),
+    )  # fmt: skip
+    return Calls(store, clock)
+
+
+async def test_every_call_is_kept_without_what_it_held(calls: Calls, settings: Settings) -> None:
+    again = {"idempotency-key": "one"}
+    assert [
+        await calls("POST", "/v1/emails", BODY, **again),
+        await calls("POST", "/v1/emails", BODY, **again),
+        await calls("POST", "/v1/emails", b"{}"),
+        await calls("GET", "/v1/nothing"),
+        await calls("GET", "/v1/emails"),
+    ] == [202, 202, 400, 404, 200]
+    first, replay, refused, lost, listed = await calls.log()
+    assert (first.route, first.status, first.replayed, first.refused) == ("POST /v1/emails", 202, 0, 0)
+    assert first.subject.startswith("eml_") and replay.subject == first.subject
+    assert (replay.status, replay.replayed) == (202, 1)
+    assert (refused.status, refused.refused, bool(refused.code)) == (400, 1, True)
+    assert lost.route == "GET (no such route)"
+    assert (listed.route, listed.subject) == ("GET /v1/emails", "")
+    assert {one.key for one in (first, replay, refused, lost, listed)} == {PUBLIC}
+    async with asking(settings) as sql:
+        assert "secret words" not in str(await sql("SELECT * FROM request_log"))
+
+
+async def test_the_operator_says_how_many_that_succeed_are_kept(calls: Calls, store: Store) -> None:
+    await platform.change(store, COMMAND_LINE, {"log_requests_per_second": 2})
+    for _ in range(5):
+        assert await calls("GET", "/v1/emails") == 200
+    assert await calls("POST", "/v1/emails", b"{}") == 400
+    assert [one.status for one in await calls.log()] == [200, 200, 400]
+    assert await calls("GET", "/v1/emails") == 200  # in the next second
+    assert [(one.status, one.more) for one in await calls.log()] == [(200, 0), (200, 0), (400, 0), (200, 3)]
+    await platform.change(store, COMMAND_LINE, {"log_requests_per_second": 0})
+    await calls("GET", "/v1/emails")
+    assert len(await calls.log()) == 4

@@ -1,0 +1,72 @@
+"""The request log's page: what its filters find, whose requests it shows, and that nothing breaks out of it."""
+
+from typing import Any
+
+import pytest
+
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.storage.requests import LoggedRequest
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.dashboard.inside import Pages, set_up
+from tests.storage.test_idempotency import make_context
+
+pytestmark = pytest.mark.anyio
+
+HERE = "/dashboard/teams/team_a/requests"
+
+
+def logged(clock: TestClock, team: int = 1, **more: Any) -> LoggedRequest:
+    fields: dict[str, Any] = {"key": "abc", "route": "POST /v1/sms", "status": 202} | more
+    return LoggedRequest(id=clock.new_id("req_"), team=team, at=clock.now(), **fields)
+
+
+@pytest.fixture
+async def pages(store: Store, clock: TestClock) -> Pages:
+    for ref, id_ in enumerate(("team_a", "team_b"), 1):
+        await set_up(store, ("team", id_, TeamRecord(ref=ref, id=id_, name=id_), id_))
+    return Pages(make_context(store, clock))
+
+
+async def test_each_filter_shows_its_own(pages: Pages, store: Store, clock: TestClock) -> None:
+    yes = logged(clock, subject="sms_01KA0000000000000000000000", took_ms=12)
+    no = logged(clock, route="POST /v1/emails", status=400, code="invalid_request", message="<b>No</b>", refused=1)
+    await store.requests.note([yes, no, logged(clock, team=2)])
+    for query, shown in {
+        "": {yes.id, no.id},
+        "?class=2": {yes.id},
+        "?class=4": {no.id},
+        "?class=5": set(),
+        "?class=%00x": {yes.id, no.id},
+        "?code=invalid_request": {no.id},
+        "?route=POST+/v1/sms": {yes.id},
+        "?key=other": set(),
+        "?time=hour": {yes.id, no.id},
+        f"?before={no.id}": {yes.id},
+    }.items():
+        page = await pages.get(f"{HERE}{query}", "viewer")
+        assert page.status == 200
+        assert {one.id for one in (yes, no) if f'data-key="{one.id}"' in page.html} == shown, query
+    clock.forward(2 * 3_600_000)
+    assert "Nothing fits these filters" in (await pages.get(f"{HERE}?time=hour")).text
+
+
+async def test_one_request_is_explained_and_leads_to_what_it_made(pages: Pages, store: Store, clock: TestClock) -> None:
+    yes = logged(clock, subject="sms_01KA0000000000000000000000", replayed=1)
+    no = logged(clock, status=400, code="invalid_request", message="<b>No</b>", refused=1, more=3)
+    await store.requests.note([yes, no])
+    found = await pages.get(f"{HERE}?id={no.id}")
+    assert (found.status, found.headers["location"]) == (303, f"{HERE}/{no.id}")
+    page = await pages.get(f"{HERE}/{no.id}", "viewer")
+    assert "What to do" in page.text and "&lt;b&gt;No" in page.html and "3 more requests" in page.text
+    page = await pages.get(f"{HERE}/{yes.id}", "viewer")
+    assert f'href="/dashboard/teams/team_a/messages/{yes.subject}"' in page.html
+    assert "Replayed" in page.text and "What to do" not in page.text
+
+
+async def test_another_teams_request_is_nobodys(pages: Pages, store: Store, clock: TestClock) -> None:
+    theirs = logged(clock, team=2)
+    await store.requests.note([theirs])
+    assert (await pages.get(f"{HERE}/{theirs.id}", "owner")).status == 404
+    assert "Not in the log" in (await pages.get(f"{HERE}?id={theirs.id}", "owner")).text
+    assert "No requests yet" in (await pages.get(HERE, "viewer")).text
