@@ -1,228 +1,333 @@
-"""Pictures of the dashboard: three for the README, or with --all every page, light and dark, desktop and phone.
+"""Pictures of the dashboard and the docs: the README's, or with --all every page, wide and phone, light and dark.
 
-Starts a demo of its own in a temporary folder, sends a few messages, and ends it.
+Starts a demo of its own in a temporary folder with a bookshop (shop.toml) that has sent for two weeks: the simulators
+answer, and the clock is set forward between the sends. Then it follows the links of every page, and ends the demo.
 """
 
 import argparse
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from playwright.sync_api import sync_playwright
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from heliograph.rules.setup.keys import make_token
 
 HERE = Path(__file__).parents[1]
-SCREENS = HERE / "docs" / "screens"
-TEAM, SANDBOX, NEW = (f"/dashboard/teams/team_{name}" for name in ("demo", "demo_sandbox", "new"))
-OPERATOR, TEMPLATE = "/dashboard/operator", f"{TEAM}/templates/tpl_demo_welcome"
-README = {"overview": TEAM, "message": f"{TEAM}/messages/:email", "templates": f"{TEAM}/templates"}
-LISTS = (
-    *("messages", "verifications", "inbox", "templates", "senders", "suppressions", "keys", "webhooks", "events"),
-    *("requests", "start", "billing", "settings", "team", "audit"),
-)
-# Name → path; :word is an id that `furnish` found.
-PAGES = {
+SCREENS, SHOP = HERE / "docs" / "screens", Path(__file__).with_name("shop.toml")
+TEAM, SANDBOX, NEW = (f"/dashboard/teams/team_{name}" for name in ("lantern", "demo_sandbox", "new"))
+OPERATOR = "/dashboard/operator"
+README = {
     "overview": TEAM,
-    **{name: f"{TEAM}/{name}" for name in LISTS},
-    **{f"message-{channel}": f"{TEAM}/messages/:{channel}" for channel in ("email", "sms", "whatsapp", "bounced")},
-    **{f"inbox-{channel}": f"{TEAM}/inbox?channel={channel}" for channel in ("sms", "whatsapp", "verification")},
-    **{f"inbox-item-{channel}": f"{TEAM}/inbox/:{channel}" for channel in ("email", "sms", "whatsapp")},
-    "verification": f"{TEAM}/verifications/:verification",
-    "template": TEMPLATE,
-    "template-edit": f"{TEMPLATE}/edit",
-    "template-edit-whatsapp": f"{TEAM}/templates/tpl_demo_whatsapp/edit",
-    "template-new-sms": f"{TEAM}/templates/new?channel=sms",
-    "template-version": f"{TEMPLATE}/versions/2",
-    "template-preview": f"{TEAM}/templates/tpl_demo_sms/preview",
-    "domain": f"{TEAM}/senders/domains/dom_demo",
-    "domain-new": f"{TEAM}/senders/domains/:domain",
-    "webhook": f"{TEAM}/webhooks/:webhook",
-    "webhook-delivery": f"{TEAM}/webhooks/:webhook/deliveries/:event",
-    "key": f"{TEAM}/keys/:key",
-    "import": f"{TEAM}/suppressions/imports/:import",
-    "suppression-remove": f"{TEAM}/suppressions/remove?email=a%40example.com",
-    "suppression-erase": f"{TEAM}/suppressions/erase",
-    "sandbox-overview": SANDBOX,
-    "sandbox-senders": f"{SANDBOX}/senders",
-    "sandbox-settings": f"{SANDBOX}/settings",
-    "sandbox-recipient": f"{SANDBOX}/senders/recipients?address=me%40example.com",
-    **{f"new-{name or 'overview'}": f"{NEW}/{name}".rstrip("/") for name in ("", *LISTS)},
-    "teams": "/dashboard",
-    "account": "/dashboard/account",
-    "totp": "/dashboard/account/totp",
-    "error": f"{TEAM}/nothing",
-    **{f"operator-{name or 'teams'}": f"{OPERATOR}/{name}".rstrip("/")
-       for name in ("", "approvals", "carriers", "queues", "people", "audit")},
-    "operator-team": f"{OPERATOR}/teams/team_demo",
-    "operator-person": f"{OPERATOR}/people/:person",
-}  # fmt: skip
-SHAPES: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
-    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
-    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
-    "phone-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+    "message": f"{TEAM}/messages/:bounced",
+    "template": f"{TEAM}/templates/tpl_order_confirmation",
+    "docs": "/docs/api/post_emails",
 }
-SENDS = [
-    *(("emails", {"to": f"{word}@simulator.test", "from": "hello@demo.test", "subject": subject, "text": "Hello."})
-      for word, subject in (("delivered", "Your receipt"), ("bounced", "Welcome"), ("complained", "News"),
-                            ("softbounce", "Your order is on its way"), ("delivered", "Your invoice"))),
-    ("sms", {"to": "+15005550006", "template_id": "tpl_demo_sms", "variables": {"parcel": "4711"}}),
-    ("whatsapp", {"to": "+15005550006", "template_id": "tpl_demo_whatsapp", "variables": {"parcel": "4711"}}),
-    ("verify", {"to": "+15005550006"}),
-]  # fmt: skip
+# Where the walk begins; what is linked from there is found by itself.
+STARTS = (TEAM, OPERATOR, "/dashboard", "/dashboard/account", "/docs")
+# Of each of these kinds one page is enough; elsewhere a page is known by its path without ids.
+ONE = (r"/docs/api/\w+", r"/docs/errors/\w+", r"/docs/guides/[\w-]+")
+ID = re.compile(
+    r"(team|tpl|dom|dn|whk|evt|eml|sms|wam|vrf|per|prs|sid|snd|req|imp|lnk|usr)_\w+|[0-9A-Za-z]{10}|\d+|.*@.*|\+\d+"
+)
+KEPT = ("channel", "tab", "view", "kind")  # query parameters that make another page
+# Beside what the walk finds. :word is an id that `find_ids` found.
+MORE = {
+    **{f"message-{word}": f"{TEAM}/messages/:{word}" for word in ("email", "sms", "whatsapp", "bounced", "deferred")},
+    **{f"sandbox{place.replace('/', '-')}": SANDBOX + place for place in ("", "/inbox", "/senders", "/settings")},
+    **{f"new{place.replace('/', '-')}": NEW + place for place in (
+        *("", "/messages", "/verifications", "/inbox", "/templates", "/senders", "/suppressions", "/keys", "/webhooks"),
+        *("/events", "/requests", "/start", "/billing", "/team", "/audit"),
+    )},
+    "search": f"{TEAM}/search?q=order",
+    "not-found": f"{TEAM}/nothing",
+    "docs-search": "/docs?q=bounce",
+    "docs-not-found": "/docs/api/nothing",
+}  # fmt: skip
+SIZES = {"1440": {"width": 1440, "height": 900}, "390": {"width": 390, "height": 844}}
+DAY_MS = 86_400_000
+NAMES = ("ada", "ben", "chloe", "david", "elif", "fatima", "george", "hana", "ines", "jonas", "kim", "lena", "marco")
+FAMILIES = ("moss", "okafor", "lind", "weber", "rossi")
+SHARES = {"order": 9, "reset": 4, "direct": 3, "sms": 5, "whatsapp": 4, "verify": 3, "bad": 1, "wrong": 1}
+BOOKS = ("The Overstory", "Middlemarch", "Piranesi", "Austerlitz", "The Summer Book", "Stoner", "Gilead")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every page into this folder")
-    everything = parser.parse_args().all
+    parser.add_argument("--dark", choices=("all", "none"), default="all", help="with --all: the dark ones too")
+    given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    command = [sys.executable, "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0", "--data", str(folder)]
-    service = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    random.seed(14)
     try:
-        link, key = read_welcome(service)
-        base = link.partition("/dashboard")[0]
-        send_some(base, key)
-        shoot(link, everything)
+        apply_shop(folder)
+        with running(folder, shifted=True) as (process, link):
+            live_two_weeks(process, link.partition("/dashboard")[0])
+        with running(folder) as (_, link):
+            base = link.partition("/dashboard")[0]
+            furnish(base)
+            shoot(link, given.all, ("light",) if given.all and given.dark == "none" else ("light", "dark"))
     finally:
-        service.terminate()
-        service.wait()
         shutil.rmtree(folder)
 
 
-def read_welcome(service: "subprocess.Popen[str]") -> tuple[str, str]:
-    link = key = ""
-    assert service.stdout
-    for line in service.stdout:
-        if found := re.match(r"Dashboard +(\S+)", line):
-            link = found[1]
-        if found := re.match(r"Live key +(\S+)", line):
-            key = found[1]
-            return link, key
-    raise SystemExit("the demo did not start")
+# -- the shop ------------------------------------------------------------------------------------------------
+
+KEY = make_token(bytes(range(64)))
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")} | {"SHOP": KEY}
+PROGRAM = "from heliograph.cli.main import main; main()"
+# Both clocks of the machine are ahead by what was last read from the standard input, in ms.
+SHIFTED = """\
+import sys, threading, time
+ahead = [-14 * 86_400_000_000_000]
+wall, count = time.time_ns, time.monotonic_ns
+time.time_ns = lambda: wall() + ahead[0]
+time.monotonic_ns = lambda: count() + ahead[0] + 15 * 86_400_000_000_000
+def listen():
+    for line in sys.stdin:
+        ahead[0] = int(line) * 1_000_000
+threading.Thread(target=listen, daemon=True).start()
+"""
 
 
-def send_some(base: str, key: str) -> None:
-    for path, body in SENDS * 3:
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{base}/v1/{path}", json.dumps(body).encode(), headers)
-        urllib.request.urlopen(request, timeout=10).close()
-    time.sleep(3)  # until the simulators have said all
+def apply_shop(folder: Path) -> None:
+    where = ["--data", str(folder), "--database", f"sqlite:///{folder / 'heliograph.db'}"]
+    command = [sys.executable, "-c", PROGRAM, "apply", str(SHOP), *where]
+    subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
 
 
-def shoot(link: str, everything: Path | None) -> None:
+@contextmanager
+def running(folder: Path, *, shifted: bool = False) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A demo, and the link that signs in to it."""
+    program = SHIFTED + PROGRAM if shifted else PROGRAM
+    command = [sys.executable, "-c", program, "demo", "--listen", "127.0.0.1:0", "--data", str(folder)]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=ENVIRONMENT | {"HELIOGRAPH_SIMULATOR_STEP_MS": "1", "HELIOGRAPH_BOUNCE_LISTEN": "off"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        link = next((found[1] for line in process.stdout if (found := re.match(r"Dashboard +(\S+)", line))), "")
+        if not link:
+            raise SystemExit("the demo did not start")
+        for line in process.stdout:
+            if line.startswith("Stop"):
+                break
+        yield process, link
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def post(base: str, path: str, body: object, method: str = "POST") -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{base}/v1/{path}", json.dumps(body).encode(), headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:  # some are meant to be refused
+        return {"error": error.code}
+
+
+def live_two_weeks(process: "subprocess.Popen[str]", base: str) -> None:
+    """Day after day, and through the last day hour by hour."""
+    post(base, "webhooks", {"url": "https://shop.lanternbooks.example/hooks/mail", "events": ["email.*", "sms.*"]})
+    moments = [-day * DAY_MS - random.randrange(DAY_MS // 3) for day in range(13, 0, -1)]
+    moments += [-hour * 3_600_000 for hour in range(23, 0, -1)]
+    assert process.stdin
+    for at in moments:
+        process.stdin.write(f"{at}\n")
+        process.stdin.flush()
+        time.sleep(0.3)
+        for _ in range(random.randrange(18, 34) if at < -DAY_MS else random.randrange(2, 9)):
+            send_one(base)
+        time.sleep(0.7)  # until the simulators have said all
+
+
+def send_one(base: str) -> None:
+    name, order = random.choice(NAMES), f"LB-{random.randrange(4000, 4999)}"
+    phone = random.choice(("+15005550006", "+15005550006", "+447400123456", "+4915112345678", "+15005550005"))
+    address = (
+        f"{name}.{random.choice(('moss', 'okafor', 'lind', 'weber', 'rossi'))}@example.{random.choice(('com', 'org'))}"
+    )
+    kind = random.choices(
+        ("order", "reset", "direct", "sms", "whatsapp", "verify", "bad", "wrong"), (9, 4, 3, 5, 4, 3, 1, 1)
+    )[0]
+    sender = {"from": "orders@lanternbooks.example"}
+    match kind:
+        case "order":
+            total = f"€{random.randrange(12, 80)}.90"
+            values = {"name": name.title(), "order": order, "total": total}
+            post(base, "emails", sender | {"to": address, "template_id": "tpl_order_confirmation", "variables": values})
+        case "reset":
+            values = {"name": name.title(), "link": "https://lanternbooks.example/reset"}
+            post(base, "emails", sender | {"to": address, "template_id": "tpl_password_reset", "variables": values})
+        case "direct":
+            book = random.choice(BOOKS)
+            text = f"{book} is back on our shelf."
+            post(base, "emails", sender | {"to": address, "subject": f"Back in stock: {book}", "text": text})
+        case "sms":
+            values = {"order": order, "day": random.choice(("today", "tomorrow", "on Friday"))}
+            post(base, "sms", {"to": phone, "template_id": "tpl_parcel", "variables": values})
+        case "whatsapp":
+            values = {"name": name.title(), "day": "Saturday"}
+            post(base, "whatsapp", {"to": phone, "template_id": "tpl_pickup", "variables": values})
+        case "verify":
+            started = post(base, "verify", {"to": "+15005550006"})
+            if random.random() < 0.8:
+                post(base, f"verify/{started.get('id')}/check", {"code": "000000"})
+        case "bad":
+            to = random.choice(("bounced", "softbounce", "complained", "failed", "asyncbounce"))
+            values = {"name": name.title(), "order": order, "total": "€19.90"}
+            mail = {"to": f"{to}+{name}@simulator.test", "template_id": "tpl_order_confirmation", "variables": values}
+            post(base, "emails", sender | mail)
+        case "wrong":
+            to = random.choice(("ada.moss", "please.stop@example.org"))
+            post(base, "emails", sender | {"to": to, "subject": "Your order", "text": "It is on its way."})
+
+
+def furnish(base: str) -> None:
+    """What two weeks of sends leave out."""
+    for to in ("delivered", "bounced", "softbounce", "complained", "failed"):
+        values = {"name": "Ada", "order": "LB-4711", "total": "€24.90"}
+        mail = {"to": f"{to}+ada@simulator.test", "template_id": "tpl_order_confirmation", "variables": values}
+        post(base, "emails", {"from": "orders@lanternbooks.example"} | mail)
+    for word in ("sms", "whatsapp"):
+        template = {"sms": "tpl_parcel", "whatsapp": "tpl_pickup"}[word]
+        values = {"order": "LB-4711", "day": "today"} if word == "sms" else {"name": "Ada", "day": "Saturday"}
+        post(base, word, {"to": "+15005550006", "template_id": template, "variables": values})
+    post(base, "domains", {"name": "news.lanternbooks.example", "brand": "Lantern Books"})
+    post(base, "keys", {"name": "newsletter", "scopes": ["send"]})
+    post(base, "webhooks", {"url": "https://analytics.lanternbooks.example/events", "events": ["*"]})
+    time.sleep(3)
+
+
+# -- the pictures --------------------------------------------------------------------------------------------
+
+
+def shoot(link: str, everything: Path | None, schemes: tuple[str, ...]) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("there is no chromium on this machine (apt-get install chromium)")
     base = link.partition("/dashboard")[0]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        first = browser.new_context(base_url=base, **SHAPES["light"])
+        options: dict[str, Any] = {"base_url": base, "viewport": SIZES["1440"]}
+        first = browser.new_context(**options)
         page = first.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(15_000)
         page.goto(link)
         if everything:
-            keep(page, everything / "link-light.png")
-        page.get_by_role("button", name="Open the dashboard").click()
+            keep(page, everything / "link-1440-light.png")
+        page.locator("main form button").first.click()
         page.wait_for_url("**/dashboard")
         ids = find_ids(page)
-        if everything:
-            ids |= furnish(page, everything)
+        paths = README if not everything else {**walk(page), **MORE}
         state = first.storage_state()
-        for shape, options in SHAPES.items() if everything else [("light", SHAPES["light"])]:
-            stranger = browser.new_context(base_url=base, **options).new_page()
-            page = browser.new_context(base_url=base, storage_state=state, **options).new_page()
-            for name, path in (PAGES if everything else README).items():
-                page.goto(re.sub(":([a-z]+)", lambda found: ids[found[1]], path))
-                keep(page, everything / f"{name}-{shape}.png" if everything else SCREENS / f"{name}.png", everything)
-            if everything:
-                stranger.goto("/dashboard/sign-in")
-                keep(stranger, everything / f"sign-in-{shape}.png")
+        for size, viewport in SIZES.items() if everything else [("1440", SIZES["1440"])]:
+            for scheme in schemes:
+                options = {"base_url": base, "viewport": viewport, "color_scheme": scheme}
+                page = browser.new_context(storage_state=state, **options).new_page()
+                for name, path in paths.items():
+                    go(page, re.sub(":([a-z]+)", lambda found: ids.get(found[1], "none"), path))
+                    if everything:
+                        keep(page, everything / f"{name}-{size}-{scheme}.png")
+                    else:
+                        keep_small(page, SCREENS / f"{name}-{scheme}.png")
+                if everything:
+                    stranger = browser.new_context(**options).new_page()
+                    go(stranger, "/dashboard/sign-in")
+                    keep(stranger, everything / f"sign-in-{size}-{scheme}.png")
         browser.close()
 
 
-def keep(page: Any, target: Path, whole: object = True) -> None:
-    page.wait_for_load_state()
+def go(page: Page, path: str) -> None:
+    page.goto(path, wait_until="load")
+    page.wait_for_timeout(150)  # the script has dressed it
+
+
+def keep(page: Page, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=target, full_page=bool(whole))
+    page.screenshot(path=target, full_page=True)
     wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    print(target, "IS WIDER THAN THE SCREEN" if wide else "", flush=True)
+    print(target.name, "IS WIDER THAN THE SCREEN" if wide else "", flush=True)
 
 
-def find_ids(page: Any) -> dict[str, str]:
-    """One message of each channel."""
+def keep_small(page: Page, target: Path) -> None:
+    """With a palette of 128 colours: a fourth of the size, and nobody sees it."""
+    page.screenshot(path=target)
+    Image.open(target).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+    print(target.name, target.stat().st_size // 1024, "KB", flush=True)
+
+
+def find_ids(page: Page) -> dict[str, str]:
+    """A message of each kind that is worth a look."""
     ids = {}
-    for name, query in {"email": "channel=email&status=delivered", "sms": "channel=sms", "whatsapp": "channel=whatsapp",
-                        "bounced": "status=bounced"}.items():  # fmt: skip
-        page.goto(f"{TEAM}/messages?{query}")
-        ids[name] = linked(page, "main table a")
-    return ids
-
-
-def linked(page: Any, link: str) -> str:
-    return str(page.locator(link).first.get_attribute("href")).rpartition("/")[2]
-
-
-def furnish(page: Any, folder: Path) -> dict[str, str]:
-    """What the demo has not: a webhook that fails, a second version, an import, a new team, somebody invited."""
-    ids = {}
-    page.on("dialog", lambda dialog: dialog.accept())
-    fill(page, f"{TEAM}/webhooks", {"URL": "https://hook.invalid/heliograph", "Events": "*"}, "Add it")
-    keep(page, folder / "webhook-secret-light.png")
-    page.goto(f"{TEAM}/webhooks")
-    ids["webhook"] = linked(page, "main table a")
-    page.goto(f"{TEAM}/webhooks/{ids['webhook']}")
-    page.get_by_role("button", name="Send a test event").click()
-    page.wait_for_url("**/deliveries/*")
-    ids["event"] = page.url.rpartition("/")[2]
-    fill(page, f"{TEMPLATE}/edit", {"Subject": "Hello {{customer.name}}, and welcome"}, "Save")
-    fill(page, f"{TEAM}/senders", {"Domain": "mail.example.com"}, "Add the domain")
-    ids["domain"] = page.url.rpartition("/")[2]
-    fill(page, f"{TEAM}/senders", {"Domain": "no domain"}, "Add the domain")
-    keep(page, folder / "wrong-field-light.png")
-    fill(page, f"{TEAM}/keys", {"Name": "shop"}, "Make the key")
-    keep(page, folder / "key-secret-light.png")
-    page.goto(f"{TEAM}/keys")
-    ids["key"] = linked(page, "main table a")
-    fill(page, f"{TEAM}/team", {"Email address": "bob@example.com", "Name": "Bob"}, "Invite")
-    keep(page, folder / "invited-light.png")
-    fill(page, f"{OPERATOR}/people", {"Email address": "eve@example.com"}, "Add")
-    page.goto(f"{OPERATOR}/people")
-    ids["person"] = linked(page, "main table a")
-    fill(page, OPERATOR, {"Name": "New team", "Id": "team_new"}, "Make the team")
-    fill(page, f"{SANDBOX}/senders", {"Email address or phone": "me@example.com"}, "Send a code")
-    page.goto(f"{TEAM}/verifications")
-    ids["verification"] = linked(page, "main table a")
-    page.goto(f"{TEAM}/suppressions")
-    page.get_by_text("Import a CSV file").click()
-    file = {
-        "name": "list.csv",
-        "mimeType": "text/csv",
-        "buffer": b"a@example.com\nnot an address\nb@example.com,bounce",
+    queries = {
+        "email": "channel=email&status=delivered",
+        "sms": "channel=sms",
+        "whatsapp": "channel=whatsapp",
+        "bounced": "status=bounced",
+        "deferred": "q=softbounce",
     }
-    page.get_by_label("File").set_input_files([file])
-    page.get_by_role("button", name="Import", exact=True).click()
-    page.wait_for_url("**/imports/*")
-    ids["import"] = page.url.rpartition("/")[2]
+    for name, query in queries.items():
+        page.goto(f"{TEAM}/messages?{query}")
+        links = page.locator('main a[href*="/messages/"]')
+        hrefs = [str(one.get_attribute("href")) for one in links.all()]
+        ids[name] = next((found[0] for href in hrefs if (found := re.search(r"(eml|sms|wam)_\w{26}", href))), "none")
     return ids
 
 
-def fill(page: Any, path: str, fields: dict[str, str], button: str) -> None:
-    page.goto(path)
-    for label, value in fields.items():
-        page.get_by_label(label, exact=True).fill(value)
-    page.get_by_role("button", name=button, exact=True).click()
-    page.wait_for_load_state()
+def walk(page: Page) -> dict[str, str]:
+    """Name → path of one page of each kind, by following links."""
+    found: dict[str, str] = {}
+    waiting = [*STARTS]
+    while waiting:
+        path = waiting.pop(0)
+        name = name_of(path)
+        if name in found:
+            continue
+        response = page.request.get(path)
+        if not response.ok or "text/html" not in response.headers.get("content-type", ""):
+            found[name] = ""
+            continue
+        found[name] = path
+        for target in re.findall(r'href="(/(?:dashboard|docs)[^"#]*)', response.text()):
+            target = target.replace("&amp;", "&")
+            if "/teams/" not in target or f"{target}/".startswith((f"{TEAM}/", f"{TEAM}?", f"{OPERATOR}/teams/")):
+                waiting.append(target)
+    return {name: path for name, path in found.items() if path}
+
+
+def name_of(path: str) -> str:
+    """The same for all pages of a kind."""
+    parts = urlsplit(path)
+    for kind in ONE:
+        if re.fullmatch(kind, parts.path):
+            return parts.path.rpartition("/")[0].strip("/").replace("/", "-") + "-one"
+    words = ["x" if ID.fullmatch(part) else part for part in parts.path.strip("/").split("/")]
+    kept = [key for key, _ in parse_qsl(parts.query) if key in KEPT]
+    name = "-".join([*words, *dict.fromkeys(kept)])
+    return name.replace("dashboard-teams-x", "team").replace("dashboard-", "")
 
 
 if __name__ == "__main__":
