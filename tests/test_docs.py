@@ -19,7 +19,8 @@ from heliograph.rules import verification
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.message import MOVES
 from heliograph.rules.setup import records
-from heliograph.rules.setup.file import CARRIER_KINDS, option_names
+from heliograph.rules.setup.carrier_form import inputs
+from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, option_names
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import NAMES, PREFIX, Settings
 from tests.service import Service
@@ -191,7 +192,7 @@ WANTED = ("wanted", "wanted_refused")  # what a team asks for in the dashboard
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
 SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]] = {
     "`[platform]`": (records.Platform, {"paused", "paused_reason"}, set()),
-    "`[[carriers]]`": (records.CarrierRecord, {"options"}, set()),
+    "`[[carriers]]`": (records.CarrierRecord, {"options", "by_hand"}, set()),
     "`[[teams]]`": (records.TeamRecord, {"ref", *WANTED}, {"credit"}),
     "`verify = { … }` of a team": (records.VerifyLimits, set(), set()),
     "`[[teams.domains]]`": (
@@ -234,6 +235,12 @@ def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
         kind = bare(first.partition(",")[0]) or kind
         shown.setdefault(kind, set()).update(bare(name) for name in names.split(", "))
     assert shown == {kind[1]: set(option_names(kind)) for kind in CARRIER_KINDS}
+
+
+@pytest.mark.parametrize("kind", CARRIER_KINDS, ids="-".join)
+def test_the_form_of_a_carrier_has_the_fields_of_its_file(kind: CarrierKind) -> None:
+    form = {one.name.partition(".")[0] for one in inputs(kind)} - {"countries"}
+    assert form == set(option_names(kind))
 
 
 def default(name: str, field: msgspec.structs.FieldInfo) -> str:

@@ -4,7 +4,7 @@ import re
 import sqlite3
 from typing import Any
 
-from tests.api.sends import EMAIL, SMS
+from tests.api.sends import EMAIL
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
@@ -76,42 +76,6 @@ def test_what_waits_is_approved_or_refused_with_a_reason(site: Site, shoot: Shoo
     soon = EMAIL | {"from": "hello@unapproved.acme.test"}
     assert site.service.post("/v1/emails", soon).status == 202
     expect(page.get_by_role("link", name="Look and decide")).to_have_count(1)
-
-
-def test_carriers_are_tried_put_in_order_and_switched(site: Site, shoot: Shoot) -> None:
-    page = site.open("carla@example.com", "--operator", path=f"{OPERATOR}/carriers")
-    expect(page.get_by_role("heading", name="sim-sms")).to_be_visible()
-    shoot(page, "carriers")
-    page.get_by_label("Number for a test").fill("nobody")
-    page.get_by_role("button", name="Send a test").click()
-    expect(page.get_by_role("alert")).to_contain_text("Type a phone number")
-    page.get_by_label("Number for a test").fill("+447400123456")
-    page.get_by_role("button", name="Send a test").click()
-    expect(page.locator("main [role=status]")).to_contain_text("sim-sms took the test for +447400123456")
-    page.get_by_label("Priority").fill("first")
-    page.get_by_role("button", name="Set").click()
-    expect(page.get_by_role("alert")).to_contain_text("A whole number")
-    page.get_by_label("Priority").fill("3")
-    page.get_by_role("button", name="Set").click()
-    expect(page.get_by_label("Priority")).to_have_value("3")
-    page.get_by_role("button", name="Disable").click()
-    expect(page.locator("main .badge.disabled")).to_be_visible()
-    assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).code == "no_carrier_available"
-    page.get_by_role("button", name="Enable").click()
-    expect(page.locator("main .badge.ok")).to_be_visible()
-    sent = site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).json["id"]
-    until(lambda: site.service.get(f"/v1/sms/{sent}").json["status"] == "delivered")
-    page.goto(f"{OPERATOR}/carriers")
-    card = page.locator("section", has=page.get_by_role("heading", name="sim-sms"))
-    rows = card.get_by_label("Throughput of sim-sms").locator("tbody tr")
-    for row in ("Last hour", "Last 24 hours"):
-        expect(rows.filter(has_text=row).locator("td.number").first).to_have_text("1")
-        expect(rows.filter(has_text=row)).to_contain_text("0 %")
-    expect(card.locator("svg g")).to_have_attribute("aria-label", re.compile("[0-9]{2}:[0-9]{2}: 1 Taken"))
-    card.get_by_text("As a table").click()
-    expect(card.locator("details tbody tr")).to_have_count(60)
-    shoot(page, "carriers-used")
-    assert "last hour: 1 taken, 0 refused, 0 put off" in site.service.run("carriers").stdout
 
 
 def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Shoot) -> None:
@@ -234,6 +198,9 @@ def test_the_instance_is_the_operators(site: Site) -> None:
         "/teams/team_acme/credit": {"amount": "1000"},
         "/teams/team_acme/plan": {"rate_limit": "0"},
         "/carriers/sim-sms": {"enabled": "no"},
+        "/carriers/sim-sms/edit": {"step_ms": "1"},
+        "/carriers/sim-sms/remove": {},
+        "/carriers": {"kind": "email-mx", "id": "mine"},
         "/queues/pause": {"paused": "yes"},
         "/queues/drop-all": {"sure": "yes", "until": "9" * 15},
         "/queues/retry-all": {"sure": "yes", "until": "9" * 15},

@@ -333,7 +333,8 @@ async def a_dead_letter(world: World) -> Values:
 
 async def a_carrier(world: World) -> Values:
     id_ = f"sim-{world.number()}"
-    await world.apply(f'[[carriers]]\nid = "{id_}"\nchannel = "email"\nkind = "simulator"\nenabled = false\n')
+    one = '[[carriers]]\nid = "{}"\nchannel = "email"\nkind = "simulator"\nenabled = false\npriority = {}\n'
+    await world.apply(one.format(f"first-{id_}", 1) + one.format(id_, 2))
     return {"carrier": id_}
 
 
@@ -530,6 +531,10 @@ CHANGES = [
     page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, again=True),
     page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, a_carrier,
          again=True),
+    page(f"{OPERATOR}/carriers", "carrier.create", {"kind": "email-smtp", "id": "relay-{n}", "host": "127.0.0.1"}),
+    page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.order", {"move": "up"}, a_carrier, variant="move"),
+    page(f"{OPERATOR}/carriers/{{carrier}}/edit", "carrier.edit", {"step_ms": "7"}, a_carrier, again=True),
+    page(f"{OPERATOR}/carriers/{{carrier}}/remove", "carrier.remove", {}, a_carrier, again=True),
     page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, a_carrier),
     command("carriers change", "carrier.change", "{carrier}", "--enable", "--priority", "7", make=a_carrier, team=None,
             again=True),

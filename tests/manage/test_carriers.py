@@ -52,3 +52,84 @@ async def test_what_is_refused_leaves_no_entry(store: Store, relay: str) -> None
     with pytest.raises(NotFound, match="There is no carrier other"):
         await carriers.change(store, ADA, "other", CarrierChange(enabled=False))
     assert await entries(store) == []
+
+
+def seal(plain: bytes, context: str) -> str:
+    return f"{context}:{len(plain)}"
+
+
+LIVE = Carriers(lambda _: EmailSimulator(0))
+RELAY = {"host": "relay.example.com", "port": "2525", "username": "ada", "password": "open sesame"}
+
+
+async def test_one_is_set_up_by_hand(store: Store) -> None:
+    made = await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+    assert (made.channel, made.kind, made.enabled, made.priority, made.by_hand) == ("email", "smtp", True, 10, True)
+    assert made.options == {
+        "host": "relay.example.com",
+        "port": 2525,
+        "username": "ada",
+        "password": {"sealed": "carrier/relay-1/password:13"},
+    }
+    second = await carriers.create(store, ADA, seal, LIVE, ("email", "mx"), "mx", {})
+    assert second.priority == 20
+    with pytest.raises(InvalidRequest, match="relay-1 already"):
+        await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+    for id_ in ("", "Relay", "new", "a b", "x" * 65):
+        with pytest.raises(InvalidRequest, match="A name of a-z"):
+            await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), id_, RELAY)
+    assert [entry[1:] for entry in await entries(store)] == [
+        ("carrier.create", "mx", "email mx"),
+        ("carrier.create", "relay-1", "email smtp"),
+    ]
+
+
+async def test_editing_keeps_secrets_that_are_left_empty(store: Store) -> None:
+    await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+    form = {"host": "other.example.com", "username": "ada", "password": ""}
+    edited = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)
+    assert edited.options == {
+        "host": "other.example.com",
+        "username": "ada",
+        "password": {"sealed": "carrier/relay-1/password:13"},
+    }
+    await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)  # changes nothing
+    again = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"forget-password": "yes"})
+    assert "password" not in again.options
+    assert [entry[1:] for entry in await entries(store)][:2] == [
+        ("carrier.edit", "relay-1", "password"),
+        ("carrier.edit", "relay-1", "host, port"),
+    ]
+
+
+async def test_what_cannot_be_made_is_not_saved(store: Store) -> None:
+    def refuse(record: CarrierRecord) -> EmailSimulator:
+        raise ValueError("{{who}} is not a placeholder")
+
+    with pytest.raises(InvalidRequest, match="not a placeholder"):
+        await carriers.create(store, ADA, seal, Carriers(refuse), ("sms", "http"), "x", {"url": "https://a.example"})
+    assert store.setup.current.carriers == ()
+
+
+async def test_they_change_places_with_their_neighbours(store: Store) -> None:
+    for id_ in ("a", "b", "c"):
+        await carriers.create(store, ADA, seal, LIVE, ("sms", "simulator"), id_, {})
+    await carriers.create(store, ADA, seal, LIVE, ("email", "simulator"), "mail", {})
+    await carriers.move(store, ADA, "c", -1)
+    await carriers.move(store, ADA, "a", -1)  # it is the first
+    order = [(one.id, one.priority) for one in carriers.of_channel(store.setup.current, "sms")]
+    assert order == [("a", 10), ("c", 20), ("b", 30)]
+    await carriers.move(store, ADA, "a", 1)
+    assert [one.id for one in carriers.of_channel(store.setup.current, "sms")] == ["c", "a", "b"]
+    assert [entry[1:] for entry in await entries(store)][:2] == [
+        ("carrier.order", "a", "c, a, b"),
+        ("carrier.order", "c", "a, c, b"),
+    ]
+
+
+async def test_one_is_removed(store: Store, relay: str) -> None:
+    await carriers.remove(store, ADA, relay)
+    assert store.setup.current.carriers == ()
+    with pytest.raises(NotFound):
+        await carriers.remove(store, ADA, relay)
+    assert [entry[1:] for entry in await entries(store)] == [("carrier.remove", "relay", "email simulator")]

@@ -95,6 +95,14 @@ class Carriers:
                 await known[1].close()
         return self._live[record.id][1]
 
+    def wrong_with(self, record: records.CarrierRecord) -> str:
+        """Why it cannot be made from these settings; empty: it can."""
+        try:
+            self._make(record)
+        except (ValueError, msgspec.ValidationError) as error:
+            return str(error)
+        return ""
+
     async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
         """Open the carriers that are set up and close those that no longer are."""
         wanted = {record.id: record for record in records if record.enabled}

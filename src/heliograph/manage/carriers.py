@@ -1,10 +1,15 @@
-"""Carriers: switched on and off, put in order, and tried with a test message."""
+"""Carriers: set up, switched on and off, put in order, removed, and tried with a test message."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.handover import Handover, first_of
+from heliograph.manage.fields import check_fields
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import Actor
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
@@ -13,13 +18,19 @@ from heliograph.rules.ids import PREFIXES
 from heliograph.rules.outcome import Outcome
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest, NotFound
-from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord, Platform
+from heliograph.rules.setup.carrier_form import Filled, read_form
+from heliograph.rules.setup.file import CarrierKind
+from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
+from heliograph.rules.setup.secrets import FIELDS, Seal, sealed
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 TEST_S = 20.0
 TEXT = "This is a test of Heliograph."
+STEP = 10  # between the priorities of two neighbours
+ID = re.compile("[a-z0-9-]{1,64}")
+WRONG_ID = "A name of a-z, 0-9 and -, other than new."
 
 
 class CarrierChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +56,88 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
     return find_carrier(store.setup.current, id_)
 
 
+async def create(
+    store: Store, actor: Actor, seal: Seal, carriers: Carriers, kind: CarrierKind, id_: str, form: Mapping[str, str]
+) -> CarrierRecord:
+    """A new one, asked after those that its channel has. `seal`: plain, context → sealed."""
+    filled = read_form(kind, form)
+    errors = filled.errors if ID.fullmatch(id_) and id_ != "new" else {"id": WRONG_ID} | filled.errors
+    check_fields(errors)
+    channel: Any = kind[0]
+    made = CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True)
+    made = _filled(made, filled, seal)
+    _check_usable(carriers, made)
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        if ("carrier", id_) in current.records:
+            raise InvalidRequest(f"There is a carrier {id_} already.", param="id")
+        last = max((one.priority for one in of_channel(current, channel)), default=0)
+        record = replace(made, priority=min(last + STEP, PRIORITY_MAX))
+        entry = actor.did(store.clock.now(), "carrier.create", id_, f"{channel} {kind[1]}")
+        return SetupChange(rows=[to_row("carrier", id_, record, None)], audit=entry)
+
+    await store.setup.change(decide)
+    return find_carrier(store.setup.current, id_)
+
+
+async def edit(
+    store: Store, actor: Actor, seal: Seal, carriers: Carriers, id_: str, form: Mapping[str, str]
+) -> CarrierRecord:
+    """All of its fields anew; a secret that is left empty stays."""
+    before = find_carrier(store.setup.current, id_)
+    filled = read_form((before.channel, before.kind), form, kept=before.options.keys() & FIELDS)
+    check_fields(filled.errors)
+    _check_usable(carriers, _filled(before, filled, seal))
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        old = find_carrier(current, id_)
+        if (old.channel, old.kind) != (before.channel, before.kind):
+            raise InvalidRequest(f"{id_} became another kind of carrier meanwhile. Look at it again.")
+        new = _filled(old, filled, seal)
+        if new == old:
+            return SetupChange()
+        names = [
+            name for name in old.options.keys() | new.options.keys() if old.options.get(name) != new.options.get(name)
+        ]
+        names += ["countries"] if old.countries != new.countries else []
+        entry = actor.did(store.clock.now(), "carrier.edit", id_, ", ".join(sorted(names)))
+        return SetupChange(rows=[to_row("carrier", id_, new, None)], audit=entry)
+
+    await store.setup.change(decide)
+    return find_carrier(store.setup.current, id_)
+
+
+async def move(store: Store, actor: Actor, id_: str, by: Literal[-1, 1]) -> CarrierRecord:
+    """Before or behind its neighbour; all carriers of the channel get priorities in steps."""
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        moved = find_carrier(current, id_)
+        order = of_channel(current, moved.channel)
+        at = order.index(moved)
+        to = min(max(at + by, 0), len(order) - 1)
+        order.insert(to, order.pop(at))
+        if at == to:
+            return SetupChange()
+        new = [replace(one, priority=STEP * place) for place, one in enumerate(order, start=1)]
+        rows = [to_row("carrier", one.id, one, None) for one in new if one != current.records["carrier", one.id]]
+        entry = actor.did(store.clock.now(), "carrier.order", id_, ", ".join(one.id for one in new))
+        return SetupChange(rows=rows, audit=entry)
+
+    await store.setup.change(decide)
+    return find_carrier(store.setup.current, id_)
+
+
+async def remove(store: Store, actor: Actor, id_: str) -> None:
+    """What waits goes to the next carrier; without one the channel is simulated."""
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        gone = find_carrier(current, id_)
+        entry = actor.did(store.clock.now(), "carrier.remove", id_, f"{gone.channel} {gone.kind}")
+        return SetupChange(rows=[to_row("carrier", id_, None, None)], audit=entry)
+
+    await store.setup.change(decide)
+
+
 async def test(store: Store, actor: Actor, handover: Handover, id_: str, address: str) -> Outcome:
     """One made-up message; nothing of it is kept but the entry."""
     carrier = find_carrier(store.setup.current, id_)
@@ -64,6 +157,25 @@ def find_carrier(setup: Setup, id_: str) -> CarrierRecord:
     if not isinstance(found, CarrierRecord):
         raise NotFound(f"There is no carrier {id_}.")
     return found
+
+
+def of_channel(setup: Setup, channel: Channel) -> list[CarrierRecord]:
+    """In the order they are asked."""
+    found = [carrier for carrier in setup.carriers if carrier.channel == channel]
+    return sorted(found, key=lambda carrier: (carrier.priority, carrier.id))
+
+
+def _filled(record: CarrierRecord, filled: Filled, seal: Seal) -> CarrierRecord:
+    fields = dict(filled.fields)
+    countries = tuple(fields.pop("countries", ("*",)))
+    kept = {name: value for name, value in record.options.items() if name in FIELDS and name not in filled.forget}
+    options = kept | sealed(fields, lambda plain, field: seal(plain, f"carrier/{record.id}/{field}"))
+    return replace(record, countries=countries, options=options)
+
+
+def _check_usable(carriers: Carriers, record: CarrierRecord) -> None:
+    if wrong := carriers.wrong_with(record):
+        raise InvalidRequest(wrong)
 
 
 def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> Parcel:

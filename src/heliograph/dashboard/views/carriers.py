@@ -1,96 +1,228 @@
-"""Carriers of the instance: health, throughput, order, on and off, and a test message through one of them."""
+"""Carriers of the instance: set up by a form of their kind, in order, on and off, tried, and how they do."""
 
-import re
+from typing import Any, get_args
 
 import msgspec
 
 from heliograph.dashboard import charts
 from heliograph.dashboard.charts import Chart, Series
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import PRIORITY_MAX
+from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.routing import simulated_channels
+from heliograph.rules.setup import carrier_form
+from heliograph.rules.setup.file import CarrierKind
+from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.secrets import FIELDS
 from heliograph.storage.carrier_use import RecentUse
 
 HERE = "/dashboard/operator/carriers"
-NUMBER = re.compile("[+-]?[0-9]{1,7}")
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
     """How a test went: `word` as of a badge."""
 
-    carrier: str
     address: str
     word: str
-    text: str
+    text: str  # the other side's
+    took_ms: int | None
 
 
-async def change(visit: Visit) -> Answer:
-    id_, form = visit.params["carrier"], visit.form
-    given = form.get("priority", "").strip()
-    wanted = CarrierChange(
-        enabled=form["enabled"] == "yes" if "enabled" in form else None,
-        priority=None if "priority" not in form else int(given) if NUMBER.fullmatch(given) else PRIORITY_MAX + 1,
-    )
-    try:
-        carrier = await carriers.change(visit.store, visit.actor, id_, wanted)
-    except InvalidRequest as refusal:
-        return await show(visit, {id_: refusal.message})
-    state = "enabled" if carrier.enabled else "disabled"
-    return Redirect(HERE, f"{id_} is {state}, with priority {carrier.priority}.")
+# -- all -------------------------------------------------------------------------------------------------------------
 
 
-async def test(visit: Visit) -> Answer:
-    id_, address = visit.params["carrier"], visit.form.get("address", "").strip()
-    try:
-        outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, id_, address)
-    except InvalidRequest as refusal:
-        return await show(visit, {f"test-{id_}": refusal.message})
-    return await show(visit, tested=_told(id_, address, outcome))
-
-
-def _told(carrier: str, address: str, outcome: Outcome) -> Tested:
-    word = "ok" if isinstance(outcome, Accepted) else "waiting" if isinstance(outcome, Deferred) else "refused"
-    text = str(outcome.detail.get("text") or "")
-    return Tested(carrier=carrier, address=address, word=word, text=text)
-
-
-def _chart(id_: str, recent: RecentUse, now: int) -> Chart:
-    uses = recent.minutes
-    series = [
-        Series("Taken", "delivered", [use.accepted for use in uses]),
-        Series("Refused", "bounced", [use.refused for use in uses]),
-        Series("Put off", "complained", [use.put_off for use in uses]),
+async def show(visit: Visit) -> Page:
+    now = visit.context.clock.now()
+    recent = await visit.store.carrier_use.recent(now)
+    known = {carrier.id for carrier in visit.setup.carriers}
+    channels: list[dict[str, Any]] = [
+        {
+            "name": channel,
+            "simulated": channel in simulated_channels(visit.setup.carriers),
+            "lines": [_line(visit, carrier, recent) for carrier in carriers.of_channel(visit.setup, channel)],
+        }
+        for channel in get_args(Channel)
     ]
-    return charts.bars(f"{id_}, last hour by minute", charts.last_hour(now), series, text=charts.count, least=2)
+    others = [(id_, recent[id_]) for id_ in sorted(recent.keys() - known)]
+    return Page("carriers.html", {"channels": channels, "others": others, "share": _share, "any": bool(known)})
+
+
+def _line(visit: Visit, carrier: CarrierRecord, recent: dict[str, RecentUse]) -> dict[str, Any]:
+    circuit = visit.store.circuits.current.get(carrier.id)
+    options = carrier.options
+    place = str(options.get("host") or options.get("base_url") or options.get("account_sid") or "")
+    return {
+        "carrier": carrier,
+        "kind": carrier_form.KINDS[carrier.channel, carrier.kind].title,
+        "place": place,
+        "state": "disabled" if not carrier.enabled else "failed" if circuit else "ok",
+        "hour": recent.get(carrier.id, RecentUse()).hour,
+    }
 
 
 def _share(part: int, whole: int) -> str:
     return charts.percent(100 * part / whole) if whole else "–"
 
 
-async def show(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
-    ordered = sorted(visit.setup.carriers, key=lambda c: (c.channel, c.priority, c.id))
-    shown = {c.id: {name: value for name, value in c.options.items() if name not in FIELDS} for c in ordered}
+# -- one -------------------------------------------------------------------------------------------------------------
+
+
+async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
+    carrier = _carrier(visit)
     now = visit.context.clock.now()
-    recent = await visit.store.carrier_use.recent(now)
-    known = {c.id for c in ordered}
-    typed = {"priority": visit.form.get("priority", ""), "address": visit.form.get("address", "")}
+    recent = (await visit.store.carrier_use.recent(now)).get(carrier.id, RecentUse())
+    kind = (carrier.channel, carrier.kind)
+    texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries})
+    facts = [(one.said.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
+             if one.name in texts or (one.secret and one.name in carrier.options)]  # fmt: skip
+    order = carriers.of_channel(visit.setup, carrier.channel)
     values = {
-        "carriers": ordered,
-        "options": shown,
-        "circuits": visit.store.circuits.current,
+        "carrier": carrier,
+        "kind": carrier_form.KINDS[kind],
+        "facts": facts,
+        "circuit": visit.store.circuits.current.get(carrier.id),
         "recent": recent,
-        "quiet": RecentUse(),
-        "others": sorted(recent.keys() - known),
-        "charts": {id_: _chart(id_, recent[id_], now) for id_ in known & recent.keys() if recent[id_].hour.total},
+        "chart": _chart(recent, now) if recent.hour.total else None,
         "share": _share,
+        "order": order,
+        "alone": not [one for one in order if one.enabled and one.id != carrier.id],
+        "last": len(order) == 1,
+        "callback": f"{visit.context.base_url}/carriers/{carrier.id}/callback" if _calls_back(carrier) else "",
         "errors": errors or {},
         "tested": tested,
-        "asked": visit.params.get("carrier", ""),
+        "address": visit.form.get("address", "") or (visit.person.email if carrier.channel == "email" else ""),
+    }
+    return Page("carrier.html", values, 400 if errors else 200)
+
+
+def _carrier(visit: Visit) -> CarrierRecord:
+    try:
+        return carriers.find_carrier(visit.setup, visit.params["carrier"])
+    except NotFound as refusal:
+        raise Gone(refusal.message) from None
+
+
+def _calls_back(carrier: CarrierRecord) -> bool:
+    return carrier.kind in ("cloud_api", "http")
+
+
+def _chart(recent: RecentUse, now: int) -> Chart:
+    uses = recent.minutes
+    series = [
+        Series("Accepted", "delivered", [use.accepted for use in uses]),
+        Series("Refused", "bounced", [use.refused for use in uses]),
+        Series("Deferred", "complained", [use.put_off for use in uses]),
+    ]
+    return charts.bars("The last hour, by minute", charts.last_hour(now), series, text=charts.count, least=2)
+
+
+async def change(visit: Visit) -> Answer:
+    carrier, form = _carrier(visit), visit.form
+    if "move" in form:
+        await carriers.move(visit.store, visit.actor, carrier.id, -1 if form["move"] == "up" else 1)
+        return Redirect(f"{HERE}#{carrier.channel}", f"The order for {carrier.id} has changed.")
+    wanted = CarrierChange(enabled=form.get("enabled") == "yes")
+    carrier = await carriers.change(visit.store, visit.actor, carrier.id, wanted)
+    return Redirect(f"{HERE}/{carrier.id}", f"{carrier.id} is {'enabled' if carrier.enabled else 'disabled'}.")
+
+
+async def remove(visit: Visit) -> Answer:
+    carrier = _carrier(visit)
+    await carriers.remove(visit.store, visit.actor, carrier.id)
+    return Redirect(HERE, f"{carrier.id} is removed.")
+
+
+async def test(visit: Visit) -> Answer:
+    carrier, address = _carrier(visit), visit.form.get("address", "").strip()
+    try:
+        outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier.id, address)
+    except InvalidRequest as refusal:
+        return await show_one(visit, {"address": refusal.message})
+    return await show_one(visit, tested=_told(address, outcome))
+
+
+def _told(address: str, outcome: Outcome) -> Tested:
+    word = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
+    detail = outcome.detail
+    codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
+    text = str(detail.get("text") or "")
+    said = " ".join([*(code for code in codes if code not in text), text])
+    return Tested(address=address, word=word, text=said, took_ms=detail.get("duration_ms"))
+
+
+# -- the form --------------------------------------------------------------------------------------------------------
+
+
+async def choose(visit: Visit) -> Answer:
+    """Which kind; then its form."""
+    if kind := carrier_form.kind_of(visit.query.get("kind", "")):
+        return _form(visit, kind)
+    wanted = visit.query.get("channel", "")
+    kinds = [
+        (channel, [(f"{channel}-{name}", said) for (of, name), said in carrier_form.KINDS.items() if of == channel])
+        for channel in get_args(Channel)
+        if wanted in ("", channel)
+    ]
+    return Page("carrier_new.html", {"kinds": kinds, "wanted": wanted})
+
+
+async def create(visit: Visit) -> Answer:
+    kind = carrier_form.kind_of(visit.form.get("kind", ""))
+    if kind is None:
+        raise Gone
+    id_ = visit.form.get("id", "").strip()
+    seal, live = visit.tools.seal, visit.context.handover.carriers
+    try:
+        made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form)
+    except InvalidRequest as refusal:
+        return _form(visit, kind, errors=errors_of(refusal))
+    return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
+
+
+async def edit(visit: Visit) -> Answer:
+    carrier = _carrier(visit)
+    return _form(visit, (carrier.channel, carrier.kind), carrier)
+
+
+async def save(visit: Visit) -> Answer:
+    carrier = _carrier(visit)
+    seal, live = visit.tools.seal, visit.context.handover.carriers
+    try:
+        await carriers.edit(visit.store, visit.actor, seal, live, carrier.id, visit.form)
+    except InvalidRequest as refusal:
+        return _form(visit, (carrier.channel, carrier.kind), carrier, errors=errors_of(refusal))
+    return Redirect(f"{HERE}/{carrier.id}", "Saved. Send a test to see that it works.")
+
+
+def _form(
+    visit: Visit, kind: CarrierKind, carrier: CarrierRecord | None = None, errors: dict[str, str] | None = None
+) -> Page:
+    typed = visit.request.method == "POST"
+    inputs = carrier_form.inputs(kind)
+    if typed:
+        texts = {one.name: visit.form.get(one.name, "") for one in inputs if not one.secret}
+    else:
+        texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries}) if carrier else {}
+    wrong = errors or {}
+    values = {
+        "carrier": carrier,
+        "channel": kind[0],
+        "kind": carrier_form.KINDS[kind],
+        "kind_id": "-".join(kind),
+        "first": [one for one in inputs if not one.said.more],
+        "more": [one for one in inputs if one.said.more],
+        "open": any(one.name in wrong or texts.get(one.name, "") not in ("", "*") for one in inputs if one.said.more),
+        "texts": texts,
+        "saved": set(carrier.options) & FIELDS if carrier else set(),
+        "id": visit.form.get("id", "") if typed else _free_id(visit, kind[1].replace("_", "-")),
+        "errors": wrong,
         "typed": typed,
     }
-    return Page("carriers.html", values, 400 if errors else 200)
+    return Page("carrier_form.html", values, 400 if errors else 200)
+
+
+def _free_id(visit: Visit, name: str) -> str:
+    taken = {carrier.id for carrier in visit.setup.carriers}
+    return next(id_ for id_ in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if id_ not in taken)

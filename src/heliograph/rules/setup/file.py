@@ -311,6 +311,12 @@ def option_names(kind: CarrierKind) -> list[str]:
     return [one.encode_name for one in fields if one.name not in _Carrier.__struct_fields__]
 
 
+def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
+    """The kind's own fields, and the countries that it serves."""
+    own = set(option_names(kind)) | ({"countries"} if kind[0] != "email" else set())
+    return [one for one in msgspec.structs.fields(CARRIER_KINDS[kind]) if one.encode_name in own]
+
+
 def _read_carrier(
     runnable: Collection[CarrierKind], given: dict[str, Any], known: Mapping[str, CarrierKind]
 ) -> dict[str, Any]:

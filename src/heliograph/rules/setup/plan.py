@@ -164,7 +164,8 @@ class _Planner:
             options = old.options | {name: value for name, value in options.items() if name not in same}
         fresh = {name: value for name, value in options.items() if name in FIELDS and not is_sealed(value)}
         given = given | {
-            "options": options | sealed(fresh, lambda plain, field: self._vault.seal(plain, f"carrier/{id_}/{field}"))
+            "by_hand": False,
+            "options": options | sealed(fresh, lambda plain, field: self._vault.seal(plain, f"carrier/{id_}/{field}")),
         }
         self._put("carrier", given["id"], given, where, None, f"carrier {given['id']}")
 

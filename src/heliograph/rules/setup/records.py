@@ -47,6 +47,7 @@ class CarrierRecord(Setting, frozen=True):
     enabled: bool = True
     priority: int = 10  # lower is asked first
     options: dict[str, Any] = {}  # the kind's own fields
+    by_hand: bool = False  # made in the dashboard, and named by no setup file since
 
 
 class VerifyLimits(Setting, frozen=True):

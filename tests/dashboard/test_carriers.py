@@ -1,0 +1,108 @@
+"""Carriers set up, tried, put in order and removed in the dashboard, on a desk and on a phone."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.api.sends import SMS
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.journeys.smtp_sink import Sink
+from tests.service import until
+
+expect = sync_api.expect
+HERE = "/dashboard/operator/carriers"
+PHONE = {"width": 390, "height": 844}
+
+
+def fits(page: Any) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("width", ["desk", "phone"])
+def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot, width: str) -> None:
+    viewport = {"viewport": PHONE} if width == "phone" else {}
+    page = site.open(f"{width}@example.com", "--operator", path=HERE, **viewport)
+    expect(page.get_by_text("Email is simulated")).to_be_visible()
+    shoot(page, f"carriers-{width}")
+    page.get_by_role("link", name="Set up Email").click()
+    shoot(page, f"carrier-new-{width}")
+    page.get_by_role("link", name="SMTP relay").click()
+    expect(page.get_by_label("Host")).to_be_focused()
+    page.get_by_label("Host").fill("127.0.0.1")
+    page.get_by_label("Port").fill("none")
+    page.get_by_label("Name", exact=True).fill(f"relay-{width}")
+    page.get_by_label("Username").fill("ada")
+    page.get_by_label(re.compile("^Password")).fill("open sesame")
+    page.get_by_role("button", name="Add carrier").click()
+    expect(page.get_by_role("alert")).to_contain_text("whole number")
+    assert "open sesame" not in page.content()
+    shoot(page, f"carrier-wrong-{width}")
+    with Sink() as sink:
+        page.get_by_label("Port").fill(str(sink.port))
+        page.get_by_label("Username").fill("")
+        page.get_by_label("Encryption").select_option("none")
+        page.get_by_role("button", name="Add carrier").click()
+        expect(page.get_by_role("heading", name=f"relay-{width}")).to_be_visible()
+        page.get_by_label("Send a test message to").fill("nobody")
+        page.evaluate("document.querySelector('[name=address]').type = 'text'")
+        page.get_by_role("button", name="Send test").click()
+        expect(page.get_by_role("alert")).to_contain_text("Type an email address")
+        page.get_by_label("Send a test message to").fill("ada@example.com")
+        page.get_by_role("button", name="Send test").click()
+        expect(page.locator("main .box.good")).to_contain_text("2.0.0 taken")  # the other side's words
+        assert sink.mails[0][1] == ["ada@example.com"]
+    shoot(page, f"carrier-{width}")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator("main .box.wait")).to_contain_text(re.compile("refused|connect", re.I))
+    assert fits(page)
+    page.get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("Host")).to_have_value("127.0.0.1")
+    page.get_by_label(re.compile("^Password")).fill("open sesame")
+    page.get_by_label("Username").fill("ada")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("dl.facts").first).to_contain_text("saved, never shown")
+    page.get_by_role("link", name="Edit").click()
+    assert "open sesame" not in page.content() and fits(page)
+    expect(page.get_by_text("Leave it empty to keep it.")).to_be_visible()
+    shoot(page, f"carrier-edit-{width}")
+    page.goto(f"{HERE}/relay-{width}")
+    page.get_by_role("button", name="Remove carrier").click()
+    expect(page.get_by_text("Email is simulated")).to_be_visible()
+    assert fits(page)
+
+
+def test_order_switch_and_what_a_file_says(site: Site, shoot: Shoot) -> None:
+    page = site.open("carla@example.com", "--operator", path=f"{HERE}/sim-sms")
+    expect(page.get_by_text("This carrier is in a setup file")).to_be_visible()
+    page.get_by_label("Send a test message to").fill("+447400123456")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator("main [role=status]")).to_contain_text("sim-sms accepted the test for +447400123456")
+    page.get_by_role("button", name="Disable").click()
+    expect(page.locator("main .badge.disabled")).to_be_visible()
+    assert site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).code == "no_carrier_available"
+    page.get_by_role("button", name="Enable").click()
+    expect(page.locator("main .badge.ok")).to_be_visible()
+    sent = site.service.post("/v1/sms", SMS | {"to": "+14155550123"}).json["id"]
+    until(lambda: site.service.get(f"/v1/sms/{sent}").json["status"] == "delivered")
+    page.goto(f"{HERE}/sim-sms")
+    rows = page.get_by_label("Throughput of sim-sms").locator("tbody tr")
+    for row in ("Last hour", "Last 24 hours"):
+        expect(rows.filter(has_text=row).locator("td.number").first).to_have_text("1")
+    expect(page.locator(".chart g").first).to_have_attribute("aria-label", re.compile("1 Accepted"))
+    page.get_by_text("As a table").click()
+    expect(page.locator("details.behind tbody tr")).to_have_count(60)
+    shoot(page, "carrier-used")
+    assert "last hour: 1 taken, 0 refused, 0 put off" in site.service.run("carriers").stdout
+    page.goto(f"{HERE}/new?kind=sms-simulator")
+    page.get_by_role("button", name="Add carrier").click()
+    page.goto(HERE)
+    first = page.locator("#sms tbody tr").first
+    expect(first).to_contain_text("sim-sms")
+    page.get_by_role("button", name="Ask simulator earlier").click()
+    expect(first).to_contain_text("simulator")
+    shoot(page, "carriers-order")
+    expect(page.get_by_role("button", name="Ask simulator earlier")).to_be_disabled()
+    page.goto(f"{HERE}/simulator")
+    page.get_by_role("button", name="Remove carrier").click()
+    expect(page.locator("#sms tbody tr")).to_have_count(1)

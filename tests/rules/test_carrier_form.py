@@ -1,0 +1,94 @@
+"""The forms of carriers: made from the tables of the setup file, and read as the file is."""
+
+import pytest
+
+from heliograph.rules.setup.carrier_form import KINDS, inputs, kind_of, read_form, shown
+from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, read_setup_file
+
+HTTP: dict[str, str] = {
+    "url": "https://api.example.com/v1",
+    "headers": "Authorization: Bearer a:b\n\nContent-Type: application/json",
+    "body": '{"to": "{{to}}"}',
+    "accepted.status": "200, 202",
+    "accepted.id": "$.id",
+    "callback.delivered": "DELIVRD, DONE",
+    "countries": "GB DE",
+}
+
+
+def test_every_kind_has_a_form() -> None:
+    assert KINDS.keys() == CARRIER_KINDS.keys()
+    for kind in CARRIER_KINDS:
+        assert all(one.said.label for one in inputs(kind))
+
+
+def test_controls_follow_the_types() -> None:
+    relay = {one.name: one for one in inputs(("email", "smtp"))}
+    assert [relay[name].control for name in ("host", "port", "tls", "password", "final")] == [
+        *("text", "number", "choice", "secret", "checkbox")
+    ]
+    assert relay["tls"].options == ("none", "starttls", "tls")
+    assert (relay["host"].required, relay["port"].required) == (True, False)
+    assert "countries" not in relay
+    http = {one.name: one for one in inputs(("sms", "http"))}
+    assert [http[name].control for name in ("headers", "body", "accepted.status")] == ["lines", "text area", "list"]
+    assert [http[name].secret for name in ("url", "headers", "body", "from")] == [True, True, True, False]
+
+
+def test_what_a_form_gives_is_what_a_file_gives() -> None:
+    filled = read_form(("sms", "http"), HTTP)
+    assert filled.errors == {}
+    text = """[[carriers]]
+id = "x"
+channel = "sms"
+kind = "http"
+url = "https://api.example.com/v1"
+headers = { Authorization = "Bearer a:b", Content-Type = "application/json" }
+body = '{"to": "{{to}}"}'
+accepted = { status = [200, 202], id = "$.id" }
+callback = { delivered = ["DELIVRD", "DONE"] }
+countries = ["GB", "DE"]
+"""
+    (carrier,) = read_setup_file(text, {}, runnable=CARRIER_KINDS).carriers
+    assert filled.fields == carrier["options"] | {"countries": carrier["countries"]}
+    assert shown(("sms", "http"), filled.fields) == {
+        name: HTTP[name].replace("GB DE", "GB, DE") for name in HTTP if name not in ("url", "headers", "body")
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "wrong"),
+    [
+        (("email", "smtp"), {}, {"host": "Fill this in."}),
+        (("email", "smtp"), {"host": "a\nb"}, {"host": "line"}),
+        (("email", "smtp"), {"host": "a", "port": "0"}, {"port": "from 1 to 65535"}),
+        (("email", "smtp"), {"host": "a", "port": "x"}, {"port": "Expected a whole number."}),
+        (("email", "smtp"), {"host": "a", "tls": "ssl"}, {"tls": "'starttls'"}),
+        (("email", "mx"), {"helo": "-", "source_ips": "1.2.3"}, {"helo": "domain", "source_ips": "1.2.3"}),
+        (("sms", "http"), HTTP | {"headers": "x"}, {"headers": "one a line"}),
+        (("sms", "http"), HTTP | {"accepted.id": "id"}, {"accepted.id": "a path"}),
+        (("sms", "http"), HTTP | {"accepted.status": "2xx"}, {"accepted.status": "whole number"}),
+        (("sms", "http"), HTTP | {"countries": "Germany"}, {"countries": "ISO codes"}),
+        (("sms", "http"), HTTP | {"url": "ftp://x"}, {"url": "https://"}),
+        (("whatsapp", "cloud_api"), {"phone_number_id": "1"}, {"access_token": "Fill this in."}),
+    ],
+)
+def test_each_field_says_what_is_wrong(kind: CarrierKind, form: dict[str, str], wrong: dict[str, str]) -> None:
+    errors = read_form(kind, form).errors
+    assert errors.keys() == wrong.keys()
+    assert all(wrong[name] in errors[name] for name in wrong)
+
+
+def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
+    kept = read_form(
+        ("email", "smtp"), {"host": "a", "forget-password": "yes", "forget-host": "yes"}, kept=["password"]
+    )
+    assert (kept.errors, kept.forget) == ({}, frozenset({"password"}))
+    assert read_form(("sms", "twilio"), {"account_sid": "AC"}, kept=["auth_token"]).errors == {}
+    assert read_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}, kept=[]).errors
+
+
+@pytest.mark.parametrize("text", ["", "email", "email-fax", "fax-smtp", "sms-smtp"])
+def test_no_kind(text: str) -> None:
+    assert kind_of(text) is None
+    assert kind_of("whatsapp-cloud_api") == ("whatsapp", "cloud_api")
