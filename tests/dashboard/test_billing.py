@@ -23,7 +23,7 @@ def _send(site: Site, count: int) -> None:
 def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None:
     _send(site, 30)  # each one held and charged
     page = site.open("vera@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
-    expect(page.locator(".figure").first).to_contain_text("23.6500")
+    expect(page.locator(".figure").first).to_contain_text("23.65\u00a0USD")
     expect(page.get_by_role("link", name="Change plan and credit")).to_have_count(0)
     rows = page.locator("section", has_text="Ledger").locator("tbody tr")
     expect(rows).to_have_count(50)
@@ -32,7 +32,7 @@ def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None
     page.get_by_role("link", name="Older").click()
     expect(rows).to_have_count(11)
     expect(rows.last).to_contain_text("Top-up")
-    expect(rows.last.locator("td.number").last).to_have_text("25.0000")
+    expect(rows.last.locator("td.number").last).to_contain_text("25.0000")
     for cursor in ("x", "1", "1.2.3", "-1.5", "9" * 30 + ".1", "1.%00", "٣.٣"):  # no cursors: they begin anew
         assert page.goto(f"{MONEY}?before={cursor}").status == 200
 
@@ -47,7 +47,7 @@ def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None
 
 def test_prices_and_an_empty_ledger(site: Site, shoot: Shoot) -> None:
     page = site.open("pia@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
-    row = page.locator("tr", has_text="Parcel").filter(has_text="sms")
+    row = page.locator("tr", has_text="Parcel").filter(has_text="SMS")
     expect(row).to_contain_text("0.0450")
     expect(row).to_contain_text("DE 0.0000, GB 0.0350")
     expect(page.get_by_text("A verification costs 0.0500")).to_be_visible()

@@ -58,16 +58,16 @@ def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tm
         page.get_by_label("Email address").fill("ada@example.com")
         page.get_by_label("Your name").fill("Ada")
         page.get_by_label("New password").fill("short")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         expect(page.get_by_role("alert")).to_contain_text("10")
         expect(page.get_by_label("Email address")).to_have_value("ada@example.com")
         page.get_by_label("New password").fill(PASSWORD)
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
 
-        expect(page.get_by_role("heading", name="Make the first team")).to_be_visible()
+        expect(page.get_by_role("heading", name="Create the first team")).to_be_visible()
         shoot(page, "first-start")
         page.get_by_label("Name of the team").fill("Acme")
-        page.get_by_role("button", name="Make the team").click()
+        page.get_by_role("button", name="Create team").click()
         expect(page.locator(".flash")).to_contain_text("Send a test message")
         shoot(page, "first-team")
         send_a_test(page, shoot)
@@ -78,12 +78,12 @@ def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tm
         page.get_by_role("link", name="Carriers").click()
         expect(page.get_by_text("The built-in simulators take everything")).to_be_visible()
         page.goto(link)
-        expect(page.get_by_role("heading", name="404")).to_be_visible()  # a link works once
+        expect(page.get_by_role("heading", name="Not found")).to_be_visible()  # a link works once
 
 
 def test_the_demos_link_leads_to_a_delivered_message(page: Any, shoot: Shoot, tmp_path: Path) -> None:
     with printed_link(tmp_path, "demo") as link:
         page.goto(link)
         page.get_by_role("button", name="Open the dashboard").click()
-        page.get_by_role("link", name=re.compile("^Demo live")).click()
+        page.get_by_role("link", name=re.compile("^Demo Live")).click()
         send_a_test(page, shoot)

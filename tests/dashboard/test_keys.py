@@ -15,9 +15,10 @@ DEVELOPER = ("--team", "team_acme", "--role", "developer")
 def new_key(page: Any, name: str, domain: str) -> str:
     """Make a key on the page; answers its token."""
     page.goto(KEYS)
+    page.get_by_role("link", name="New key").click()
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Pin to a domain").select_option(domain)
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_label("Domain", exact=True).select_option(domain)
+    page.get_by_role("button", name="Create key").click()
     return token_of(page)
 
 
@@ -47,17 +48,17 @@ def test_a_key_from_its_making_to_its_end(site: Site, shoot: Shoot) -> None:
     assert [site.service.get("/v1/emails", key=key).status for key in (first, second)] == [200, 200]
 
     page.get_by_role("link", name="reports", exact=True).click()
-    page.get_by_role("button", name="Revoke for good").click()
+    page.get_by_role("button", name="Revoke key").click()
     expect(page.get_by_role("status")).to_have_text("The key reports is revoked.")
     assert [site.service.get("/v1/emails", key=key).status for key in (first, second)] == [401, 200]
 
 
 def test_mistakes_stand_beside_their_fields(site: Site, shoot: Shoot) -> None:
-    page = site.open("ann@example.com", *DEVELOPER, path=KEYS)
+    page = site.open("ann@example.com", *DEVELOPER, path=f"{KEYS}/new")
     page.get_by_label("Name", exact=True).fill("server")
     page.get_by_label("send and read").uncheck()
     page.get_by_label("Expires at the end of").fill("2020-01-01")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.get_by_role("alert")).to_have_text(
         [
             "Another key of the team has this name.",
@@ -68,7 +69,7 @@ def test_mistakes_stand_beside_their_fields(site: Site, shoot: Shoot) -> None:
     shoot(page, "keys-wrong")
     page.get_by_label("send and read").check()
     page.get_by_label("Expires at the end of").fill("")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.get_by_role("alert")).to_have_text("Another key of the team has this name.")
     expect(page.get_by_label("Name", exact=True)).to_have_value("server")
 

@@ -17,7 +17,7 @@ def test_pages_after_the_secret_was_changed(site: Site) -> None:
     page.get_by_text("Or type the secret").click()
     secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
     page.get_by_label("Code").fill(code_at(secret, _step()))
-    page.get_by_role("button", name="Turn it on").click()
+    page.get_by_role("button", name="Turn on").click()
     recovery = page.locator("pre").inner_text().split()
 
     service.stop()

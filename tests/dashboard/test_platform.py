@@ -22,7 +22,7 @@ async def pages(store: Store, clock: Any) -> Pages:
 @pytest.mark.anyio
 async def test_the_day_of_the_sandbox_and_the_price_list(pages: Pages) -> None:
     given = {"sandbox_per_day": "7", "prices": "sms usd * 0.05\nsms USD GB 0.0350\n\nwhatsapp EUR * 0.01"}
-    assert (await pages.post(HERE, given, OPERATOR)).notice == "Saved."
+    assert (await pages.post(HERE, given, OPERATOR)).notice == "The platform is saved."
     assert pages.setup.platform.sandbox_per_day == 7
     assert pages.setup.platform.prices == {
         "sms": {"USD": {"*": 50_000, "GB": 35_000}},

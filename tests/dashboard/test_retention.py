@@ -11,7 +11,7 @@ expect = sync_api.expect
 def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
     page = site.open("rita@example.com", "--team", "team_plain", "--role", "owner", path=HERE)
     content, messages = page.get_by_label("Content, in days"), page.get_by_label("Messages, in days")
-    save = page.get_by_role("button", name="Save").last
+    save = page.get_by_role("button", name="Save retention")
     expect(content).to_have_value("7")
     expect(messages).to_have_value("90")
     for days, error in (
@@ -28,7 +28,7 @@ def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
     shoot(page, "settings-retention-wrong")
     messages.fill("30")
     save.click()
-    expect(page.locator(".flash")).to_contain_text("Saved")
+    expect(page.locator(".flash")).to_contain_text("saved")
     expect(messages).to_have_value("30")
     page.goto(f"{site.url}/dashboard/teams/team_plain/audit")
     expect(page.locator("tbody tr").first).to_contain_text("keep_content_days=30, keep_messages_days=30")

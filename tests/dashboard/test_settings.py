@@ -38,7 +38,7 @@ def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     until(lambda: page.reload() and button.count())  # a running service follows within a second
     button.click()
     expect(page.locator(".flash")).to_contain_text("The team is live")
-    expect(page.locator(".side .badge.live")).to_be_visible()
+    expect(page.locator(".side summary .badge.live")).to_be_visible()
     shoot(page, "settings-live")
     live = EMAIL | {"from": "hello@sandbox.test"}
     assert site.service.post("/v1/emails", live, key="SANDBOX").json["sandbox"] is False
@@ -56,7 +56,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     held = site.service.get("/v1/me", key="UDH").json
     page.get_by_role("button", name="Back to the sandbox").click()
     expect(page.locator(".flash")).to_contain_text("The team is in the sandbox")
-    expect(page.locator(".side .badge.sandbox")).to_be_visible()
+    expect(page.locator(".side summary .badge.sandbox")).to_be_visible()
     shoot(page, "settings-back")
     assert site.service.post("/v1/sms", sms, key="UDH").code == "recipient_not_allowed"
 
@@ -70,7 +70,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     expect(page.locator("tr", has_text="team.sandbox")).to_contain_text("uma@example.com")
     page.goto(here)
     page.get_by_role("button", name="Go live").click()
-    expect(page.locator(".side .badge.live")).to_be_visible()
+    expect(page.locator(".side summary .badge.live")).to_be_visible()
 
 
 def test_name_and_mark(site: Site) -> None:
@@ -78,16 +78,16 @@ def test_name_and_mark(site: Site) -> None:
         "nora@example.com", "--team", "team_plain", "--role", "owner", path="/dashboard/teams/team_plain/settings"
     )
     page.get_by_label("Name").fill("Plainly")
-    page.get_by_label("Tell us when").fill("much")
-    page.get_by_role("button", name="Save").first.click()
+    page.get_by_label("Report credit below").fill("much")
+    page.get_by_role("button", name="Save team").click()
     expect(page.get_by_role("alert")).to_contain_text("'much' is not an amount")
     expect(page.get_by_label("Name")).to_have_value("Plainly")
-    page.get_by_label("Tell us when").fill("12.50")
-    page.get_by_role("button", name="Save").first.click()
+    page.get_by_label("Report credit below").fill("12.50")
+    page.get_by_role("button", name="Save team").click()
     expect(page.get_by_role("status")).to_contain_text("The name Plainly waits for the operator's approval")
     expect(page.locator(".side .team")).to_have_text("Sandbox without Verify")
     expect(page.get_by_label("Name")).to_have_value("Plainly")
-    expect(page.get_by_label("Tell us when")).to_have_value("12.5000")
+    expect(page.get_by_label("Report credit below")).to_have_value("12.50")
 
 
 @pytest.mark.parametrize("role", ["viewer", "developer"])

@@ -77,6 +77,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", "/dashboard/account/sessions", account.end_sessions, "person"),
     # people and the audit log
     PageRoute("GET", TEAM + "/team", members.show, "viewer"),
+    PageRoute("GET", TEAM + "/team/new", members.show_new, "owner"),
     PageRoute("POST", TEAM + "/team", members.invite, "owner"),
     PageRoute("POST", TEAM + "/team/{person}/role", members.set_role, "owner", suspended=True),
     PageRoute("POST", TEAM + "/team/{person}/link", members.make_link, "owner"),
@@ -84,6 +85,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/audit", audit.show, "viewer"),
     PageRoute("GET", TEAM + "/audit.csv", audit.export, "viewer"),
     PageRoute("GET", OPERATOR + "/people", people.show, "operator"),
+    PageRoute("GET", OPERATOR + "/people/new", people.show_new, "operator"),
     PageRoute("POST", OPERATOR + "/people", people.add, "operator"),
     PageRoute("GET", OPERATOR + "/people/{person}", people.show_one, "operator"),
     PageRoute("POST", OPERATOR + "/people/{person}/operator", people.set_operator, "operator"),
@@ -100,6 +102,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM}/live", live.team, "viewer"),  # of all lists of the team
     # Developers
     PageRoute("GET", TEAM + "/keys", keys.show, "developer"),
+    PageRoute("GET", TEAM + "/keys/new", keys.show_new, "developer"),
     PageRoute("POST", TEAM + "/keys", keys.create, "developer"),
     PageRoute("GET", TEAM + "/keys/{key}", keys.show_one, "developer"),
     PageRoute("POST", TEAM + "/keys/{key}/rotate", keys.rotate, "developer"),
@@ -192,6 +195,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{TEAM}/settings/sandbox", settings.leave_live, "owner", suspended=True),
     # Operator
     PageRoute("GET", OPERATOR, operator.show, "operator"),
+    PageRoute("GET", f"{OPERATOR}/teams/new", operator.show_new, "operator"),
     PageRoute("POST", f"{OPERATOR}/teams", operator.create, "operator"),
     PageRoute("GET", f"{OPERATOR}/teams/{{team}}", operator.show_team, "operator"),
     PageRoute("POST", f"{OPERATOR}/teams/{{team}}/plan", operator.set_plan, "operator"),

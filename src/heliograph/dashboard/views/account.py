@@ -10,6 +10,15 @@ from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
 
 HERE = "/dashboard/account"
+# What a browser calls itself → its name. They name each other: the first that fits is it.
+BROWSERS = (
+    *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("HeadlessChrome", "Chrome"), ("Chrome/", "Chrome")),
+    *(("CriOS/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl")),
+)
+SYSTEMS = (
+    *(("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS", "macOS")),
+    *(("CrOS", "ChromeOS"), ("Linux", "Linux")),
+)
 
 
 async def set_name(visit: Visit) -> Answer:
@@ -50,9 +59,17 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "name": visit.form.get("name", person.name),
         "sessions": await visit.store.sessions.of(person.id),
         "codes_left": await visit.store.people.count_recovery(person.id),
+        "browser": browser_of,
         "errors": errors or {},
     }
     return Page("account.html", values, 400 if errors else 200)
+
+
+def browser_of(agent: str) -> str:
+    """Browser and system, as most call them; what is none of these is shown as it is."""
+    browser = next((name for mark, name in BROWSERS if mark in agent), "")
+    system = next((name for mark, name in SYSTEMS if mark in agent), "")
+    return f"{browser} on {system}" if browser and system else browser or agent
 
 
 async def _self(visit: Visit) -> Person:
@@ -81,7 +98,7 @@ async def confirm_totp(visit: Visit) -> Answer:
         return Redirect(f"{HERE}/totp")
     step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
     if step is None:
-        return _totp_page(visit, secret, "This is not the code of now. Check the clock of your phone.")
+        return _totp_page(visit, secret, "This code is wrong or too old. Check the clock of your phone.")
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
     await people.start_totp(visit.store, visit.actor, person.person, person.email, sealed, codes, step)
     return Page("recovery.html", {"codes": codes})
@@ -92,7 +109,7 @@ async def drop_totp(visit: Visit) -> Answer:
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
         return await show(visit, {"code": wrong})
     await people.end_totp(visit.store, visit.actor, person)
-    return Redirect(HERE, "You sign in without a code now.")
+    return Redirect(HERE, "Two-factor authentication is off.")
 
 
 def _totp_page(visit: Visit, secret: bytes, error: str = "") -> Page:

@@ -23,7 +23,7 @@ async def create(visit: Visit) -> Answer:
     try:
         made = await keys.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
-        return await show(visit, status=400, errors=errors_of(refusal), form=form)
+        return _new(visit, form, errors_of(refusal))
     return await show(visit, token=made.token, made=made.key)
 
 
@@ -49,18 +49,18 @@ async def _lines(visit: Visit) -> list[KeyLine]:
     return await keys.lines(visit.store, visit.team.record.id, visit.context.state.used)
 
 
-async def show(visit: Visit, status: int = 200, **values: Any) -> Page:
+async def show(visit: Visit, **values: Any) -> Page:
     lines = await _lines(visit)
+    return Page("keys.html", {"token": "", "made": None, "old": None, "keys": lines} | values)
+
+
+async def show_new(visit: Visit) -> Page:
+    return _new(visit, {"send": "yes"})
+
+
+def _new(visit: Visit, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
     domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
-    empty: dict[str, Any] = {
-        "domains": domains,
-        "errors": {},
-        "form": {"send": "yes"},
-        "token": "",
-        "made": None,
-        "old": None,
-    }
-    return Page("keys.html", empty | {"keys": lines} | values, status)
+    return Page("key_new.html", {"domains": domains, "form": form, "errors": errors or {}}, 400 if errors else 200)
 
 
 async def show_one(visit: Visit) -> Page:

@@ -14,7 +14,7 @@ async def invite(visit: Visit) -> Answer:
     try:
         made = await people.invite(visit.store, visit.actor, team, wanted, role, terms)
     except Refusal as refusal:
-        return await show(visit, visit.form, errors_of(refusal))
+        return _new(visit.form, errors_of(refusal))
     return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
@@ -72,16 +72,22 @@ async def _show_link(visit: Visit, person: Person, token: str, purpose: str, ter
     return await show(visit, handed=(link, purpose, person))
 
 
+async def show_new(visit: Visit) -> Page:
+    return _new({})
+
+
+def _new(form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
+    return Page("member_new.html", {"form": form, "errors": errors or {}}, 400 if errors else 200)
+
+
 async def show(
     visit: Visit,
-    form: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
     handed: tuple[str, str, Person] | None = None,
 ) -> Page:
     members = await visit.store.people.members(visit.team.record.id)
     values = {
         "members": members,
-        "form": form or {},
         "errors": errors or {},
         "handed": handed,
         "roles": ROLES,

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from heliograph.dashboard.render import money
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import Booking
-from heliograph.rules.pricing import format_money, month_of
+from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.records import Team
@@ -23,10 +24,12 @@ async def create(visit: Visit) -> Answer:
         wanted = {name: value for name, value in _typed(given).items() if name != "id" or value}
         team = await teams.create(visit.store, visit.actor, wanted)
     except InvalidRequest as refusal:
-        return await show(visit, given, errors_of(refusal))
+        return await show_new(visit, given, errors_of(refusal))
     if len(visit.setup.teams) == 1:
-        return Redirect(f"/dashboard/teams/{team.id}", "The team is made. Send a test message to see it work.")
-    return Redirect(f"{HERE}/teams/{team.id}", "The team is made. Add its people, and it can begin in the sandbox.")
+        return Redirect(f"/dashboard/teams/{team.id}", "The team is created. Send a test message to see it work.")
+    return Redirect(
+        f"{HERE}/teams/{team.id}", "The team is created. Invite its people, and it can begin in the sandbox."
+    )
 
 
 async def set_plan(visit: Visit) -> Answer:
@@ -40,7 +43,7 @@ async def set_plan(visit: Visit) -> Answer:
         await teams.set_plan(visit.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
     except InvalidRequest as refusal:
         return await show_team(visit, given, errors_of(refusal))
-    return Redirect(_page_of(visit), "The plan is changed.")
+    return Redirect(_page_of(visit), "The plan is saved.")
 
 
 async def suspend(visit: Visit) -> Answer:
@@ -56,7 +59,7 @@ async def book(visit: Visit) -> Answer:
         account = await credit.book(visit.store, visit.actor, Booking(team=team.id, **given))
     except InvalidRequest as refusal:
         return await show_team(visit, given, errors_of(refusal))
-    return Redirect(_page_of(visit), f"Booked. The credit is {format_money(account.available)} {team.currency}.")
+    return Redirect(_page_of(visit), f"Booked. The credit is {money(account.available, team.currency)}.")
 
 
 async def resume_direct(visit: Visit) -> Answer:
@@ -64,7 +67,11 @@ async def resume_direct(visit: Visit) -> Answer:
     return Redirect(_page_of(visit), "Direct sends go on; counting starts over.")
 
 
-async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+    return Page("team_new.html", {"given": given or NEW, "errors": errors or {}}, 400 if errors else 200)
+
+
+async def show(visit: Visit) -> Page:
     wanted, after = visit.query.get("q", "").strip(), visit.query.get("after", "")
     found = sorted((team for team in visit.setup.teams.values() if _fits(team, wanted.lower())), key=_order)
     if after in visit.setup.teams:
@@ -76,10 +83,8 @@ async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[s
         "accounts": await visit.store.ledger.accounts([team.record.ref for team in shown]),
         "after": shown[-1].record.id if len(found) > PAGE else "",
         "q": wanted,
-        "given": given or NEW,
-        "errors": errors or {},
     }
-    return Page("operator.html", values, 400 if errors else 200)
+    return Page("operator.html", values)
 
 
 async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:

@@ -19,7 +19,7 @@ async def add(visit: Visit) -> Answer:
     try:
         made = await people.add(visit.store, visit.actor, wanted, operator=operator, terms=terms)
     except Refusal as refusal:
-        return await show(visit, errors_of(refusal))
+        return await show_new(visit, errors_of(refusal))
     return await _show_link(visit, made.person, made.token, "invite", terms)
 
 
@@ -39,7 +39,7 @@ async def set_operator(visit: Visit) -> Answer:
     try:
         if not visit.form.get("operator"):
             await people.end_operator(visit.store, visit.actor, person)
-            return _back(person, f"{person.email} is no operator now.")
+            return _back(person, f"{person.email} is no longer an operator.")
         made = await people.offer_operator(visit.store, visit.actor, person, terms)
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
@@ -67,7 +67,7 @@ async def set_role(visit: Visit) -> Answer:
 async def drop_totp(visit: Visit) -> Answer:
     person = await _person(visit)
     await people.end_totp(visit.store, visit.actor, person)
-    return _back(person, f"{person.email} signs in without a code now.")
+    return _back(person, f"{person.email} now signs in without two-factor authentication.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
@@ -82,7 +82,7 @@ async def remove(visit: Visit) -> Answer:
         await people.remove(visit.store, visit.actor, person)
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
-    return Redirect(HERE, f"{person.email} is removed.")
+    return Redirect(HERE, f"{person.email} is deleted.")
 
 
 async def _person(visit: Visit) -> Person:
@@ -124,9 +124,13 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
     return Page("person.html", values, 400 if error else 200)
 
 
-async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+    return Page("person_new.html", {"form": visit.form, "errors": errors or {}}, 400 if errors else 200)
+
+
+async def show(visit: Visit) -> Page:
     search, after = (visit.query.get(name, "").replace("\0", "") for name in ("search", "after"))
     lines = await visit.store.people.lines(search, after, PAGE)
     more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""
-    values = {"people": lines[:PAGE], "more": more, "search": search, "form": visit.form, "errors": errors or {}}
-    return Page("people.html", values, 400 if errors else 200)
+    values = {"people": lines[:PAGE], "more": more, "search": search}
+    return Page("people.html", values)

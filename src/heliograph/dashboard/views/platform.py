@@ -29,7 +29,7 @@ async def save(visit: Visit) -> Answer:
         await platform.change(visit.store, visit.actor, {**counts, "prices": prices})
     except InvalidRequest as refusal:
         return _page(given, errors_of(refusal))
-    return Redirect(HERE, "Saved.")
+    return Redirect(HERE, "The platform is saved.")
 
 
 def _to_form(record: Platform) -> dict[str, str]:

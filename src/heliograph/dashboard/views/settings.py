@@ -22,7 +22,7 @@ async def save(visit: Visit) -> Answer:
     except InvalidRequest as refusal:
         return await show(visit, given, errors_of(refusal))
     waits = f" The name {team.wanted} waits for the operator's approval." if team.wanted and not operator else ""
-    return Redirect(f"{visit.base}/settings", f"Saved.{waits}")
+    return Redirect(f"{visit.base}/settings", f"The team is saved.{waits}")
 
 
 async def keep(visit: Visit) -> Answer:
@@ -32,7 +32,7 @@ async def keep(visit: Visit) -> Answer:
         await teams.set_retention(visit.store, visit.actor, visit.team.record.id, days)
     except InvalidRequest as refusal:
         return await show(visit, given, errors_of(refusal))
-    return Redirect(f"{visit.base}/settings", "Saved.")
+    return Redirect(f"{visit.base}/settings", "Retention is saved.")
 
 
 async def go_live(visit: Visit) -> Answer:
@@ -62,7 +62,7 @@ async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[s
     checks = checklist(team, visit.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
-    stored = {"name": name, "credit_low": format_money(team.record.credit_low)}
+    stored = {"name": name, "credit_low": format_money(team.record.credit_low).removesuffix("00")}
     stored |= {name: str(getattr(team.record, name)) for name in KEEP}
     given = stored | (given or {})
     values = {
