@@ -12,9 +12,8 @@ SHORT = {
 }
 # Queries that walk through a table, or through what one owner has in it: why that is bounded, or has to be.
 WHOLE = {
-    "waiting_by_team": {"outbox": "shows the whole queue"},
-    "outbox_depth": {"outbox": "counts the whole queue"},
-    "waiting_deliveries": {"delivery": "shows all that waits for webhooks"},
+    "waiting_by_team": {"outbox": "LIMIT, and min() by index, from team to team"},
+    "waiting_deliveries": {"delivery": "LIMIT, and min() by index, from webhook to webhook"},
     "due_webhooks": {"delivery": "min(): the first entry of an index, from webhook to webhook"},
     "waiting_teams": {"outbox": "min(): the first entry of an index, from team to team"},
     "deliveries_of": {"delivery": "LIMIT"},
@@ -43,11 +42,8 @@ WHOLE = {
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
 SORTED = {
     "carrier_use_since": "carriers and minutes of eight days",
-    "waiting_by_team": "teams that wait",
     "working_by_team": "what is in work",
-    "waiting_deliveries": "webhooks",
     "team_figures": "hours of a year",
-    "outbox_depth": "lanes",
     "members_of": "people of a team",
     "sessions_of": "sessions of a person",
     "message_events": "the timeline of a message",
@@ -213,7 +209,6 @@ INDEXES = {
     "reclaim": "outbox_claimed",
     "find_poison": "outbox_suspect",
     "drop_poisoned_reports": "outbox_suspect",
-    "outbox_depth": "outbox_claimed outbox_due",
     "fence": "outbox_pkey",
     "fence_unclaimed": "outbox_pkey",
     "places_by_carrier_id": "recipient_by_carrier",

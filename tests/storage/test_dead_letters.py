@@ -7,7 +7,8 @@ from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.dead_letters import DeadLetter, Queue, Retried
+from heliograph.storage import dead_letters, outbox
+from heliograph.storage.dead_letters import DeadLetter, Retried
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -61,7 +62,6 @@ async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:
     assert all(q.oldest is not None and q.oldest <= now for q in found.values())
     early = await store.dead_letters.queues(now - 60_000)
     assert {(q.due, q.later) for q in early} == {(0, 3), (0, 1)}
-    assert isinstance(early[0], Queue)
 
 
 async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> Retried:
@@ -211,3 +211,16 @@ async def test_webhooks_with_something_to_be_told(store: Store) -> None:
     await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
     found = await store.dead_letters.waiting_hooks()
     assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]
+
+
+async def test_a_long_queue_is_counted_up_to_a_limit(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "PAGE_MOST", 2)
+    monkeypatch.setattr(outbox, "DEPTH_MOST", 2)
+    for _ in range(3):
+        await store.messages.accept(message(clock))
+    ((due, oldest),) = [(queue.due, queue.oldest) for queue in await store.dead_letters.queues(clock.now())]
+    assert due == 2
+    assert oldest is not None and oldest < clock.now()  # the first of all, however many there are
+    assert [(one.lane, one.waiting, one.due_at) for one in await store.outbox.depth()] == [("email", 2, oldest)]

@@ -20,6 +20,7 @@ from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
+from heliograph.storage.queues import PAGE_MOST, Queue, queues
 from heliograph.storage.search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
@@ -28,17 +29,6 @@ PORTION = 100  # dead letters in one transaction
 COUNT_MOST = 10_000  # how far they are counted
 RETRIED = msgspec.json.encode(own("retried", "an operator put it into the queue again")).decode()
 DROPPED = msgspec.json.encode(own("dropped", "an operator gave it up after it was quarantined")).decode()
-
-
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """One team's share of a lane."""
-
-    lane: str
-    team: int
-    due: int = 0
-    later: int = 0  # to be tried again
-    working: int = 0
-    oldest: int | None = None  # when the first was due
 
 
 class WaitingHook(msgspec.Struct, frozen=True):
@@ -109,11 +99,14 @@ class DeadLetters:
         self._setup = setup
 
     async def queues(self, now: int) -> list[Queue]:
-        """The longest waiting first."""
-        return await self._database.read(lambda tx: _queues(tx, now))
+        """The longest waiting first; PAGE_MOST: or more."""
+        found = await self._database.read(lambda tx: queues(tx, now, PAGE_MOST))
+        return sorted(found, key=lambda queue: queue.oldest or now)
 
     async def waiting_hooks(self) -> list[WaitingHook]:
-        return [WaitingHook(*row) for row in await self._database.read(lambda tx: tx.run("waiting_deliveries"))]
+        """The most waiting first; PAGE_MOST: or more."""
+        rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_MOST))
+        return sorted((WaitingHook(*row) for row in rows), key=lambda hook: -hook.waiting)
 
     async def page(self, before: LetterKey = FIRST, limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
         """Newest message first, of those that died `until` then; one more than the limit, when there are more."""
@@ -139,17 +132,6 @@ class DeadLetters:
     async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
         """Fail them for good; returns how many were dead letters. One entry for each."""
         return await self._database.write(lambda tx: _drop(tx, keys, entry))
-
-
-async def _queues(tx: Tx, now: int) -> list[Queue]:
-    found = {
-        (lane, team): Queue(lane=lane, team=team, due=due, later=count - due, oldest=oldest)
-        for lane, team, count, due, oldest in await tx.run("waiting_by_team", now=now)
-    }
-    for lane, team, working in await tx.run("working_by_team"):
-        before = found.get((lane, team), Queue(lane=lane, team=team))
-        found[lane, team] = msgspec.structs.replace(before, working=working)
-    return list(found.values())
 
 
 async def _find(tx: Tx, key: LetterKey) -> Inspected | None:

@@ -16,6 +16,7 @@ from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import Change, HeldClaim
+from heliograph.storage.queues import DEPTH_MOST, queues
 from heliograph.storage.setup import SetupStore
 
 
@@ -234,5 +235,11 @@ class Outbox:
         return await self._database.write(story)
 
     async def depth(self) -> list[LaneDepth]:
-        """Of the lanes that are not empty."""
-        return [LaneDepth(*row) for row in await self._database.read(lambda tx: tx.run("outbox_depth"))]
+        """Of the lanes that are not empty; a team's waiting rows are counted up to DEPTH_MOST."""
+        now = self._clock.now()
+        found: dict[str, LaneDepth] = {}
+        for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):
+            before = found.get(queue.lane, LaneDepth(queue.lane, 0, now))
+            due_at = min(before.due_at, now if queue.first_due is None else queue.first_due)
+            found[queue.lane] = LaneDepth(queue.lane, before.waiting + queue.due + queue.later + queue.working, due_at)
+        return list(found.values())

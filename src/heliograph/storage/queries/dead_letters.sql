@@ -1,16 +1,39 @@
 -- What waits, and the dead letters. `substr` is that of the index recipient_dead: it keeps these away from all others.
 
 -- name: waiting_by_team
-SELECT lane, team, count(*), CAST(sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END) AS BIGINT), min(due_at)
-FROM outbox WHERE owner IS NULL GROUP BY lane, team ORDER BY min(due_at);
+-- What is due, what is to be tried later, and when the first was due. Skips from team to team along the index, and counts
+-- no further than `most`.
+WITH RECURSIVE waiting (lane, team) AS (
+    SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
+    FROM rows(:lanes, lane text) AS l
+    UNION ALL
+    SELECT w.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = w.lane AND o.owner IS NULL AND o.team > w.team)
+    FROM waiting w WHERE w.team IS NOT NULL
+)
+SELECT w.lane, w.team,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
+                              AND o.due_at <= :now ORDER BY o.due_at LIMIT :most) AS due),
+       (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
+                              AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later),
+       (SELECT min(o.due_at) FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL)
+FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: working_by_team
-SELECT lane, team, count(*) FROM outbox WHERE owner IS NOT NULL GROUP BY lane, team;
+SELECT lane, team, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GROUP BY lane, team;
 
 -- name: waiting_deliveries
-SELECT d.webhook, count(*), min(e.failing_since)
-FROM delivery d LEFT JOIN endpoint e ON e.webhook = d.webhook
-WHERE d.state = 'waiting' GROUP BY d.webhook ORDER BY count(*) DESC;
+-- Skips from webhook to webhook along the index, and counts no further than `most`.
+WITH RECURSIVE waiting (webhook) AS (
+    SELECT min(webhook) FROM delivery WHERE state = 'waiting'
+    UNION ALL
+    SELECT (SELECT min(d.webhook) FROM delivery d WHERE d.state = 'waiting' AND d.webhook > w.webhook)
+    FROM waiting w WHERE w.webhook IS NOT NULL
+)
+SELECT w.webhook,
+       (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook
+                              ORDER BY d.due_at LIMIT :most) AS each),
+       e.failing_since
+FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook WHERE w.webhook IS NOT NULL;
 
 -- name: dead_letters
 SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.updated_at

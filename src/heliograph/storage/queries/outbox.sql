@@ -86,11 +86,3 @@ LIMIT 100;
 
 -- name: drop_poisoned_reports
 DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NOT NULL;
-
--- name: outbox_depth
--- In two parts, each along its index.
-SELECT lane, CAST(sum(waiting) AS BIGINT), min(due_at) FROM (
-    SELECT lane, count(*) AS waiting, min(due_at) AS due_at FROM outbox WHERE owner IS NULL GROUP BY lane
-    UNION ALL
-    SELECT lane, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GROUP BY lane
-) AS parts GROUP BY lane;
