@@ -239,7 +239,7 @@ def test_nothing_that_somebody_does_is_lost(site: Site) -> None:
     overview = watched(site.open("hold@example.com", *OWNER, path=TEAM))
     messages = watched(also(overview, f"{TEAM}/messages"))
     overview.get_by_label("To").fill("typed@example.com")
-    overview.locator("details").first.locator("summary").click()
+    overview.locator("main details").first.locator("summary").click()
     link = messages.get_by_role("link", name="Held fast").first
     link.focus()
     place = link.get_attribute("href")
@@ -250,7 +250,7 @@ def test_nothing_that_somebody_does_is_lost(site: Site) -> None:
     assert messages.evaluate("document.activeElement.getAttribute('href')") == place
     expect(sent).to_have_text(str(before + 1))
     expect(overview.get_by_label("To")).to_have_value("typed@example.com")
-    assert overview.locator("details").first.get_attribute("open") is not None
+    assert overview.locator("main details").first.get_attribute("open") is not None
     assert is_kept(messages)
     assert is_kept(overview)
 

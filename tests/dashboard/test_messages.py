@@ -77,8 +77,8 @@ def test_the_list_and_its_search(site: Site, sent: dict[str, str], shoot: Shoot)
 def test_an_email_with_its_timeline_and_preview(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
     page = owner(site, "email", f"{TEAM}/messages/{sent['email']}")
     expect(page.get_by_role("heading", name="Your parcel")).to_be_visible()
-    expect(page.locator("#moving tbody")).to_contain_text("delivered")
-    expect(page.locator("#moving tbody")).to_contain_text("250")
+    expect(page.locator("#why")).to_contain_text("Delivered (simulated)")
+    expect(page.locator(".timeline")).to_contain_text("250")
     expect(page.locator("#content")).to_contain_text("bill.txt")
     expect(page.frame_locator("iframe").get_by_role("heading", name="Hello Ada")).to_be_visible()
     assert page.title() == "Your parcel · Heliograph"
@@ -94,6 +94,33 @@ def test_an_email_with_its_timeline_and_preview(site: Site, sent: dict[str, str]
     expect(page.locator("body")).to_contain_text("Subject: Your parcel")
     saved = page.request.get(f"{TEAM}/messages/{sent['email']}/source?download")
     assert saved.headers["content-disposition"] == f"attachment; filename={sent['email']}.eml"
+
+
+def test_a_bounce_is_explained(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
+    page = owner(site, "bounce", f"{TEAM}/messages/{sent['bounced']}")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        box = page.locator("#why")
+        for words in (
+            "Not delivered: bounced",
+            "There is no such mailbox.",
+            "550 5.1.1 No such user",
+            "stop writing to it",
+        ):
+            expect(box).to_contain_text(words)
+        expect(page.get_by_role("button", name="Send again anyway")).to_be_visible()  # it would bounce again
+        expect(page.get_by_role("list", name="Timeline of bounced@simulator.test")).to_contain_text("550 5.1.1")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    asked: list[str] = []
+
+    def refuse(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
+    page.get_by_role("button", name="Send again anyway").click()
+    assert asked == ["There is no such mailbox. It will most likely fail again. Send it anyway?"]
+    shoot(page, "message-bounced")
 
 
 def test_phone_messages(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
@@ -144,7 +171,7 @@ def test_it_is_live_while_it_moves(site: Site) -> None:
     finally:
         site.service.run("resume")
     expect(page.locator("dl.facts .badge").first).to_have_text("Delivered")
-    expect(page.locator("#moving tbody tr")).not_to_have_count(1)
+    expect(page.locator(".timeline > li")).not_to_have_count(1)
 
 
 def test_verifications_show_their_outcome_and_no_code(site: Site, shoot: Shoot) -> None:

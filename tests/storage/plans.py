@@ -287,6 +287,7 @@ INDEXES = {
     "find_message": "message_by_id",
     "message_recipients": "recipient_pkey",
     "message_events": "event_by_message",
+    "find_suppressions": "suppression_pkey",
     "find_suppression": "suppression_pkey",
     "list_suppressions": "suppression_by_time",
     "delete_suppression": "suppression_pkey",

@@ -10,7 +10,8 @@ from heliograph.channels.carrier import Parcel
 from heliograph.clock import Clock
 from heliograph.handover import Handover
 from heliograph.rules import magic, routing
-from heliograph.rules.event import marked
+from heliograph.rules.event import EXPIRED, NEXT_AT, marked
+from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
 from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own
 from heliograph.rules.retry import next_attempt
@@ -155,12 +156,12 @@ def to_change(
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
             if due_at is None:
-                return replace(change, wanted="failed", detail=outcome.detail | {"expired": True})
+                return replace(change, wanted="failed", detail=outcome.detail | {EXPIRED: True})
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
             absent_at = (claim.absent_at or now) if outcome.absent else None
             again = Later(due_at=due_at, attempt=attempt, deferrals=deferrals, uncertain=uncertain, absent_at=absent_at)
-            return replace(change, again=again)
+            return replace(change, again=again, detail=change.detail | {NEXT_AT: timestamp(due_at)})
 
 
 def _count(deferrals: Mapping[str, int], carrier: CarrierRecord | None) -> dict[str, int]:

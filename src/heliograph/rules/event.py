@@ -27,6 +27,8 @@ TYPES: tuple[str, ...] = (
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
 SIMULATED = "simulated"  # in the detail of what a simulator said
+NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
+EXPIRED = "expired"  # in that of the last try: there is no time left for another
 DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from heliograph.rules.blame import read_reason
 from heliograph.rules.carrier_codes import CODES, STATES
+from heliograph.rules.event import EXPIRED
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.retry import SCHEDULES
 from heliograph.rules.setup.records import Channel
@@ -312,7 +313,7 @@ MEANINGS: dict[tuple[Channel | None, str], str] = {
 }
 PAUSED = "Delivery is paused on this instance: it goes out when an operator resumes it."
 COMPLAINED = "Stop writing to this address. Send only what people have asked for: complaints harm all of your mail."
-SIMULATED = "The simulator answered instead of a carrier: nothing left this instance, and it reached nobody."
+SIMULATED = "Simulated: nothing left this instance, and it reached nobody."
 NOTHING = "Nothing has to be done: it is tried again by itself."
 
 
@@ -382,7 +383,7 @@ def explain(
     if status in ("bounced", "failed"):
         name = cause_of(channel, detail)
         cause = CAUSES[name]
-        if not detail.get("expired"):
+        if not detail.get(EXPIRED):
             return Explanation(*TITLES[status], cause.what, cause.cure, name, cause.again, cause.see)
         text = f"{cause.what} It was tried for {tried_for(channel)}, and then given up."
         return Explanation(*TITLES["expired"], text, cause.cure, name, True, cause.see)

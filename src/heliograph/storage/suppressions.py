@@ -1,5 +1,7 @@
 """The suppression list: who is on it, changed with its audit entry; searched newest first by a part of the address."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from heliograph.clock import Clock
@@ -51,6 +53,13 @@ class Suppression(msgspec.Struct, frozen=True):
     created_at: int
 
 
+class OnList(msgspec.Struct, frozen=True):
+    """Why and since when an address is on the list."""
+
+    reason: str
+    since: int
+
+
 class Suppressions:
     """`name_of`: what an erased address is called on the list."""
 
@@ -68,6 +77,12 @@ class Suppressions:
             return Suppression(*rows[0]) if rows else None
 
         return await self._database.read(story)
+
+    async def among(self, team: int, addresses: Iterable[str]) -> dict[str, OnList]:
+        """Of these addresses, those on the list."""
+        asked = [(team, address) for address in addresses]
+        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
+        return {address: OnList(*listed) for address, *listed in rows}
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
         """One more than the limit, when there are more; `after` is the address that the page before ended with."""

@@ -1,26 +1,27 @@
 """One message: its timeline, live while it moves, its content, and sending it again."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.told import again, normal_addresses, summary, tell
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import NAMES, is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.event import SIMULATED, is_simulated
+from heliograph.rules.explain import SIMULATED, tried_for
+from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
-from heliograph.storage.search import TimelineEvent, Whole
+from heliograph.storage.search import Whole
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
-SHOWN = ("host", "address", "carrier", "code", "enhanced", "text", "duration_ms", SIMULATED)  # of a detail, elsewhere
+WORST = ("bad", "wait", "info", "good")
 
 
 async def show(visit: Visit) -> Answer:
@@ -47,6 +48,8 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
     content = msgspec.json.decode(facts.content, type=KINDS[facts.channel]) if facts.content else None
     key = visit.setup.records.get(("key", facts.key_id))
     moves = facts.ended_at is None and visit.request.method == "GET"
+    suppressed = await visit.store.suppressions.among(visit.team.record.ref, normal_addresses(found))
+    told = tell(found, suppressed, paused=visit.setup.platform.paused)
     values = {
         "facts": facts,
         "record": record,
@@ -55,39 +58,21 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "title": record.get("subject") or f"{NAMES[facts.channel]} to {record.get('to', '')}",
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
-        "recipients": [
-            (one, [_step(found, event) for event in found.events if event.recipient == one.given])
-            for one in found.recipients
-        ],
+        "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",
+        "told": told,
+        "kind": min((one.why.kind for one in told), key=WORST.index),
+        "summary": summary(told),
+        "tried_for": tried_for(facts.channel),
+        "again": again(told),
+        "magic": {one.line.given for one in told if is_magic(one.line.given)},
+        "simulated_text": SIMULATED,
         "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
-        "simulated": {event.recipient for event in found.events if is_simulated(event.detail)},
+        "simulated": any(one.simulated for one in told),
         "images": "images" in visit.query,
         "can_resend": facts.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
         "wrong": wrong,
     }
     return Page("message.html", values, 400 if wrong else 200)
-
-
-def _step(found: Whole, event: TimelineEvent) -> dict[str, Any]:
-    detail = msgspec.json.decode(event.detail) if event.detail else {}
-    text = str(detail.get("text") or "")
-    codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
-    return {
-        "id": event.id,
-        "at": event.created_at,
-        "word": event.status if event.sequence is not None else event.type,
-        "said_status": event.status if event.type == "ignored" else None,
-        "where": detail.get("host") or detail.get("carrier") or "",
-        "address": detail.get("address") or "",
-        "reply": " ".join([*(code for code in codes if code not in text), text]),
-        "took": detail.get("duration_ms"),
-        "more": [(name, _text(value)) for name, value in detail.items() if name not in SHOWN and value is not None],
-        "deliveries": found.deliveries.get(event.id, []),
-    }
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 async def live(visit: Visit) -> Answer:

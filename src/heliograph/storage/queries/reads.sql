@@ -14,6 +14,10 @@ FROM event WHERE message = :message ORDER BY key;
 SELECT email, reason, source_message_id, detail, created_at FROM suppression
 WHERE team = :team AND address = :address;
 
+-- name: find_suppressions
+SELECT s.address, s.reason, s.created_at FROM rows(:addresses, team bigint, address text) AS r
+JOIN suppression s ON s.team = r.team AND s.address = r.address;
+
 -- name: list_suppressions
 -- Newest first; the page before ended with the one of this time and address.
 SELECT email, reason, source_message_id, detail, created_at FROM suppression
