@@ -274,18 +274,19 @@ def test_nothing_is_fetched_while_hidden(site: Site) -> None:
 
 
 def test_a_failing_webhook_and_its_deliveries(site: Site) -> None:
-    page = site.open("hook@example.com", *OWNER, path=f"{TEAM}/webhooks")
-    page.get_by_label("URL").fill("http://127.0.0.1:1/nobody")
-    page.get_by_role("button", name="Add it").click()
+    page = site.open("hook@example.com", *OWNER, path=f"{TEAM}/webhooks/new")
+    page.get_by_label("Endpoint URL").fill("http://127.0.0.1:1/nobody")
+    page.get_by_role("button", name="Create webhook").click()
     page.goto(f"{TEAM}/webhooks")
     page.get_by_role("link", name="/nobody").click()
     watched(page)
-    page.get_by_label("Description").fill("typed")
+    page.get_by_text("A span of time").click()
+    page.get_by_label("After (UTC)").fill("2026-01-01T00:00")
     send(site, "For the webhook")
     expect(page.locator("#deliveries tbody tr").filter(has_text="email.")).not_to_have_count(0)
-    expect(page.locator("#health")).to_contain_text("failing")
-    expect(page.locator("#trouble")).to_contain_text("It has been failing since")
-    expect(page.get_by_label("Description")).to_have_value("typed")
+    expect(page.locator("#health")).to_contain_text("Failing")
+    expect(page.locator("#trouble")).to_contain_text("Events fail here")
+    expect(page.get_by_label("After (UTC)")).to_have_value("2026-01-01T00:00")
     assert is_kept(page)
 
 

@@ -26,6 +26,12 @@ TYPES: tuple[str, ...] = (
 # What can be subscribed to.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
+# By what they are about, in the order of TYPES.
+GROUPS: dict[str, tuple[str, ...]] = {
+    group: tuple(name for name in TYPES if name.startswith(f"{group}."))
+    for group in dict.fromkeys(name.partition(".")[0] for name in TYPES)
+}
+
 SIMULATED = "simulated"  # in the detail of what a simulator said
 NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
 EXPIRED = "expired"  # in that of the last try: there is no time left for another

@@ -1,6 +1,8 @@
 """Webhooks: endpoints and their health, secrets shown once, what each was told and how it answered, replays."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -10,16 +12,30 @@ from heliograph.dashboard.live import Watch
 from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
-from heliograph.rules.event import NAMES, event_body
+from heliograph.rules.denied import is_denied
+from heliograph.rules.event import GROUPS, event_body
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.webhook_url import parse_target
+from heliograph.rules.webhook_advice import advice
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 
 PAGE = 25  # deliveries
 FIELDS = ("url", "events", "description")
+GROUP_NAMES = {
+    "email": "Email",
+    "sms": "SMS",
+    "whatsapp": "WhatsApp",
+    "verification": "Verify",
+    "suppression": "Suppressions",
+    "domain": "Domains",
+    "credit": "Billing",
+    "webhook": "Webhooks",
+}
+EXAMPLE = "http://localhost:3000/hook"
 
 
 class HookLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +46,14 @@ class HookLine(msgspec.Struct, frozen=True, kw_only=True):
     def health(self) -> str:
         if not self.record.enabled:
             return "disabled"
-        return "failing" if self.failing_since is not None else "enabled"
+        return "failing" if self.failing_since is not None else "active"
 
 
 # -- endpoints ------------------------------------------------------------------------------------------------
+
+
+async def new(visit: Visit) -> Answer:
+    return _form(visit, None, {"all": "yes"})
 
 
 async def create(visit: Visit) -> Answer:
@@ -41,7 +61,7 @@ async def create(visit: Visit) -> Answer:
     try:
         made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
     except InvalidRequest as refusal:
-        return await show(visit, status=400, errors=_errors(refusal), form=visit.form)
+        return _form(visit, None, visit.form, _errors(refusal))
     return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
 
 
@@ -53,20 +73,26 @@ async def live(visit: Visit) -> Answer:
     return stream(visit, _watch(visit, _own(visit)))
 
 
+async def edit(visit: Visit) -> Answer:
+    hook = _own(visit)
+    chosen = {"all" if name == "*" else name: "yes" for name in hook.events}
+    return _form(visit, hook, {"url": hook.url, "description": hook.description} | chosen)
+
+
 async def change(visit: Visit) -> Answer:
     hook, wanted = _own(visit), WebhookChange(**_typed(visit))
     try:
         await _webhooks(visit).change(visit.actor, hook.team, hook.id, wanted)
     except InvalidRequest as refusal:
-        return await _one(visit, hook, status=400, errors=_errors(refusal), form=visit.form)
-    return Redirect(_path(visit, hook), "The webhook is changed.")
+        return _form(visit, hook, visit.form, _errors(refusal))
+    return Redirect(_path(visit, hook), "Saved.")
 
 
 async def switch(visit: Visit) -> Answer:
     hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
     await _webhooks(visit).change(visit.actor, hook.team, hook.id, WebhookChange(enabled=enabled))
-    told = "is enabled. What waited is told now." if enabled else "is disabled. What waits for it is kept for 30 days."
-    return Redirect(_path(visit, hook), f"The webhook {told}")
+    told = "on. What waited is sent now." if enabled else "off. What waits for it is kept for 30 days."
+    return Redirect(_path(visit, hook), f"The webhook is turned {told}")
 
 
 async def rotate(visit: Visit) -> Answer:
@@ -77,7 +103,7 @@ async def rotate(visit: Visit) -> Answer:
 async def remove(visit: Visit) -> Answer:
     hook = _own(visit)
     await _webhooks(visit).remove(visit.actor, hook.team, hook.id)
-    return Redirect(f"{visit.base}/webhooks", "The webhook is removed.")
+    return Redirect(f"{visit.base}/webhooks", "The webhook is deleted.")
 
 
 # -- what it was told -----------------------------------------------------------------------------------------
@@ -86,7 +112,7 @@ async def remove(visit: Visit) -> Answer:
 async def test(visit: Visit) -> Answer:
     hook = _own(visit)
     event = await _webhooks(visit).test(visit.actor, hook.team, hook.id)
-    return Redirect(f"{_path(visit, hook)}/deliveries/{event}", "A test event is on its way. Reload to see its answer.")
+    return Redirect(f"{_path(visit, hook)}?test={event}")
 
 
 async def replay(visit: Visit) -> Answer:
@@ -110,24 +136,32 @@ async def replay(visit: Visit) -> Answer:
 
 def told_again(count: int) -> str:
     rest = " That is the most at once: replay again for the rest." if count >= REPLAY_MAX else ""
-    return f"{count:,} {'event is' if count == 1 else 'events are'} told again.{rest}"
+    return f"{count:,} {'event is' if count == 1 else 'events are'} sent again.{rest}"
 
 
 async def show_delivery(visit: Visit) -> Answer:
     hook, event = _own(visit), visit.params["event"]
-    # The newest delivery that is not newer than this event: itself, when there is one.
-    found = await visit.store.deliveries.page(hook.id, event + "!", 1)
+    followed = await stream_address(visit, f"{_path(visit, hook)}/live", _watch(visit, hook))
+    found = await _delivery(visit, hook, event)
     told = await visit.store.events.find(visit.team.record.ref, event)
-    if not found or found[0].event != event or told is None:
+    if found is None or told is None:
         raise Gone
     body = event_body(told, visit.team)
     values = {
+        "live": followed,
         "hook": hook,
-        "delivery": found[0],
+        "delivery": found,
+        "advice": advice,
         "body": msgspec.json.format(body, indent=2).decode(),
-        "headers": _headers(found[0], len(body)),
+        "headers": _headers(found, len(body)),
     }
     return Page("webhook_delivery.html", values)
+
+
+async def _delivery(visit: Visit, hook: Webhook, event: str) -> StoredDelivery | None:
+    """The newest delivery that is not newer than this event: itself, when there is one."""
+    found = await visit.store.deliveries.page(hook.id, event + "!", 1)
+    return found[0] if found and found[0].event == event else None
 
 
 def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
@@ -150,8 +184,18 @@ def _webhooks(visit: Visit) -> Webhooks:
 
 
 def _typed(visit: Visit) -> dict[str, Any]:
-    url, events, description = (visit.form.get(name, "").strip() for name in FIELDS)
-    return {"url": url, "events": events.replace(",", " ").split(), "description": description}
+    url, description = (visit.form.get(name, "").strip() for name in ("url", "description"))
+    return {"url": url, "events": _chosen(visit.form), "description": description}
+
+
+def _chosen(form: Mapping[str, str]) -> list[str]:
+    """The boxes that are ticked: everything, whole groups, single types of the others."""
+    if form.get("all"):
+        return ["*"]
+    chosen = list[str]()
+    for group, types in GROUPS.items():
+        chosen += [f"{group}.*"] if form.get(f"{group}.*") else [name for name in types if form.get(name)]
+    return chosen
 
 
 def _own(visit: Visit) -> Webhook:
@@ -171,7 +215,42 @@ def _path(visit: Visit, hook: Webhook) -> str:
 
 def _errors(refusal: InvalidRequest) -> dict[str, str]:
     param = refusal.param if refusal.param in FIELDS else "url"
-    return {param: refusal.message.removeprefix(f"{param}: ")}
+    if param == "events":
+        return {param: "Choose one event or more."}
+    message = refusal.message.removeprefix(f"{param}: ")
+    return {param: message[:1].upper() + message[1:]}
+
+
+def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}) -> Page:
+    """The form of a new webhook, or of one that is changed. No hook: a new one."""
+    url = form.get("url", "")
+    values = {
+        "hook": hook,
+        "form": form,
+        "errors": errors,
+        "groups": {
+            group: (GROUP_NAMES.get(group, group), types)
+            for group, types in GROUPS.items()
+            if group != "webhook" or any(name.startswith("webhook.") for name in form)  # a test is told anyway
+        },
+        "is_local": "url" in errors and is_local(url),
+        "command": _listen(visit, url if is_local(url) else EXAMPLE),
+    }
+    return Page("webhook_form.html", values, 400 if errors else 200)
+
+
+def is_local(url: str) -> bool:
+    """Whether it leads to the machine, or the network, of whoever wrote it."""
+    try:
+        target = parse_target(url)
+        return target.host.endswith("localhost") or (target.ip is not None and is_denied(ip_address(target.ip)))
+    except ValueError:
+        return False
+
+
+def _listen(visit: Visit, url: str) -> str:
+    words = ("--forward", url, "--key", "@key.txt", "--url", visit.context.base_url)
+    return f"heliograph listen {' '.join(map(shlex.quote, words))}"
 
 
 def _utc(text: str) -> str:
@@ -184,10 +263,9 @@ async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
     return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
 
 
-async def show(visit: Visit, status: int = 200, **values: Any) -> Page:
+async def show(visit: Visit) -> Answer:
     hooks = sorted(visit.setup.teams[visit.team.record.id].webhooks, key=lambda hook: hook.id, reverse=True)
-    empty: dict[str, Any] = {"errors": {}, "form": {"events": "*"}, "names": NAMES}
-    return Page("webhooks.html", empty | {"hooks": await _lines(visit, hooks)} | values, status)
+    return Page("webhooks.html", {"hooks": await _lines(visit, hooks), "command": _listen(visit, EXAMPLE)})
 
 
 async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
@@ -196,11 +274,12 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
     (line,) = await _lines(visit, [hook])
     failed = bool(visit.query.get("failed"))
     found = await visit.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
-    own = {"url": hook.url, "events": " ".join(hook.events), "description": hook.description}
+    tested = visit.query.get("test", "")
     shown: dict[str, Any] = {
         "live": followed,
         "hook": line,
-        "names": NAMES,
+        "tested": await _delivery(visit, hook, tested) if tested else None,
+        "advice": advice,
         "deliveries": found[:PAGE],
         "more": found[PAGE - 1].event if len(found) > PAGE else None,
         "before": before,
@@ -210,4 +289,4 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
         "errors": {},
         "form": {},
     }
-    return Page("webhook.html", shown | values | {"form": own | values.get("form", {})}, status)
+    return Page("webhook.html", shown | values, status)
