@@ -66,6 +66,7 @@ class Pages:
             eml=lambda id_, content: b"",
         )
         self._app = Dashboard(tools)
+        self.domains = tools.management.domains
 
     @property
     def setup(self) -> Setup:

@@ -26,7 +26,17 @@ MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi
 HOOK = {"url": "http://127.0.0.1:9/" + "long/" * 30, "events": ["*"]}
 SMS = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "42"}}
 # Redirects, files, and pages that need a query or another team.
-NOT_PAGES = ("/", ".csv", "/export", "/live", "/sign-in", "/suppressions/remove", "/senders/recipients")
+NOT_PAGES = (
+    "/",
+    ".csv",
+    "/export",
+    "/live",
+    "/sign-in",
+    "/suppressions/remove",
+    "/senders/recipients",
+    "/zone",
+    "recipients/new",
+)
 LISTS = [route.path.format(team="team_acme") for route in PAGES if route.method == "GET"
          and route.path.count("{") == route.path.count("{team}") and not route.path.endswith(NOT_PAGES)]  # fmt: skip
 # Colours are the same wide and narrow, and what is not a colour is the same light and dark, but for few: what changes
@@ -124,6 +134,7 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         f"{TEAM}/templates/tpl_sms/versions/1",
         f"{TEAM}/senders/domains/dom_acme",
         f"{TEAM}/webhooks/{made['hook']}",
+        f"{TEAM}/webhooks/{made['hook']}/edit",
         f"{TEAM}/suppressions/remove?email=gone@example.com",
         "/dashboard/teams/team_sandbox/senders/recipients?address=me@example.com",
         linked(f"{TEAM}/keys"),
@@ -170,8 +181,9 @@ def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None
     fill(f"{TEAM}/team/new", {"Email address": "guest@example.com"}, "Invite", "text=A link for guest@example.com")
     fill(f"{TEAM}/team/new", {"Email address": "guest@localhost"}, "Invite")
     fill(f"{TEAM}/keys/new", {"Name": "A key"}, "Create key", ".once")
-    fill(f"{TEAM}/webhooks", {"URL": "http://127.0.0.1:9/", "Events": "*"}, "Add it", ".once")
-    fill(f"{TEAM}/senders", {"Domain": "no domain"}, "Add the domain")
+    fill(f"{TEAM}/webhooks/new", {"Endpoint URL": "http://127.0.0.1:9/"}, "Create webhook", ".once")
+    fill(f"{TEAM}/webhooks/new", {"Endpoint URL": "http://10.0.0.1:3000/hook"}, "Create webhook", ".box pre")
+    fill(f"{TEAM}/senders/domains/new", {"Domain": "no domain"}, "Continue")
     fill(f"{OPERATOR}/teams/new", {"Name": "Team", "Id": "zebra"}, "Create team")
     page.goto(f"{TEAM}/suppressions")
     page.get_by_text("Import a CSV file").click()

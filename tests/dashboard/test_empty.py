@@ -14,7 +14,7 @@ id = "team_new"
 name = "New"
 mode = "{mode}"
 """
-NOT_PAGES = ("/live", "/suppressions/remove", "/senders/recipients")  # streams, and pages about an address
+NOT_PAGES = ("/live", "/zone", "/suppressions/remove", "/senders/recipients", "/recipients/new")  # not of every team
 PATHS = [
     route.path.format(team="team_new")
     for route in PAGES

@@ -33,7 +33,7 @@ LISTS = [
     if route.method == "GET"
     and route.need != "anyone"
     and route.path.count("{") == route.path.count("{team}")
-    and not route.path.endswith((".csv", "/export", "/live"))
+    and not route.path.endswith((".csv", "/export", "/live", "/zone"))
 ]
 # What a payload would have become, had it not been escaped; the policy would still keep it from running.
 MADE = "[onerror], [onload], [ontoggle], [onfocus], script:not([src]), a[href^='javascript:']"

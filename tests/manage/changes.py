@@ -418,8 +418,8 @@ CHANGES = [
     command("key rotate", "key.rotate", "{key}", make=a_key),
     command("key revoke", "key.revoke", "{key}", make=a_key, again=True),
     # webhooks
-    page(f"{TEAM}/webhooks", "webhook.create", {"url": URL, "events": "*"}),
-    page(f"{TEAM}/webhooks/{{webhook}}", "webhook.change", {"url": URL, "events": "sms.*"}, a_webhook, again=True),
+    page(f"{TEAM}/webhooks", "webhook.create", {"url": URL, "all": "yes"}),
+    page(f"{TEAM}/webhooks/{{webhook}}", "webhook.change", {"url": URL, "sms.*": "yes"}, a_webhook, again=True),
     page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.disable", {}, a_webhook, again=True),
     page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.enable", {"enabled": "yes"}, a_disabled_webhook, again=True,
          variant="on"),
@@ -465,6 +465,7 @@ CHANGES = [
     page(f"{TEAM}/senders/domains/{{id}}/rotate", "domain.rotate", {}, a_domain, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, a_domain, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, a_domain, again=True),
+    page(f"{OPERATOR}/platform/mail-host", "platform.change", {"mail_host": "mail{n}.test"}, again=True),
     page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}, the_platforms_domain),
     page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, the_platforms_domain, again=True),
     page(f"{TEAM}/senders/names", "display_name.submit", {"name": "Name {n}", "of": "dom_acme"}, again=True),

@@ -32,9 +32,15 @@ async def ask(visit: Visit) -> Answer:
         if not is_simulated(visit, address):
             there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
     except Refusal as refusal:
-        return await senders.show(visit, address=refusal.message)
+        return senders.new_page(visit, "recipients", address=refusal.message)
     await recipients.note_asked(visit.store, visit.actor, visit.team.record.id, address)
     return Redirect(f"{visit.base}/senders/recipients?{urlencode(there)}")
+
+
+async def new(visit: Visit) -> Answer:
+    if not visit.team.sandbox:
+        raise Gone
+    return senders.new_page(visit, "recipients")
 
 
 async def show(visit: Visit) -> Answer:

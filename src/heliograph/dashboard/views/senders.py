@@ -9,37 +9,35 @@ from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import state_of
 from heliograph.rules.setup.snapshot import RecordId
 
-REMOVABLE = {"display_name": "The display name", "sender_id": "The sender id", "recipient": "The recipient"}
+REMOVABLE = {"display_name": "The display name", "sender_id": "The sender ID", "recipient": "The recipient"}
 
 
-async def show(visit: Visit, **errors: str) -> Page:
-    """With errors, the form's values stay where they were typed."""
+async def show(visit: Visit) -> Page:
     team = visit.team
+    looked = await visit.store.domain_checks.of(domain.id for domain in team.domains.values())
     values: dict[str, Any] = {
         "team": team,
         "platform": visit.setup.platform,
         "domains": sorted(team.domains.values(), key=lambda domain: domain.name),
+        "checked": {id_: one.checked_at for id_, one in looked.items()},
         "domain_names": {domain.id: domain.name for domain in team.domains.values()},
         "names": sorted(team.display_names.values(), key=lambda name: (name.domain, name.name)),
         "sender_ids": sorted(team.sender_ids.values(), key=lambda sender: sender.country),
         "recipients": sorted(team.recipients),
-        "state_of": state_of,
-        "errors": errors,
-        "typed": visit.form if errors else {},
+        "approval_of": state_of,
     }
-    return Page("senders.html", values, 400 if errors else 200)
+    return Page("senders.html", values)
 
 
-async def add_domain(visit: Visit) -> Answer:
-    typed, brand = visit.form.get("domain", "").strip(), visit.form.get("brand", "").strip()
-    try:
-        made = await visit.tools.management.domains.add(visit.actor, visit.team.record.id, typed, brand)
-    except InvalidRequest as refusal:
-        errors = errors_of(refusal)
-        return await show(visit, **{"domain" if field == "name" else field: why for field, why in errors.items()})
-    known, name = made.name in visit.team.domains, made.name
-    told = f"You have {name} already." if known else f"{name} is added. Set the records below, then check them."
-    return Redirect(f"{visit.base}/senders/domains/{made.id}", told)
+def new_page(visit: Visit, kind: str, **errors: str) -> Page:
+    """The form for one more; with errors, what was typed stays."""
+    domains = sorted((domain.id, domain.name) for domain in visit.team.domains.values())
+    values = {"kind": kind, "domains": domains, "errors": errors, "typed": visit.form}
+    return Page("sender_new.html", values, 400 if errors else 200)
+
+
+async def new_name(visit: Visit) -> Answer:
+    return new_page(visit, "names")
 
 
 async def add_name(visit: Visit) -> Answer:
@@ -47,8 +45,12 @@ async def add_name(visit: Visit) -> Answer:
     try:
         await senders.submit_name(visit.store, visit.actor, team, visit.form.get("of", ""), name)
     except InvalidRequest as refusal:
-        return await show(visit, **errors_of(refusal))
+        return new_page(visit, "names", **errors_of(refusal))
     return Redirect(f"{visit.base}/senders", f"{name} waits for the operator's approval.")
+
+
+async def new_sender_id(visit: Visit) -> Answer:
+    return new_page(visit, "sender-ids")
 
 
 async def set_sender_id(visit: Visit) -> Answer:
@@ -56,7 +58,7 @@ async def set_sender_id(visit: Visit) -> Answer:
     try:
         await senders.submit_sender_id(visit.store, visit.actor, visit.team.record.id, country, value)
     except InvalidRequest as refusal:
-        return await show(visit, **errors_of(refusal))
+        return new_page(visit, "sender-ids", **errors_of(refusal))
     return Redirect(f"{visit.base}/senders", f"{value} for {country} waits for the operator's approval.")
 
 
@@ -70,7 +72,7 @@ async def remove(visit: Visit) -> Answer:
         await recipients.remove(visit.store, visit.actor, team, subject)
     else:
         subject = await senders.remove(visit.store, visit.actor, team, record)
-    return Redirect(f"{visit.base}/senders", f"{REMOVABLE[kind]} {subject} is removed.")
+    return Redirect(f"{visit.base}/senders", f"{REMOVABLE[kind]} {subject} is deleted.")
 
 
 async def ask_again(visit: Visit) -> Answer:
