@@ -35,11 +35,15 @@ def test_by_hand(body: bytes, secrets: list[str]) -> None:
     v1 = [hmac.new(s.encode(), f"{t}.".encode() + body, hashlib.sha256).hexdigest() for s in secrets]
     keys = [base64.b64decode(s.removeprefix("whsec_")) for s in secrets]
     sums = [hmac.new(key, f"{ID}.{t}.".encode() + body, hashlib.sha256).digest() for key in keys]
+    signature = " ".join(f"v1,{base64.b64encode(one).decode()}" for one in sums)
     assert headers(secrets, ID, t, body) == {
         "X-Service-Signature": f"t={t}" + "".join(f",v1={one}" for one in v1),
         "webhook-id": ID,
         "webhook-timestamp": str(t),
-        "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in sums),
+        "webhook-signature": signature,
+        "svix-id": ID,
+        "svix-timestamp": str(t),
+        "svix-signature": signature,
     }
 
 
@@ -61,7 +65,7 @@ def test_libraries_agree(library: object, body: bytes) -> None:
     assert library_says(library, OLD, made, body)
     assert not library_says(library, OTHER, made, body)
     assert not library_says(library, NEW, made, body + b" ")
-    assert not library_says(library, NEW, {**made, "webhook-id": "evt_other"}, body)
+    assert not library_says(library, NEW, {**made, "webhook-id": "evt_other", "svix-id": "evt_other"}, body)
     assert not library_says(library, NEW, headers([NEW], ID, now() - 301, body), body)
 
 

@@ -1,4 +1,7 @@
-"""The headers that authenticate an event: our own signature and that of Standard Webhooks, from one secret."""
+"""The headers that authenticate an event: our own signature and that of Standard Webhooks, from one secret.
+
+Standard Webhooks grew out of Svix, whose libraries look for the same values under their own names.
+"""
 
 import hmac
 from collections.abc import Sequence
@@ -21,11 +24,10 @@ def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[
     standard = b"%b.%b" % (event_id.encode(), service)
     v1 = [hmac.digest(secret.encode(), service, "sha256").hex() for secret in secrets]
     v1_standard = [pybase64.b64encode(hmac.digest(_key(secret), standard, "sha256")).decode() for secret in secrets]
+    signed = {"id": event_id, "timestamp": str(t), "signature": " ".join(f"v1,{one}" for one in v1_standard)}
     return {
         "X-Service-Signature": ",".join([f"t={t}", *(f"v1={one}" for one in v1)]),
-        "webhook-id": event_id,
-        "webhook-timestamp": str(t),
-        "webhook-signature": " ".join(f"v1,{one}" for one in v1_standard),
+        **{f"{prefix}-{name}": value for prefix in ("webhook", "svix") for name, value in signed.items()},
     }
 
 
