@@ -57,8 +57,11 @@ EMAIL_FIELDS: list[Check] = [
     ("invalid_email", {"to": None}),
     ("invalid_email", {"cc": ["nobody"]}),
     ("too_many_recipients", {"bcc": ["a@example.com"] * 51}),
+    ("invalid_tags", {"tags": {"a b": "x"}}),
+    ("invalid_metadata", {"metadata": {"a": "x" * 5000}}),
     ("subject_too_long", {"subject": "x" * 201}),
     ("invalid_subject", {"subject": "x\ny"}),
+    ("invalid_header", {"headers": {"Subject": "x"}}),
     ("too_many_attachments", {"attachments": [FILE] * 21}),
     ("invalid_attachment", {"attachments": [FILE | {"content": "?"}]}),
     ("unsupported_attachment_type", {"attachments": [FILE | {"content_type": "a/b"}]}),
@@ -77,7 +80,7 @@ TEMPLATE: list[Check] = [
     ("missing_variable", {"variables": {"name": None, "parcel": None}}),
     ("unknown_variable", {"variables": {"extra": 1}}),
 ]
-TEMPLATE_FIELDS = [SHAPE, *EMAIL_FIELDS[4:7], *EMAIL_FIELDS[9:]]
+TEMPLATE_FIELDS = [SHAPE, *(check for check in EMAIL_FIELDS[4:] if "subject" not in check[1])]
 BROKE_EMAIL = {"to": "a@example.com", "from": "a@broke.test", "template_id": "tpl_broke_email"}
 BROKE_SMS = {"to": "+447400123456", "template_id": "tpl_broke_sms", "variables": {"name": "x"}}
 BROKE_WHATSAPP = BROKE_SMS | {"template_id": "tpl_broke_whatsapp"}
@@ -85,6 +88,8 @@ PHONE: list[Check] = [
     SHAPE,
     ("invalid_phone", {"to": None}),
     ("invalid_phone", {"to": "123"}),
+    ("invalid_tags", {"tags": {"a b": "x"}}),
+    ("invalid_metadata", {"metadata": {"a": "x" * 5000}}),
     ("template_id_required", {"template_id": None}),
     ("template_id_required", {"template_id": ""}),
 ]

@@ -27,7 +27,8 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
     answer = shared_service.post(path, SENDS[path])
     end = "read" if path == "/v1/whatsapp" else "delivered"
     found = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
-    assert tuple(found) == (*answer.json, "simulated", "recipients", "events")
+    added = ("tags", "metadata", *(("reply_to_addresses", "headers") if path == "/v1/emails" else ()))
+    assert tuple(found) == (*answer.json, *added, "simulated", "recipients", "events")
     assert {name: found[name] for name in answer.json} == answer.json | {"status": end}
     (recipient,) = found["recipients"]
     assert tuple(recipient) == RECIPIENT

@@ -636,3 +636,48 @@ def test_a_long_text_leaves_in_chunks() -> None:
 )
 def test_text_from_html(html: str, text: str) -> None:
     assert text_from_html(html) == text
+
+
+# -- what a caller adds ------------------------------------------------------------------------------------
+
+
+def png(name: str, content_id: str | None = None) -> File:
+    return File(filename=name, content_type="image/png", size=1, base64="QQ==", content_id=content_id)
+
+
+def test_inline_parts_belong_to_the_html() -> None:
+    mail = judged(make(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo"), png("a.png")])))
+    assert mail.get_content_type() == "multipart/mixed"
+    related, attached = mail.iter_parts()
+    assert related.get_content_type() == "multipart/related"
+    written, inline = related.iter_parts()
+    assert written.get_content_type() in ("text/html", "multipart/alternative")
+    assert (inline["Content-ID"], inline.get_content_disposition()) == ("<logo>", "inline")
+    assert (attached["Content-ID"], attached.get_content_disposition()) == (None, "attachment")
+
+
+def test_inline_parts_alone_need_no_other_frame() -> None:
+    mail = judged(make(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo")])))
+    assert mail.get_content_type() == "multipart/related"
+
+
+def test_without_html_an_inline_part_is_attached() -> None:
+    mail = judged(make(content(text="Hi", attachments=[png("l.png", "logo")])))
+    assert mail.get_content_type() == "multipart/mixed"
+
+
+def test_own_headers_and_several_reply_tos() -> None:
+    own = {
+        "X-Order": "4711 ü",
+        "List-Unsubscribe": "<https://acme.test/u/1>, <mailto:u@acme.test>",
+        "References": "<1@a>",
+    }
+    mail = judged(make(content(headers=own, reply_to=["a@acme.test", "b@acme.test"])))
+    assert {name: str(mail[name]) for name in own} == own
+    assert mail["Reply-To"] == "a@acme.test, b@acme.test"
+
+
+def test_an_own_header_cannot_break_out() -> None:
+    with pytest.raises(ValueError, match="control character"):
+        make(content(headers={"X-A": "x\r\nBcc: a@b.test"}))
+    assert "Bcc" not in read(make(content(headers={"X-A": "=?utf-8?Q?=0D=0ABcc:?= x" * 20})))

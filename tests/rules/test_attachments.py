@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.attachments import ALLOWED_TYPES, read_attachments
+from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments
 from heliograph.rules.limits import MIB
 from heliograph.rules.refusals import (
     AttachmentsTooLarge,
@@ -75,7 +75,9 @@ def test_shape(items: list[Any], param: str) -> None:
         ({"content": MISSING}, "content"),
         ({"content": None}, "content"),
         ({"content": 1}, "content"),
-        ({"content_type": MISSING}, "content_type"),
+        ({"content_id": ""}, "content_id"),
+        ({"content_id": "a b"}, "content_id"),
+        ({"content_id": "x" * 129}, "content_id"),
         ({"content_type": ""}, "content_type"),
         ({"content_type": []}, "content_type"),
         ({"content": "QQ"}, "content"),  # no padding
@@ -190,3 +192,34 @@ def test_sum_is_inclusive() -> None:
 )
 def test_order(items: list[Any], first: type[Refusal]) -> None:
     assert type(refusal_of(items)) is first
+
+
+@pytest.mark.parametrize(
+    ("filename", "kind"),
+    [
+        ("a.PDF", "application/pdf"),
+        ("b.tar.zip", "application/zip"),
+        ("c.jpeg", "image/jpeg"),
+        ("d.ics", "text/calendar"),
+    ],
+)
+def test_a_type_may_be_told_by_the_ending(filename: str, kind: str) -> None:
+    [attachment] = read_attachments([item(filename=filename, content_type=MISSING)])
+    assert attachment.content_type == kind
+
+
+@pytest.mark.parametrize("filename", ["a", "a.exe", "pdf.", "a.html"])
+def test_an_ending_that_tells_none(filename: str) -> None:
+    assert isinstance(refusal_of([item(filename=filename, content_type=MISSING)]), UnsupportedAttachmentType)
+
+
+def test_every_ending_tells_an_allowed_type() -> None:
+    assert set(TYPE_OF.values()) == ALLOWED_TYPES - {"application/x-zip-compressed"}
+
+
+def test_a_content_id_is_unique() -> None:
+    one, two = read_attachments([item(content_id="logo@acme"), item(content_id="LOGO@acme")])
+    assert (one.content_id, two.content_id) == ("logo@acme", "LOGO@acme")
+    refused = refusal_of([item(content_id="logo"), item(), item(content_id="logo")])
+    assert (type(refused), refused.param) == (InvalidAttachment, "attachments[2].content_id")
+    assert isinstance(refusal_of([item(content_id=5)]), InvalidRequest)

@@ -19,7 +19,7 @@ def read(
     to: str | list[str] = "ada@example.com",
     cc: list[str] | None = None,
     bcc: list[str] | None = None,
-    reply_to: str | None = None,
+    reply_to: str | list[str] | None = None,
 ) -> Recipients:
     return read_recipients(to, cc, bcc, reply_to)
 
@@ -32,13 +32,22 @@ def given(recipients: Recipients) -> tuple[list[str], list[str], list[str]]:
 def test_read() -> None:
     recipients = read("Ada@Example.com", ["b@x.io"], ["c@x.io", "c@x.io"], "r@x.io")
     assert given(recipients) == (["Ada@Example.com"], ["b@x.io"], ["c@x.io", "c@x.io"])
-    assert recipients.reply_to is not None and recipients.reply_to.given == "r@x.io"
+    assert [a.given for a in recipients.reply_to] == ["r@x.io"]
     assert recipients.count == 4
 
 
 def test_absent_lists_are_empty() -> None:
     assert given(read(["a@x.io"], [], None)) == (["a@x.io"], [], [])
-    assert read().reply_to is None
+    assert read().reply_to == ()
+
+
+def test_several_reply_tos() -> None:
+    ten = [f"r{i}@x.io" for i in range(10)]
+    assert [a.given for a in read("a@x.io", None, None, ten).reply_to] == ten
+    for bad in ([], [*ten, "r@x.io"], ["nobody"]):
+        with pytest.raises(InvalidEmail) as caught:
+            read("a@x.io", None, None, bad)
+        assert caught.value.param == "reply_to"
 
 
 def test_each_distinct_address_once_where_it_first_occurs() -> None:

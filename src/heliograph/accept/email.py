@@ -37,9 +37,10 @@ from heliograph.rules.field_docs import (
     set_up_id,
 )
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, SUBJECT_MAX
+from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, REPLY_TO_MAX, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.message import STATES
+from heliograph.rules.options import Added, MailHeaders, Metadata, Tags, check_mail_headers, check_options
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
@@ -63,6 +64,8 @@ OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u00
 DisplayNameId = Annotated[str, limited(**set_up_id("display_name"))]
 TO = says("One address or a list. To, Cc and Bcc together have at most 50.", needed=True)
 BCC = says("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
+REPLIES = limited(minItems=1, maxItems=REPLY_TO_MAX)
+REPLY_TO = says("Sets the Reply-To header: one address, or a list of up to 10.")
 FROM = says(
     "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team leaves it out or sends the "
     "platform sender."
@@ -76,7 +79,10 @@ class EmailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
     cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
     bcc: Annotated[Addresses | None, BCC] = None
-    reply_to: Annotated[EmailAddress | None, says("Sets the Reply-To header.")] = None
+    reply_to: Annotated[EmailAddress | Annotated[Addresses, REPLIES] | None, REPLY_TO] = None
+    tags: Tags = None
+    metadata: Metadata = None
+    headers: MailHeaders = None
     attachments: Annotated[Files | None, says("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
     from_: Annotated[str | None, FROM] = msgspec.field(default=None, name="from")
     from_display_id: Annotated[DisplayNameId | None, DISPLAY_NAME] = None
@@ -132,6 +138,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template | None
     content: Rendered
     attachments: tuple[Attachment, ...]
+    added: Added = Added()
 
 
 async def send_email(
@@ -170,7 +177,9 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     variables = read_variables(request.variables)
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
+    check_options(request.tags, request.metadata)
     _check_subject(request.subject)
+    check_mail_headers(request.headers)
     attachments = read_attachments(request.attachments or [])
     if request.template_id is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
@@ -192,7 +201,19 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         content = render(template, variables, _brand(sender, setup))
         check_subject(content.subject or "")
     check_allowed(recipients, caller.team)
-    return EmailDraft(recipients=recipients, sender=sender, template=template, content=content, attachments=attachments)
+    return EmailDraft(
+        recipients=recipients,
+        sender=sender,
+        template=template,
+        content=content,
+        attachments=attachments,
+        added=Added(
+            tags=request.tags or {},
+            metadata=request.metadata or {},
+            reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else [],
+            headers=request.headers or {},
+        ),
+    )
 
 
 def _check_mode(request: EmailRequest) -> None:
@@ -243,6 +264,7 @@ async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> 
                 size=size,
                 base64=base64,
                 blob=blob,
+                content_id=attachment.content_id,
             )
         )
     return files
@@ -254,6 +276,7 @@ def email_acceptance(
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = "queued" if context.store.setup.current.platform.paused else "sending"
+    added = msgspec.json.encode(draft.added)
 
     def decide(found: Found) -> Decision:
         kept = split_suppressed(recipients, found.suppressed)
@@ -264,7 +287,7 @@ def email_acceptance(
             to_addresses=[a.given for a in kept.to],
             cc=[a.given for a in kept.cc],
             bcc=[a.given for a in kept.bcc],
-            reply_to=kept.reply_to.given if kept.reply_to else None,
+            reply_to=kept.reply_to[0].given if kept.reply_to else None,
             from_=draft.sender.address.given,
             subject=content.subject or "",
             recipient_count=kept.count,
@@ -277,6 +300,7 @@ def email_acceptance(
             response=msgspec.json.encode(record),
             recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct()],
             price=price,
+            added=added,
         )
 
     return Acceptance(
@@ -295,7 +319,8 @@ def email_acceptance(
                 from_address=draft.sender.address.given,
                 to=[a.given for a in recipients.to],
                 cc=[a.given for a in recipients.cc],
-                reply_to=recipients.reply_to.given if recipients.reply_to else None,
+                reply_to=[a.given for a in recipients.reply_to] or None,
+                headers=draft.added.headers,
                 subject=content.subject or "",
                 html=content.html,
                 text=content.text,

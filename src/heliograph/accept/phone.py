@@ -13,6 +13,7 @@ from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox,
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.message import STATES
+from heliograph.rules.options import Added, Metadata, Tags, check_options
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
@@ -39,6 +40,8 @@ class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     template_id: Annotated[TemplateId | None, TEMPLATE] = None
     variables: Variables = None
     brand_domain_id: Annotated[DomainId | None, BRAND] = None
+    tags: Tags = None
+    metadata: Metadata = None
 
 
 class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +62,14 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template
     variables: dict[str, str]
     body: str
+    added: Added = Added()
 
 
 def draft_message(caller: Caller, setup: Setup, channel: Channel, request: PhoneRequest) -> PhoneDraft:
     """The checks of contract 2 up to the rendered body."""
     variables = read_variables(request.variables)
     to = read_phone(request.to)
+    check_options(request.tags, request.metadata)
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
@@ -77,7 +82,8 @@ def draft_message(caller: Caller, setup: Setup, channel: Channel, request: Phone
     check_size_of_variables(request.variables)
     body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)
-    return PhoneDraft(to=to, country=country_of(to), template=template, variables=values, body=body)
+    added = Added(tags=request.tags or {}, metadata=request.metadata or {})
+    return PhoneDraft(to=to, country=country_of(to), template=template, variables=values, body=body, added=added)
 
 
 def check_phone_allowed(team: Team, phone: str) -> None:
@@ -153,13 +159,14 @@ def phone_acceptance(
     """`check` is the channel's own last rules, asked before the price is held."""
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id(PREFIXES[channel])
     status = "queued" if context.store.setup.current.platform.paused else "sending"
+    added = msgspec.json.encode(draft.added)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
     def decide(found: Found) -> Decision:
         check(found, now)
         pricing.hold(found.account, price)
         to = AcceptedRecipient(draft.to, draft.to, "to")
-        return Decision(response=msgspec.json.encode(record), recipients=[to], price=price)
+        return Decision(response=msgspec.json.encode(record), recipients=[to], price=price, added=added)
 
     return Acceptance(
         id=id_,

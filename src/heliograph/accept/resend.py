@@ -14,6 +14,7 @@ from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.rules.acceptance import Acceptance, Answer
 from heliograph.rules.address import parse_address
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.options import Added
 from heliograph.rules.recipients import check_allowed, read_recipients
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import check_direct
@@ -33,6 +34,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     template_version: int | None
     country: str | None
     unreached: list[tuple[str, str]]  # address as given, kind
+    added: Added = Added()
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
@@ -72,6 +74,7 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
         template=replace(template, version=sent.template_version) if template else None,
         content=Rendered(subject=content.subject, html=content.html, text=content.text, body=None),
         attachments=(),
+        added=sent.added,
     )
     return email_acceptance(context, caller, draft, content.attachments, None)
 
@@ -80,7 +83,7 @@ def _phone(context: Context, caller: Caller, sent: Sent, template: Template | No
     if template is None or template.version != sent.template_version:
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = sent.unreached
-    draft = phone.PhoneDraft(to=to, country=sent.country, template=template, variables={}, body="")
+    draft = phone.PhoneDraft(to=to, country=sent.country, template=template, variables={}, body="", added=sent.added)
     if sent.channel == "sms":
         text = msgspec.json.decode(sent.content, type=SmsContent).body
         return sms_acceptance(context, caller, replace(draft, body=text), None)[0]

@@ -105,7 +105,13 @@ def error_headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
         retry_after = 1
     if retry_after is not None:
         headers.append((b"retry-after", b"%d" % retry_after))
+    headers.append((b"heliograph-should-retry", b"true" if should_retry(status, refusal.code) else b"false"))
     return headers
+
+
+def should_retry(status: int, code: str) -> bool:
+    """Whether the same request may succeed later, unchanged."""
+    return status in (408, 429) or status >= 500 or code == "idempotency_request_in_progress"
 
 
 def error_list() -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
 WRITTEN_OUT: dict[str, Schema] = {
     "Attachment": {
         "type": "object",
-        "required": ["filename", "content", "content_type"],
+        "required": ["filename", "content"],
         "additionalProperties": False,
         "properties": {
             "filename": {"description": "Name of the file.", "type": "string", "minLength": 1},
@@ -94,9 +94,15 @@ WRITTEN_OUT: dict[str, Schema] = {
                 "contentEncoding": "base64",
             },
             "content_type": {
-                "description": "Its type; parameters such as `; charset=utf-8` may follow.",
+                "description": "Its type; parameters such as `; charset=utf-8` may follow. May be absent when the "
+                "filename's ending says it.",
                 "type": "string",
                 "enum": sorted(ALLOWED_TYPES),
+            },
+            "content_id": {
+                "description": "Makes it an inline part that the HTML names as `cid:…`; unique in its message.",
+                "type": "string",
+                "pattern": "^[A-Za-z0-9._@-]{1,128}$",
             },
         },
     },
@@ -141,6 +147,10 @@ HEADERS: dict[str, Schema] = {
         "schema": {"type": "integer"},
     },
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+    "Heliograph-Should-Retry": {
+        "description": "Whether the same request may succeed later.",
+        "schema": {"type": "string", "enum": ["true", "false"]},
+    },
     "Idempotency-Replayed": {
         "description": "`true` when this is the answer to an earlier request with the same key.",
         "schema": {"const": "true"},
@@ -286,6 +296,8 @@ def _response(route: Route, status: int, words: str, content: dict[str, Schema])
         names += ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"]
     if status in (409, 429, 500, 503):
         names.append("Retry-After")
+    if status >= 400:
+        names.append("Heliograph-Should-Retry")
     if status == 401:
         names.append("WWW-Authenticate")
     if route.idempotent and status == route.status:

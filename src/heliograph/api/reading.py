@@ -82,16 +82,38 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     simulated: Simulated
 
 
-class EmailView(EmailRecord, frozen=True, kw_only=True):
-    simulated: Simulated
-    recipients: Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
-    events: Annotated[list[EventView], says("The timeline.")]
+TagsView = Annotated[dict[str, str], says("The caller's tags.")]
+MetadataView = Annotated[dict[str, Any], says("The caller's metadata.")]
+RecipientViews = Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
+EventViews = Annotated[list[EventView], says("The timeline.")]
 
 
-class PhoneView(PhoneRecord, frozen=True, kw_only=True):
+class EmailLine(EmailRecord, frozen=True, kw_only=True):
+    """Of a list: with what the caller added, where there is some."""
+
+    reply_to_addresses: Annotated[list[str], says("All Reply-To addresses.")] = msgspec.field(default_factory=list)
+    headers: Annotated[dict[str, str], says("The caller's own header fields.")] = msgspec.field(default_factory=dict)
+    tags: TagsView = msgspec.field(default_factory=dict)
+    metadata: MetadataView = msgspec.field(default_factory=dict)
+
+
+class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
+    """Of a list: with what the caller added, where there is some."""
+
+    tags: TagsView = msgspec.field(default_factory=dict)
+    metadata: MetadataView = msgspec.field(default_factory=dict)
+
+
+class EmailView(EmailLine, frozen=True, kw_only=True):
     simulated: Simulated
-    recipients: Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
-    events: Annotated[list[EventView], says("The timeline.")]
+    recipients: RecipientViews
+    events: EventViews
+
+
+class PhoneView(PhoneLine, frozen=True, kw_only=True):
+    simulated: Simulated
+    recipients: RecipientViews
+    events: EventViews
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,11 +124,11 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmailList(Listed, frozen=True, kw_only=True):
-    data: Records[EmailRecord]
+    data: Records[EmailLine]
 
 
 class PhoneList(Listed, frozen=True, kw_only=True):
-    data: Records[PhoneRecord]
+    data: Records[PhoneLine]
 
 
 class VerificationList(Listed, frozen=True, kw_only=True):
@@ -145,6 +167,8 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         recipients = [_recipient(one, simulated) for one in found.recipients]
         left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
         record = _record(found.status, found.record)
+        for name, value in _added(channel, record).items():
+            record.setdefault(name, value)
         record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
         return answer(record | {"recipients": recipients, "events": events})
 
@@ -243,6 +267,14 @@ def read_time(name: str, text: str) -> int:
 
 def _record(status: str, record: str) -> dict[str, Any]:
     return {**msgspec.json.decode(record), "status": status}
+
+
+def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
+    """What a caller may add, when nothing was."""
+    added: dict[str, Any] = {"tags": {}, "metadata": {}}
+    if channel == "email":
+        added |= {"reply_to_addresses": [record["reply_to"]] if record["reply_to"] else [], "headers": {}}
+    return added
 
 
 def _raw(detail: str | None) -> msgspec.Raw | None:

@@ -37,6 +37,9 @@ EMAIL = (
     r.InvalidSubject,
     r.TooManyAttachments,
     r.InvalidAttachment,
+    r.InvalidTags,
+    r.InvalidMetadata,
+    r.InvalidHeader,
     r.UnsupportedAttachmentType,
     r.AttachmentTooLarge,
     r.AttachmentsTooLarge,
@@ -59,6 +62,8 @@ EMAIL = (
 PHONE = (
     *ONCE,
     r.InvalidPhone,
+    r.InvalidTags,
+    r.InvalidMetadata,
     r.TemplateIdRequired,
     *TEMPLATE,
     r.NoApprovedBrandDomain,

@@ -33,6 +33,13 @@ class Decision(msgspec.Struct, frozen=True):
     response: bytes  # the API record, as answered
     recipients: Sequence[AcceptedRecipient]
     price: int = 0  # held now, captured when a carrier accepts
+    added: bytes = b"{}"  # what the caller added to it: reads and events show it beside the record
+
+    @property
+    def record(self) -> str:
+        """Both in one object, as it is kept."""
+        whole = self.response if self.added == b"{}" else self.response[:-1] + b"," + self.added[1:]
+        return whole.decode()
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):

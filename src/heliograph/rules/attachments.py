@@ -41,7 +41,29 @@ ALLOWED_TYPES = frozenset(
     }
 )
 TYPE_MAX = 1000  # characters of a content type that are looked at
-FIELDS = ("filename", "content", "content_type")
+FIELDS = ("filename", "content", "content_type", "content_id")
+# By the ending of a filename, for attachments that come without a type.
+TYPE_OF = {
+    "pdf": "application/pdf",
+    "doc": "application/msword",
+    "docx": f"{_OFFICE}wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    "ppt": "application/vnd.ms-powerpoint",
+    "pptx": f"{_OFFICE}presentationml.presentation",
+    "json": "application/json",
+    "csv": "text/csv",
+    "txt": "text/plain",
+    "ics": "text/calendar",
+    "zip": "application/zip",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "svg": "image/svg+xml",
+}
+_CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
 
 # The parameters that change how a reader understands the file; all others are left out.
 _KEPT = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
@@ -51,6 +73,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     filename: str
     content_type: str  # lower-case, with charset and method if they were given
     content: bytes
+    content_id: str | None = None
 
 
 def check_shape(items: list[Any]) -> None:
@@ -64,6 +87,8 @@ def check_shape(items: list[Any]) -> None:
                     f"attachments[{i}] has no field {quoted(field)}. Send {', '.join(FIELDS)}.",
                     param=f"attachments[{i}].{field}",
                 )
+        if not isinstance(item.get("content_id"), str | None):
+            raise InvalidRequest(f"attachments[{i}].content_id is not a string.", param=f"attachments[{i}].content_id")
 
 
 def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
@@ -76,6 +101,13 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
             param="attachments",
         )
     attachments = tuple(_read(item, f"attachments[{i}]") for i, item in enumerate(items))
+    ids = [attachment.content_id for attachment in attachments]
+    for i, content_id in enumerate(ids):
+        if content_id is not None and content_id in ids[:i]:
+            raise InvalidAttachment(
+                f"content_id {quoted(content_id)} is used twice. {InvalidAttachment.fix}",
+                param=f"attachments[{i}].content_id",
+            )
     for i, attachment in enumerate(attachments):
         _check_type(attachment, f"attachments[{i}].content_type")
     for i, attachment in enumerate(attachments):
@@ -93,6 +125,8 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
 def _read(item: dict[str, Any], where: str) -> Attachment:
     for field in FIELDS:
         value = item.get(field)
+        if value is None and field in ("content_type", "content_id"):
+            continue
         if not isinstance(value, str) or (value == "" and field != "content"):  # an empty file is a file
             wrong = "is missing" if value is None else "is empty" if value == "" else "is not a string"
             raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
@@ -101,11 +135,16 @@ def _read(item: dict[str, Any], where: str) -> Attachment:
         raise InvalidAttachment(
             f"{where}.content is not strict base64. {InvalidAttachment.fix}", param=f"{where}.content"
         )
-    return Attachment(
-        filename=_safe_filename(item["filename"]),
-        content_type=_normal_type(item["content_type"]),
-        content=content,
-    )
+    content_id = item.get("content_id")
+    if content_id is not None and not _CONTENT_ID.fullmatch(content_id):
+        raise InvalidAttachment(
+            f"{where}.content_id {quoted(content_id)} is malformed. {InvalidAttachment.fix}",
+            param=f"{where}.content_id",
+        )
+    filename = _safe_filename(item["filename"])
+    given = item.get("content_type")
+    kind = TYPE_OF.get(filename.rpartition(".")[2].lower(), "") if given is None else _normal_type(given)
+    return Attachment(filename=filename, content_type=kind, content=content, content_id=content_id)
 
 
 def _decoded(text: str) -> bytes | None:

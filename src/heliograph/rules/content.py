@@ -11,6 +11,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int
     base64: str | None = None
     blob: str | None = None
+    content_id: str | None = None  # shown inside the HTML, which names it as `cid:…`
 
 
 class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,7 +19,8 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     from_address: str
     to: list[str]
     cc: list[str] = []
-    reply_to: str | None = None
+    reply_to: str | list[str] | None = None
+    headers: dict[str, str] = {}  # the caller's own
     subject: str
     html: str | None = None
     text: str | None = None

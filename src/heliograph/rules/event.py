@@ -35,7 +35,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 SIMULATED = "simulated"  # in the detail of what a simulator said
 NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
-DETAIL_MAX = 4096  # bytes of a carrier's words: a body stays below 20 KB
+BODY_MAX = 20_000  # bytes
+DETAIL_MAX = 4096  # bytes of a carrier's words
+_LONG = ("to_addresses", "cc")  # of which only the first is told where the body would be too large
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}
 
@@ -77,21 +79,25 @@ def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
     own = _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
-    return msgspec.json.encode(
-        {
-            "id": event.id,
-            "type": event.type,
-            "created_at": timestamp(event.created_at),
-            "team_id": team.record.id,
-            "sandbox": sandbox,
-            "sequence": event.sequence,
-            "data": own,
-        }
-    )
+    whole = {
+        "id": event.id,
+        "type": event.type,
+        "created_at": timestamp(event.created_at),
+        "team_id": team.record.id,
+        "sandbox": sandbox,
+        "sequence": event.sequence,
+        "data": own,
+    }
+    body = msgspec.json.encode(whole)
+    if len(body) > BODY_MAX:
+        own |= {name: own[name][:1] for name in _LONG if name in own}
+        body = msgspec.json.encode(whole)
+    return body
 
 
 def _message_part(event: StoredEvent) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.json.decode(event.record or "{}")
+    record.pop("headers", None)  # the receiver's mail has them
     own = record | {
         "status": event.status,
         "message_status": event.message_status,

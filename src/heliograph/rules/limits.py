@@ -9,6 +9,7 @@ DAY_MS = 24 * HOUR_MS
 
 # Email (spec 8)
 RECIPIENTS_MAX = 50
+REPLY_TO_MAX = 10
 SUBJECT_MAX = 200  # code points, direct mode
 ATTACHMENTS_MAX = 20
 ATTACHMENT_MAX = 10 * MIB  # one, decoded, inclusive

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from heliograph.rules.address import Address, parse_address
-from heliograph.rules.limits import RECIPIENTS_MAX
+from heliograph.rules.limits import RECIPIENTS_MAX, REPLY_TO_MAX
 from heliograph.rules.magic import behaviour_of, is_magic_email
 from heliograph.rules.refusals import (
     InvalidEmail,
@@ -27,7 +27,7 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
     to: tuple[Address, ...]
     cc: tuple[Address, ...] = ()
     bcc: tuple[Address, ...] = ()
-    reply_to: Address | None = None
+    reply_to: tuple[Address, ...] = ()
 
     @property
     def count(self) -> int:
@@ -47,7 +47,7 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_recipients(
-    to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | None
+    to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | list[str] | None
 ) -> Recipients:
     if isinstance(to, str) and reply_to is None and not cc and not bcc:
         return Recipients(to=_addresses([to], "to"))  # most sends: no lists to count
@@ -62,10 +62,19 @@ def read_recipients(
         to=_addresses(lists["to"], "to"),
         cc=_addresses(lists["cc"], "cc"),
         bcc=_addresses(lists["bcc"], "bcc"),
-        reply_to=None if reply_to is None else _addresses([reply_to], "reply_to")[0],
+        reply_to=_read_reply_to(reply_to),
     )
     _check_count(lists)
     return recipients
+
+
+def _read_reply_to(given: str | list[str] | None) -> tuple[Address, ...]:
+    if given is None:
+        return ()
+    texts = [given] if isinstance(given, str) else given
+    if not 1 <= len(texts) <= REPLY_TO_MAX:
+        raise InvalidEmail(f"reply_to has {len(texts)} addresses. Send 1 to {REPLY_TO_MAX}.", param="reply_to")
+    return _addresses(texts, "reply_to")
 
 
 def _addresses(texts: list[str], field: str) -> tuple[Address, ...]:

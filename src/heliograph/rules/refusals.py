@@ -130,7 +130,7 @@ class IdempotencyRequestInProgress(Refusal):
 
 
 class InvalidEmail(Refusal):
-    """A recipient or reply-to address is not a valid email address."""
+    """A recipient or reply-to address is not a valid email address, or there are none or too many of them."""
 
     fix = "Send bare addresses such as 'ada@example.com'."
 
@@ -165,6 +165,24 @@ class InvalidSubject(Refusal):
     fix = "Send the subject as one line of text."
 
 
+class InvalidTags(Refusal):
+    """`tags` has more than 10 entries, or a name or value that is not allowed."""
+
+    fix = "Send at most 10: names of A-Z, a-z, 0-9, _ and - up to 64, values of 1 to 256 characters."
+
+
+class InvalidMetadata(Refusal):
+    """`metadata` is larger than 4 KiB of compact JSON."""
+
+    fix = "Keep the data yourself, and send its id."
+
+
+class InvalidHeader(Refusal):
+    """`headers` has a name that is not allowed or is given twice, a control character, or too much."""
+
+    fix = "Send at most 25 of X-…, List-…, In-Reply-To, References, Auto-Submitted, Feedback-ID, Importance, Priority."
+
+
 class TooManyAttachments(Refusal):
     """There are more than 20 attachments."""
 
@@ -172,9 +190,12 @@ class TooManyAttachments(Refusal):
 
 
 class InvalidAttachment(Refusal):
-    """An attachment lacks a part or its content is not strict base64."""
+    """An attachment lacks a part, its content is not strict base64, or its content_id is malformed or used twice."""
 
-    fix = "Send filename, content (padded RFC 4648 base64 without white space) and content_type."
+    fix = (
+        "Send filename, content (padded RFC 4648 base64 without white space) and content_type; a content_id is unique "
+        "and of A-Z, a-z, 0-9, '.', '_', '@' and '-'."
+    )
 
 
 class UnsupportedAttachmentType(Refusal):

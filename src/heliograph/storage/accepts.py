@@ -209,7 +209,7 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         done.price,
         "held" if done.price else "none",
         item.created_at,
-        done.response.decode(),
+        done.record,
     )
 
 

@@ -22,8 +22,10 @@ LINE = 76  # characters
 
 # Each is listed once more than it occurs, so that adding another breaks the signature.
 SIGNED = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type")
+# Signed where they are: one-click unsubscription needs it (RFC 8058), and threads are read by the others.
+SIGNED_IF_THERE = ("In-Reply-To", "References", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post")
 
-_SIGNED = [(name, name.lower().encode()) for name in SIGNED]
+_SIGNED, _SIGNED_IF_THERE = ([(name, name.lower().encode()) for name in names] for names in (SIGNED, SIGNED_IF_THERE))
 _FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)\r\n")
 _SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 
@@ -49,9 +51,10 @@ class Signer:
         Takes a millisecond, mostly without the interpreter's lock: call it in a thread.
         """
         fields = _read(headers)
-        names = ":".join([name for name, lower in _SIGNED for _ in range(len(fields.get(lower, ())) + 1)])
+        wanted = _SIGNED + [pair for pair in _SIGNED_IF_THERE if pair[1] in fields]
+        names = ":".join([name for name, lower in wanted for _ in range(len(fields.get(lower, ())) + 1)])
         # Of several fields of a name the lowest comes first (RFC 6376 5.4.2).
-        signed = b"".join([field for _, lower in _SIGNED for field in reversed(fields.get(lower, ()))])
+        signed = b"".join([field for _, lower in wanted for field in reversed(fields.get(lower, ()))])
         tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(_hash_body(body)).decode()};\r\n b="
         return b"".join([self._signature(key, private, time_ms // 1000, tags, signed) for key, private in self._keys])
 

@@ -131,8 +131,11 @@ def build(
         raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
     seed = entropy.hex().encode()
     entity = _written(content, seed)
-    if content.attachments:
-        files = [_attachment(file, open_blob) for file in content.attachments]
+    inline = [file for file in content.attachments if file.content_id is not None and content.html is not None]
+    if inline:
+        entity = _multipart("related", b"=_r" + seed, [entity, *(_attachment(file, open_blob) for file in inline)])
+    if len(inline) < len(content.attachments):
+        files = [_attachment(file, open_blob) for file in content.attachments if file not in inline]
         entity = _multipart("mixed", b"=_m" + seed, [entity, *files])
     headers = _block(_own_fields(content, message_id, date_ms) + entity.fields)
     return Mail(headers=headers, body=tuple(_joined(entity.content)))
@@ -175,12 +178,14 @@ def _own_fields(content: EmailContent, message_id: str, date_ms: int) -> Fields:
     if content.cc:
         fields.append(("Cc", _mailboxes(content.cc)))
     if content.reply_to is not None:
-        fields.append(("Reply-To", [_mailbox(content.reply_to)]))
+        reply_to = [content.reply_to] if isinstance(content.reply_to, str) else content.reply_to
+        fields.append(("Reply-To", _mailboxes(reply_to)))
     fields += [
         ("Subject", _unstructured(content.subject)),
         ("Date", [_date(date_ms)]),
         ("Message-ID", [b"<" + message_id.encode() + b"@" + domain + b">"]),
         ("MIME-Version", [b"1.0"]),
+        *((name, _unstructured(value)) for name, value in content.headers.items()),
     ]
     return fields
 
@@ -332,11 +337,14 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
         raise ValueError(f"{quoted(file.content_type)} is not an attachment's type")
     kept = [f'{match[1]}="{match[2]}"'.encode() for match in found if match]
     encoding, encoded = _encoded(file, plain, open_blob)
+    shown = b"attachment" if file.content_id is None else b"inline"
     fields: Fields = [
         ("Content-Type", _separated([plain.encode(), *kept, *_parameter("name", file.filename)], b";")),
         ("Content-Transfer-Encoding", [encoding]),
-        ("Content-Disposition", _separated([b"attachment", *_parameter("filename", file.filename)], b";")),
+        ("Content-Disposition", _separated([shown, *_parameter("filename", file.filename)], b";")),
     ]
+    if file.content_id is not None:
+        fields.append(("Content-ID", [f"<{file.content_id}>".encode()]))
     return Entity(fields=fields, content=[encoded])
 
 

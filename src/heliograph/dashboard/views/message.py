@@ -15,6 +15,7 @@ from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, V
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.explain import SIMULATED, tried_for
 from heliograph.rules.magic import is_magic
+from heliograph.rules.options import Added
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
 from heliograph.storage.search import Whole
@@ -127,6 +128,7 @@ async def send_again(visit: Visit) -> Answer:
     if facts.content is None or not can_resend(unreached):
         return await _page(visit, found, "Nobody is left to resend this to, or its content is no longer kept.")
     sent = Sent(
+        added=msgspec.json.decode(facts.record, type=Added),
         channel=facts.channel,
         content=facts.content.encode(),
         template_id=facts.template_id,

@@ -1,0 +1,101 @@
+"""What a caller may add to a message on any channel (contract 16): tags, metadata, and for email its own headers."""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from heliograph.rules.field_docs import limited, says
+from heliograph.rules.limits import KIB
+from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidTags
+from heliograph.rules.text import CONTROLS, quoted
+
+TAGS_MAX = 10
+TAG_VALUE_MAX = 256
+METADATA_MAX = 4 * KIB
+HEADERS_MAX = 25
+HEADERS_TOTAL_MAX = 8 * KIB
+OWN_HEADERS = (
+    *("List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "In-Reply-To", "References"),
+    *("Auto-Submitted", "Feedback-ID", "Importance", "Priority"),
+)
+
+_TAG_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HEADER_NAME = re.compile("x-[!-9;-~]{1,74}|" + "|".join(map(str.lower, OWN_HEADERS)))
+
+TagName = Annotated[str, limited(pattern=f"^{_TAG_NAME.pattern}$")]
+TagValue = Annotated[str, limited(minLength=1, maxLength=TAG_VALUE_MAX)]
+Tags = Annotated[
+    dict[TagName, TagValue] | None,
+    says("Up to 10 names with values, to find and count messages by.", maxProperties=TAGS_MAX),
+]
+Metadata = Annotated[
+    dict[str, Any] | None,
+    says("Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched."),
+]
+MailHeaders = Annotated[
+    dict[str, str] | None,
+    says(f"Own header fields, up to 25 with 8 KiB together: `X-…`, {', '.join(f'`{name}`' for name in OWN_HEADERS)}."),
+]
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a message carries of it, beside the record that its sender was answered."""
+
+    tags: dict[str, str] = {}
+    metadata: dict[str, Any] = {}
+    reply_to_addresses: list[str] = []  # where there are several
+    headers: dict[str, str] = {}
+
+
+def check_options(tags: dict[str, str] | None, metadata: dict[str, Any] | None) -> None:
+    """At their place in the order of checks: after the recipients."""
+    check_tags(tags)
+    check_metadata(metadata)
+
+
+def check_tags(tags: dict[str, str] | None) -> None:
+    if not tags:
+        return
+    if len(tags) > TAGS_MAX:
+        raise InvalidTags(f"There are {len(tags)} tags, {TAGS_MAX} is the most. {InvalidTags.fix}", param="tags")
+    for name, value in tags.items():
+        if not _TAG_NAME.fullmatch(name):
+            raise InvalidTags(f"{quoted(name)} is not a tag's name. {InvalidTags.fix}", param="tags")
+        if not 1 <= len(value) <= TAG_VALUE_MAX:
+            raise InvalidTags(f"The tag {name} has {len(value)} characters. {InvalidTags.fix}", param="tags")
+
+
+def check_metadata(metadata: dict[str, Any] | None) -> None:
+    if metadata and (size := len(msgspec.json.encode(metadata))) > METADATA_MAX:
+        raise InvalidMetadata(
+            f"metadata has {size} bytes of JSON, {METADATA_MAX} is the most. {InvalidMetadata.fix}", param="metadata"
+        )
+
+
+def check_mail_headers(headers: dict[str, str] | None) -> None:
+    if not headers:
+        return
+    if len(headers) > HEADERS_MAX:
+        raise InvalidHeader(
+            f"There are {len(headers)} headers, {HEADERS_MAX} is the most. {InvalidHeader.fix}", param="headers"
+        )
+    names: set[str] = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _HEADER_NAME.fullmatch(lower):
+            raise InvalidHeader(f"The header {quoted(name)} is not allowed. {InvalidHeader.fix}", param="headers")
+        if lower in names:
+            raise InvalidHeader(f"The header {name} is given twice. {InvalidHeader.fix}", param="headers")
+        if CONTROLS.search(value):
+            raise InvalidHeader(
+                f"The header {name} has a control character or a line break. {InvalidHeader.fix}",
+                param="headers",
+            )
+        names.add(lower)
+    size = sum(len(text.encode()) for pair in headers.items() for text in pair)
+    if size > HEADERS_TOTAL_MAX:
+        raise InvalidHeader(
+            f"The headers have {size} bytes together, {HEADERS_TOTAL_MAX} is the most. {InvalidHeader.fix}",
+            param="headers",
+        )

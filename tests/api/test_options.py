@@ -1,0 +1,89 @@
+"""What a caller adds to a message comes back in reads, lists and events, and not in the answer (contract 16)."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.sends import EMAIL, SMS, WHATSAPP, Body, assert_refused, settled, without
+from tests.service import Service
+
+ADDED: Body = {"tags": {"kind": "receipt"}, "metadata": {"order": 4711, "lines": [{"a": None}]}}
+SENDS = {"/v1/emails": EMAIL, "/v1/sms": SMS, "/v1/whatsapp": WHATSAPP}
+by_channel = pytest.mark.parametrize(("path", "body"), SENDS.items(), ids=["email", "sms", "whatsapp"])
+
+
+@by_channel
+def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: Body) -> None:
+    plain, answer = (shared_service.post(path, one).json for one in (body, body | ADDED))
+    assert plain.keys() == answer.keys()  # the spec's record, exactly
+    found = settled(shared_service, f"{path}/{answer['id']}")
+    assert {name: found[name] for name in ADDED} == ADDED
+    listed = shared_service.get(f"{path}?limit=100").json["data"]
+    (line,) = [one for one in listed if one["id"] == answer["id"]]
+    assert {name: line[name] for name in ADDED} == ADDED
+    bare = shared_service.get(f"{path}/{plain['id']}").json
+    assert (bare["tags"], bare["metadata"]) == ({}, {})
+
+
+@by_channel
+@pytest.mark.parametrize(
+    ("added", "code", "param"),
+    [
+        ({"tags": []}, "invalid_request", "tags"),
+        ({"tags": {"a": 1}}, "invalid_request", None),
+        ({"tags": {"a": ""}}, "invalid_tags", "tags"),
+        ({"metadata": "x"}, "invalid_request", "metadata"),
+        ({"metadata": {"a": "x" * 4096}}, "invalid_metadata", "metadata"),
+    ],
+)
+def test_what_is_refused(
+    shared_service: Service, path: str, body: Body, added: Body, code: str, param: str | None
+) -> None:
+    assert_refused(shared_service.post(path, body | added), 400, code, param)
+
+
+@pytest.mark.parametrize(
+    ("added", "code"),
+    [
+        ({"headers": {"X-A": 1}}, "invalid_request"),
+        ({"headers": {"From": "x"}}, "invalid_header"),
+        ({"reply_to": []}, "invalid_email"),
+        ({"reply_to": ["a@acme.test"] * 11}, "invalid_email"),
+        ({"attachments": [{"filename": "a.exe", "content": "QQ=="}]}, "unsupported_attachment_type"),
+        ({"attachments": [{"filename": "a.png", "content": "QQ==", "content_id": 1}]}, "invalid_request"),
+        ({"attachments": [{"filename": "a.png", "content": "QQ==", "content_id": "<a>"}]}, "invalid_attachment"),
+    ],
+)
+def test_what_an_email_refuses(shared_service: Service, added: Body, code: str) -> None:
+    assert_refused(shared_service.post("/v1/emails", EMAIL | added), 400, code)
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "every"),
+    [
+        (None, None, []),
+        ("a@acme.test", "a@acme.test", ["a@acme.test"]),
+        (["a@acme.test", "b@acme.test"], "a@acme.test", ["a@acme.test", "b@acme.test"]),
+    ],
+)
+def test_reply_to(shared_service: Service, given: Any, first: str | None, every: list[str]) -> None:
+    answer = shared_service.post("/v1/emails", EMAIL | {"reply_to": given}).json
+    assert answer["reply_to"] == first
+    found = shared_service.get(f"/v1/emails/{answer['id']}").json
+    assert (found["reply_to"], found["reply_to_addresses"]) == (first, every)
+
+
+def test_headers_are_read_back(shared_service: Service) -> None:
+    own = {"X-Order": "4711", "List-Unsubscribe": "<https://acme.test/u>"}
+    answer = shared_service.post("/v1/emails", EMAIL | {"headers": own}).json
+    assert shared_service.get(f"/v1/emails/{answer['id']}").json["headers"] == own
+    assert shared_service.get(f"/v1/emails/{answer['id']}").json["tags"] == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "retry"),
+    [("/v1/emails", without(EMAIL, "to"), 400, "false"), ("/v1/nothing", EMAIL, 404, "false")],
+)
+def test_whether_to_retry_is_said(shared_service: Service, path: str, body: Body, status: int, retry: str) -> None:
+    answer = shared_service.post(path, body)
+    assert (answer.status, answer.headers["heliograph-should-retry"]) == (status, retry)
