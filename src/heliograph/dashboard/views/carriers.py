@@ -84,7 +84,7 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
         "facts": facts,
         "circuit": visit.store.circuits.current.get(carrier.id),
         "recent": recent,
-        "chart": _chart(recent, now) if recent.hour.total else None,
+        "chart": _chart(visit, recent, now) if recent.hour.total else None,
         "share": _share,
         "order": order,
         "alone": not [one for one in order if one.enabled and one.id != carrier.id],
@@ -108,14 +108,15 @@ def _calls_back(carrier: CarrierRecord) -> bool:
     return carrier.kind in ("cloud_api", "http")
 
 
-def _chart(recent: RecentUse, now: int) -> Chart:
+def _chart(visit: Visit, recent: RecentUse, now: int) -> Chart:
     uses = recent.minutes
     series = [
         Series("Accepted", "delivered", [use.accepted for use in uses]),
         Series("Refused", "bounced", [use.refused for use in uses]),
         Series("Deferred", "complained", [use.put_off for use in uses]),
     ]
-    return charts.bars("The last hour, by minute", charts.last_hour(now), series, text=charts.count, least=2)
+    times = charts.last_hour(now, visit.zone)
+    return charts.bars("The last hour, by minute", times, series, text=charts.count, least=2)
 
 
 async def change(visit: Visit) -> Answer:
