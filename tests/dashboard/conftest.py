@@ -115,15 +115,14 @@ class Site:
         """Add a person who has accepted and is signed in, and go to a page."""
         self.add(email, *options)
         page = self.page(**browser)
-        session = {
-            "name": COOKIE,
-            "value": let_in(self.service.database, email),
-            "domain": "127.0.0.1",
-            "path": "/dashboard",
-        }
-        page.context.add_cookies([session | {"httpOnly": True, "sameSite": "Lax"}])
+        page.context.add_cookies([self.cookie(email)])
         page.goto(path)
         return page
+
+    def cookie(self, email: str) -> Any:
+        """Of a new session of somebody's."""
+        session = {"name": COOKIE, "value": let_in(self.service.database, email), "domain": "127.0.0.1"}
+        return session | {"path": "/dashboard", "httpOnly": True, "sameSite": "Lax"}
 
 
 @pytest.fixture(scope="session")

@@ -5,22 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.conftest import DESKTOP, Shoot, Site, sync_api
 
 expect = sync_api.expect
 TEAM = ("--team", "team_acme", "--role", "developer")
 HERE = "/dashboard/teams/team_acme/templates"
 
 
+PHONE = {"width": 390, "height": 844}
+
+
 def inside(page: Any) -> Any:
-    return page.frame_locator("iframe.preview:visible").first
-
-
-def make_sms(page: Any, name: str, body: str) -> None:
-    page.goto(f"{HERE}/new?channel=sms")
-    page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Text", exact=True).fill(body)
-    page.get_by_role("button", name="Add variables from the text").click()
+    return page.frame_locator("iframe.shown-template:visible").first
 
 
 def need_approval(site: Site, folder: Path, needed: bool) -> None:
@@ -36,11 +32,88 @@ def approving(site: Site, tmp_path: Path) -> Any:
     need_approval(site, tmp_path, False)
 
 
-def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_type_preview_error_cure_draft_publish(site: Site, shoot: Shoot, viewport: Any) -> None:
+    width = viewport["width"]
+    page = site.open(f"maker{width}@example.com", *TEAM, path=HERE, viewport=viewport)
+    page.get_by_role("link", name="New template").click()
+    page.get_by_role("link", name="Email").click()
+    page.get_by_label("Name", exact=True).fill(f"Invoice {width}")
+    page.get_by_label("Subject").fill("Invoice {{number}} of {{domain}}")
+    page.get_by_label("HTML").fill(
+        '<p id="p" style="color: rgb(1, 2, 3)">No. {{number}}</p><script>document.body.remove()</script>'
+    )
+    expect(page.get_by_label("Variable 1", exact=True)).to_have_value("number")  # by itself
+    page.get_by_label("Example 1", exact=True).fill("<b>7</b>")
+    mail = inside(page).frame_locator("iframe")
+    expect(mail.locator("#p")).to_have_text("No. <b>7</b>")
+    expect(mail.locator("#p")).to_have_css("color", "rgb(1, 2, 3)")
+    expect(inside(page).get_by_text("write {{customer.domain}} or {{brand.domain}}")).to_be_visible()
+    shoot(page, f"template-edit-email-{width}")
+
+    page.get_by_role("button", name="Save draft").click()
+    expect(page.locator(".wrong .error")).to_contain_text("write {{customer.domain}} or {{brand.domain}}")
+    assert page.get_by_label("Subject").input_value() == "Invoice {{number}} of {{domain}}"
+    expect(mail.locator("#p")).to_have_css("color", "rgb(1, 2, 3)")  # the preview is there after an error
+    page.get_by_label("Phone").check()
+    expect(page.locator("iframe.shown-template:visible")).to_have_css("width", f"{min(390, width - 32)}px")
+
+    page.get_by_label("Subject").fill("Invoice {{number}} of {{brand.domain}}")
+    page.get_by_role("button", name="Save draft").click()
+    expect(page.get_by_text("Draft saved.")).to_be_visible()
+    expect(page.get_by_label("Subject")).to_have_value("Invoice {{customer.number}} of {{brand.domain}}")
+    expect(page.locator("#kept")).to_be_hidden()
+    assert "saved=yes" not in page.url
+    page.get_by_role("link", name=f"Invoice {width}", exact=True).click()
+    expect(page.get_by_text("Draft, not published yet")).to_be_visible()
+    shoot(page, f"template-draft-{width}")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_text("Published. Version 1 is live.")).to_be_visible()
+    expect(page.locator("pre code")).to_contain_text("Bearer $HELIOGRAPH_KEY")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    page.get_by_role("link", name="Send test").click()
+    page.get_by_label("To", exact=True).fill("nobody")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator(".wrong .error")).to_be_visible()
+    page.get_by_label("To", exact=True).fill("delivered@simulator.test")
+    page.get_by_role("button", name="Send test").click()
+    page.wait_for_url("**/messages/eml_*")
+
+
+def test_unsaved_text_is_offered_back(site: Site) -> None:
+    page = site.open("forgetful@example.com", *TEAM, path=f"{HERE}/tpl_short/edit")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: asked.append(dialog.type))
+    page.get_by_label("Text", exact=True).fill("Words {{a.b}} and more")
+    expect(page.get_by_text("Not saved yet.")).to_be_visible()
+    expect(page.get_by_label("Variable 1", exact=True)).to_have_value("a.b")
+    page.goto(HERE)
+    assert asked == ["beforeunload"]
+    page.goto(f"{HERE}/tpl_short/edit")
+    expect(page.get_by_text("This browser has unsaved text")).to_be_visible()
+    expect(page.get_by_label("Text", exact=True)).not_to_have_value("Words {{a.b}} and more")
+    page.get_by_role("button", name="Bring it back").click()
+    expect(page.get_by_label("Text", exact=True)).to_have_value("Words {{a.b}} and more")
+    expect(page.get_by_label("Variable 1", exact=True)).to_have_value("a.b")
+
+    page.context.clear_cookies()  # the session is over
+    page.get_by_role("button", name="Save draft").click()
+    page.wait_for_url("**/sign-in?**")
+    page.context.add_cookies([site.cookie("forgetful@example.com")])
+    page.goto(f"{HERE}/tpl_short/edit")
+    page.get_by_role("button", name="Bring it back").click()
+    page.get_by_role("button", name="Save draft").click()
+    expect(page.get_by_text("Draft saved.")).to_be_visible()
+    page.goto(f"{HERE}/tpl_short/edit")
+    expect(page.get_by_label("Text", exact=True)).to_have_value("Words {{customer.a.b}} and more")
+    expect(page.locator("#kept")).to_be_hidden()
+    assert asked == ["beforeunload"], "what is saved is left without a question"
+
+
+def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     dev = site.open("dev@example.com", *TEAM, path=f"{HERE}/tpl_sms/edit")
-    dev.get_by_label("Text", exact=True).fill("{{brand.name}}: {{customer.parcel}} is near. €{{customer.due}}")
-    expect(inside(dev).get_by_text("{{customer.due}} is not in variables")).to_be_visible()  # live, by the script
-    dev.get_by_role("button", name="Add variables from the text").click()
+    dev.get_by_label("Text", exact=True).fill("{{brand.name}}: {{customer.parcel}} is near. €{{due}}")
     expect(dev.get_by_label("Variable 3", exact=True)).to_have_value("due")
     dev.get_by_label("Example 1", exact=True).fill("P-77")
     dev.get_by_label("Example 3", exact=True).fill("5")
@@ -48,11 +121,10 @@ def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) ->
     expect(inside(dev).get_by_text("Declared, but not in the text: note.")).to_be_visible()
     expect(inside(dev).locator("dl.facts").first).to_contain_text("GSM 7-bit")
     shoot(dev, "template-edit-sms")
-    dev.get_by_role("button", name="Save").click()
-    expect(dev.get_by_role("status")).to_contain_text("An operator approves it before it is sent")
+    dev.get_by_role("button", name="Submit for approval").click()
+    expect(dev.get_by_text("It goes live when an operator approves it.")).to_be_visible()
     expect(dev.locator(".diff").first).to_contain_text("is near.")
     expect(dev.get_by_role("button", name="Approve")).to_have_count(0)
-    shoot(dev, "template-draft")
     sent = site.service.post("/v1/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}})
     assert sent.status == 202, "the approved version is sent until then"
 
@@ -62,11 +134,11 @@ def test_edit_preview_approve_send(site: Site, shoot: Shoot, approving: None) ->
     expect(operator.get_by_role("alert")).to_contain_text("say that it is free")  # in Germany it costs nothing
     operator.get_by_label("It is free where its price is nothing").check()
     operator.get_by_role("button", name="Approve").click()
-    expect(operator.get_by_role("status")).to_contain_text("Version 2 is in use")
+    expect(operator.get_by_text("Version 2 is live")).to_be_visible()
 
-    dev.goto(f"{HERE}/tpl_sms")
+    dev.goto(f"{HERE}/tpl_sms/test")
     expect(dev.get_by_label("parcel", exact=True)).to_have_value("P-77")
-    dev.get_by_role("button", name="Send", exact=True).click()
+    dev.get_by_role("button", name="Send test").click()
     dev.wait_for_url("**/messages/sms_*")
     message = site.service.get(f"/v1/sms/{dev.url.rpartition('/')[2]}")
     assert message.json["to"] == "+15005550006"
@@ -76,31 +148,32 @@ def test_a_draft_is_tested_with_verified_recipients_only(site: Site, shoot: Shoo
     team, here = "team_sandbox", "/dashboard/teams/team_sandbox/templates"
     page = site.open("try@example.com", "--team", team, "--role", "developer", path=f"{here}/tpl_sandbox_email/edit")
     page.get_by_label("Plain text").fill("Draft words")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save draft").click()
+    page.goto(f"{here}/tpl_sandbox_email/test")
     page.get_by_label("What", exact=True).select_option("draft")
     page.get_by_label("To", exact=True).fill("stranger@example.com")
     shoot(page, "template-draft-test")
-    page.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_role("button", name="Send test").click()
     expect(page.locator(".wrong .error")).to_contain_text("only to the simulator and to recipients")
     expect(page.get_by_label("What", exact=True)).to_have_value("draft")
     for to in ("me@example.com", "delivered@simulator.test"):
-        page.goto(f"{here}/tpl_sandbox_email")
+        page.goto(f"{here}/tpl_sandbox_email/test")
         page.get_by_label("What", exact=True).select_option("draft")
         page.get_by_label("To", exact=True).fill(to)
-        page.get_by_role("button", name="Send", exact=True).click()
+        page.get_by_role("button", name="Send test").click()
         page.wait_for_url("**/messages/eml_*")
         expect(page.locator("main")).to_contain_text("[Test] Hello")
 
 
 def test_a_live_team_tests_a_draft_as_a_sandbox_does(site: Site) -> None:
-    dev = site.open("live@example.com", *TEAM, path=f"{HERE}/tpl_draft")
+    dev = site.open("live@example.com", *TEAM, path=f"{HERE}/tpl_draft/test")
     csrf = dev.locator("[name=csrf]").first.input_value()
     for to in ("anybody@example.com", "gone@example.com"):
         form = {"csrf": csrf, "to": to, "from": "hello@acme.test", "what": ""}
         answer = dev.request.post(f"{site.url}{HERE}/tpl_draft/send", form=form)
         assert answer.status == 400
         assert "only to the simulator" in answer.text()
-    dev.get_by_role("button", name="Send", exact=True).click()
+    dev.get_by_role("button", name="Send test").click()
     dev.wait_for_url("**/messages/eml_*")
     message = site.service.get(f"/v1/emails/{dev.url.rpartition('/')[2]}").json
     assert (message["sandbox"], message["subject"]) == (True, "[Test] Draft")
@@ -110,72 +183,41 @@ def test_a_live_team_tests_a_draft_as_a_sandbox_does(site: Site) -> None:
     assert sent.code == "template_not_found", "the API sends no draft"
 
 
-def test_a_new_email_from_the_form_to_the_send(site: Site, shoot: Shoot) -> None:
-    page = site.open("maker@example.com", *TEAM, path=HERE)
-    shoot(page, "templates")
-    page.get_by_role("link", name="New for email").click()
-    page.get_by_label("Name", exact=True).fill("Invoice")
-    page.get_by_label("Subject").fill("Invoice {{customer.number}}")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".wrong").first).to_contain_text("is not in variables")
-    assert page.get_by_label("Subject").input_value() == "Invoice {{customer.number}}"
-    page.get_by_label("HTML").fill(
-        '<p id="p" style="color: rgb(1, 2, 3)">No. {{customer.number}}</p><script>document.body.remove()</script>'
-    )
-    page.get_by_label("Variable 1", exact=True).fill("number")
-    page.get_by_label("Example 1", exact=True).fill("<b>7</b>")
-    mail = inside(page).frame_locator("iframe")
-    expect(mail.locator("#p")).to_have_text("No. <b>7</b>")
-    expect(mail.locator("#p")).to_have_css("color", "rgb(1, 2, 3)")
-    shoot(page, "template-edit-email")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("status")).to_contain_text("Version 1 is in use")
-    expect(page.locator("pre code")).to_contain_text("Bearer $HELIOGRAPH_KEY")
-    shoot(page, "template")
-    page.get_by_label("To", exact=True).fill("nobody")
-    page.get_by_role("button", name="Send", exact=True).click()
-    expect(page.locator(".wrong .error")).to_be_visible()
-    page.get_by_label("To", exact=True).fill("delivered@simulator.test")
-    page.get_by_role("button", name="Send", exact=True).click()
-    page.wait_for_url("**/messages/eml_*")
-
-
 def test_versions_are_compared_and_restored(site: Site, shoot: Shoot) -> None:
     page = site.open("writer@example.com", *TEAM, path=f"{HERE}/tpl_welcome/edit")
     page.get_by_label("Plain text").fill("Hello {{customer.name}}.\nWelcome.")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_role("link", name="Versions").click()
     page.get_by_role("link", name="Version 2").click()
     expect(page.locator(".diff ins").first).to_have_text("+ Hello {{customer.name}}.")
     expect(page.locator(".diff del")).to_have_text("- Hi {{customer.name}}, {{brand.name}} here.")
     shoot(page, "template-version")
     page.goto(f"{HERE}/tpl_welcome/versions/1")
     page.get_by_role("button", name="Restore this version").click()
-    expect(page.get_by_role("status")).to_contain_text("Version 3 is in use")
-    expect(page.get_by_role("link", name="Version 2")).to_be_visible()
+    expect(page.get_by_text("Version 3 is live.")).to_be_visible()
     page.get_by_role("button", name="Archive").click()
-    expect(page.get_by_role("status")).to_contain_text("Archived")
+    expect(page.get_by_text("Archived. Sends that name it")).to_be_visible()
     page.goto(f"{HERE}?channel=email&status=archived")
     page.get_by_role("link", name="Welcome").click()
-    page.get_by_role("button", name="Bring back").click()
-    expect(page.get_by_role("status")).to_contain_text("Version 3 is in use")
+    page.get_by_role("button", name="Restore template").click()
+    expect(page.get_by_text("Version 3 is live.")).to_be_visible()
 
 
 def test_prices_are_the_operators(site: Site) -> None:
-    dev = site.open("thrifty@example.com", *TEAM, path=f"{HERE}/tpl_short/edit")
+    dev = site.open("thrifty@example.com", *TEAM, path=f"{HERE}/new?channel=sms")
     expect(dev.get_by_label("Price of one segment, USD")).to_have_count(0)
-    make_sms(dev, "Cheap", "Cheap {{customer.a}}")
     csrf = dev.locator("[name=csrf]").first.input_value()
     form = {"csrf": csrf, "channel": "sms", "name": "Cheap", "body": "Cheap", "price": "0", "prices": "GB 0"}
     dev.request.post(f"{site.url}{HERE}/new", form=form)
     dev.goto(HERE)
     dev.get_by_role("link", name="Cheap").click()
-    expect(dev.locator("dl.facts").first).to_contain_text("0.0450 USD, GB 0.0350")  # of the dearest SMS template
+    expect(dev.locator("dl.facts").first).to_contain_text("0.0450 USD a segment, GB 0.0350")  # of the dearest one
     operator = site.open("priced@example.com", "--operator", path=dev.url.removeprefix(site.url) + "/edit")
     operator.get_by_label("Prices by country").fill("GB 0.01\nnowhere 1")
-    operator.get_by_role("button", name="Save").click()
+    operator.get_by_role("button", name="Publish").click()
     expect(operator.locator(".wrong")).to_contain_text("ISO code")
     operator.get_by_label("Prices by country").fill("GB 0.01")
-    operator.get_by_role("button", name="Save").click()
+    operator.get_by_role("button", name="Publish").click()
     expect(operator.locator("dl.facts").first).to_contain_text("GB 0.0100")
 
 
@@ -190,21 +232,20 @@ def test_positions_and_no_script(site: Site, shoot: Shoot) -> None:
     frame = still.frame_locator("iframe[name=preview]")
     expect(frame.get_by_text("Acme: parcel P-1 is on its way.")).to_be_visible()
     expect(frame.locator("tbody tr")).to_have_text("1parcelP-1")
-    still.get_by_role("button", name="Save").click()
-    expect(still.get_by_role("status")).to_contain_text("is in use")
+    still.get_by_role("button", name="Publish").click()
+    expect(still.get_by_text("is live.")).to_be_visible()
 
 
 def test_a_viewer_looks_and_changes_nothing(site: Site, shoot: Shoot) -> None:
-    phone = {"width": 390, "height": 844}
     page = site.open(
-        "eye@example.com", "--team", "team_acme", "--role", "viewer", path=f"{HERE}/tpl_short", viewport=phone
+        "eye@example.com", "--team", "team_acme", "--role", "viewer", path=f"{HERE}/tpl_short", viewport=PHONE
     )
     shoot(page, "template-phone")
     expect(page.get_by_role("link", name="Edit")).to_have_count(0)
-    expect(page.get_by_role("button", name="Send", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name="Send test")).to_have_count(0)
     assert page.goto(f"{HERE}/tpl_short/edit").status == 403
     csrf = page.locator("[name=csrf]").first.input_value()
-    for action in ("edit", "archive", "restore", "send", "approve", "refuse", "discard"):
+    for action in ("edit", "publish", "archive", "restore", "send", "approve", "refuse", "discard"):
         answer = page.request.post(f"{site.url}{HERE}/tpl_short/{action}", form={"csrf": csrf, "version": "1"})
         assert answer.status == 403, action
     dev = site.open("dev2@example.com", *TEAM, path=HERE)

@@ -217,6 +217,15 @@ async def an_edited_template(world: World) -> Values:
     return made | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
 
 
+async def an_unfinished_draft(world: World) -> Values:
+    made = await an_edited_template(world)
+    place = f"{TEAM}/templates/{made['template']}".format(team="team_acme")
+    form = {"name": made["template"], "subject": "Hello", "text": "Third", "mark": made["mark"], "do": "draft"}
+    await world.post(f"{place}/edit", form, "owner")
+    shown = await world.get(place, "owner")
+    return made | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
+
+
 def _template(id_: str, more: str) -> str:
     return (
         f'[[teams]]\nid = "team_acme"\n[[teams.templates]]\nid = "{id_}"\nchannel = "email"\n'
@@ -495,6 +504,10 @@ CHANGES = [
     page(f"{TEAM}/templates/new", "template.publish", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
     page(f"{TEAM}/templates/{{template}}/edit", "template.publish",
          {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}"}, an_edited_template),
+    page(f"{TEAM}/templates/{{template}}/edit", "template.save",
+         {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}", "do": "draft"},
+         an_edited_template, variant="as a draft"),
+    page(f"{TEAM}/templates/{{template}}/publish", "template.publish", {"mark": "{mark}"}, an_unfinished_draft),
     page(f"{TEAM}/templates/{{template}}/restore", "template.restore", {"version": "1"}, a_template, again=True),
     page(f"{TEAM}/templates/{{template}}/archive", "template.archive", {}, a_template, again=True),
     page(f"{TEAM}/templates/{{template}}/unarchive", "template.unarchive", {}, an_archived_template, again=True),

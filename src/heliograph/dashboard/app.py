@@ -90,6 +90,8 @@ class Dashboard:
             if request.method == "POST":
                 visit = await self._with_form(route, visit)
                 if not self._is_own_form(visit):
+                    if route.expired and visit.who:
+                        return await route.expired(visit), visit
                     return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             return await route.view(visit), visit
         except (NotFound, MethodNotAllowed):

@@ -56,6 +56,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     suspended: bool = False  # open to a suspended team too: it looks, takes away and tidies up, and prepares no send
     form_max: int = BODY_MAX  # bytes of its form
     files: bool = False  # whether its form may bring files
+    expired: View | None = None  # shows the form of a session that is over again, with what was typed
 
 
 PAGES: list[PageRoute] = [
@@ -177,13 +178,24 @@ PAGES: list[PageRoute] = [
     # templates
     PageRoute("GET", TEAM + "/templates", templates.index, "viewer"),
     PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer"),
-    PageRoute("POST", TEAM + "/templates/new", template_edit.create, "developer", form_max=TEMPLATE_MAX),
+    PageRoute(
+        *("POST", TEAM + "/templates/new", template_edit.create, "developer"),
+        form_max=TEMPLATE_MAX,
+        expired=template_edit.expired,
+    ),
     PageRoute("POST", TEAM + "/templates/preview", template_edit.preview, "developer", form_max=TEMPLATE_MAX),
     PageRoute("GET", TEAM + "/templates/{template}", templates.show_template, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/edit", template_edit.edit, "developer"),
-    PageRoute("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer", form_max=TEMPLATE_MAX),
+    PageRoute(
+        *("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer"),
+        form_max=TEMPLATE_MAX,
+        expired=template_edit.expired,
+    ),
     PageRoute("GET", TEAM + "/templates/{template}/preview", templates.preview, "viewer"),
+    PageRoute("GET", TEAM + "/templates/{template}/test", templates.show_test, "developer"),
+    PageRoute("GET", TEAM + "/templates/{template}/versions", templates.show_versions, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/versions/{version}", templates.show_version, "viewer"),
+    PageRoute("POST", TEAM + "/templates/{template}/publish", template_change.publish, "developer"),
     PageRoute("POST", TEAM + "/templates/{template}/restore", template_change.restore, "developer"),
     PageRoute("POST", TEAM + "/templates/{template}/archive", template_change.archive, "developer", suspended=True),
     PageRoute("POST", TEAM + "/templates/{template}/unarchive", template_change.unarchive, "developer"),

@@ -1,4 +1,4 @@
-"""What becomes of a template: restored, archived, approved, refused."""
+"""What becomes of a template: published, restored, archived, approved, refused."""
 
 from typing import Any
 
@@ -9,6 +9,13 @@ from heliograph.dashboard.visit import Answer, Redirect, Visit, errors_of
 from heliograph.manage import templates
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.template_approvals import find_draft
+
+
+async def publish(visit: Visit) -> Answer:
+    """The draft that was seen."""
+    mark, terms = visit.form.get("mark", ""), _terms(visit)
+    done = await templates.publish(visit.store, visit.actor, *_named(visit), mark, **terms)
+    return saved(visit, visit.params["template"], done)
 
 
 async def restore(visit: Visit) -> Answer:
@@ -30,7 +37,9 @@ async def unarchive(visit: Visit) -> Answer:
 
 async def discard(visit: Visit) -> Answer:
     await templates.discard(visit.store, visit.actor, *_named(visit))
-    return Redirect(f"{visit.base}/templates", "The draft is discarded.")
+    id_ = visit.params["template"]
+    still = id_ in visit.setup.teams[visit.team.record.id].templates
+    return Redirect(f"{visit.base}/templates/{id_ if still else ''}".rstrip("/"), "Draft discarded.")
 
 
 async def approve(visit: Visit) -> Answer:
@@ -49,15 +58,15 @@ async def approve(visit: Visit) -> Answer:
 async def refuse(visit: Visit) -> Answer:
     mark, reason = visit.form.get("mark", ""), visit.form.get("reason", "")
     await templates.refuse(visit.store, visit.actor, *_named(visit), mark, reason)
-    return Redirect(f"{visit.base}/templates/{visit.params['template']}", "Refused; the team sees your reason.")
+    return Redirect(f"{visit.base}/templates/{visit.params['template']}", "Refused. The team sees your reason.")
 
 
 def saved(visit: Visit, id_: str, done: bool) -> Redirect:
     """What the change means for the template."""
-    told = f"Saved. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is in use."
+    told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is live."
     if find_draft(visit.setup, id_):
-        told = "Saved as a draft. An operator approves it before it is sent."
-    return Redirect(f"{visit.base}/templates/{id_}", told if done else "Nothing was changed.")
+        told = "Submitted. It goes live when an operator approves it."
+    return Redirect(f"{visit.base}/templates/{id_}?saved=yes", told if done else "Nothing was changed.")
 
 
 def _named(visit: Visit) -> tuple[str, str]:

@@ -1,24 +1,38 @@
-"""The editor of a template, with a preview of what stands in it."""
+"""The editor of a template: what was typed is never lost, whatever becomes of it."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
+from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views.template_change import saved
-from heliograph.dashboard.views.template_find import current
+from heliograph.dashboard.views.template_find import Written, current, written
 from heliograph.dashboard.views.template_form import FormLine, is_free, lines_for, lines_of, to_form, to_given
-from heliograph.dashboard.views.template_preview import frame
-from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.manage.templates import proposed
+from heliograph.dashboard.views.template_preview import frame, preview_of
+from heliograph.dashboard.views.templates import compared
+from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.manage.templates import find, proposed
 from heliograph.manage.templates import save as save_template
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Channel, Template
-from heliograph.rules.setup.template_approvals import mark_of
-from heliograph.rules.setup.template_edit import offered, read_template
-from heliograph.rules.template import placeholder_names
+from heliograph.rules.setup.template_approvals import find_draft, mark_of
+from heliograph.rules.setup.template_edit import Difference, Edited, edit_template, goes_live, offered
+
+EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
 
 
 async def new(visit: Visit) -> Answer:
-    return _editor(visit, _blank(visit))
+    """An empty one, or a copy; without a channel, the choice of one."""
+    if source := visit.query.get("from"):
+        template = proposed(visit.setup, find(visit.setup, visit.team.record.id, source))
+        copied = to_form(template) | {"name": f"Copy of {template.name}"}
+        return await _editor(visit, _blank(visit, template.channel), copied, lines_for(template))
+    if not visit.query.get("channel"):
+        return Page("template_new.html")
+    base = _blank(visit)
+    return await _editor(visit, base, to_form(offered(visit.setup, base)), [])
 
 
 async def create(visit: Visit) -> Answer:
@@ -26,65 +40,131 @@ async def create(visit: Visit) -> Answer:
 
 
 async def edit(visit: Visit) -> Answer:
-    return _editor(visit, _editable(visit))
+    base = _editable(visit)
+    form = to_form(base if base.price else offered(visit.setup, base))
+    return await _editor(visit, base, form, lines_for(base))
 
 
 async def save(visit: Visit) -> Answer:
-    return await _save(visit, _editable(visit), visit.form.get("mark", ""))
+    try:
+        base = _editable(visit)
+    except Refusal as refusal:  # it went while somebody wrote
+        told = f"{refusal.message} Your text is still here: save it as a new template."
+        return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
+    return await _save(visit, base, visit.form.get("mark", ""))
+
+
+async def expired(visit: Visit) -> Answer:
+    """The form of a session that is over: shown again, not saved."""
+    base = _editable(visit) if "template" in visit.params else _blank(visit)
+    page = await _editor(visit, base, visit.form, lines_of(visit.form), errors={"form": EXPIRED})
+    return Page(page.template, page.values, 403)
 
 
 async def preview(visit: Visit) -> Answer:
     """The document of the preview's frame, of what stands in the editor now."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
-    typed, errors = _read(visit, base)
-    return frame(visit, typed if visit.may("operator") else offered(visit.setup, typed), errors)
+    return frame(**_shown(visit, _read(visit, base), is_told="told" in visit.query))
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     """`mark` names what the person began with; None: nothing."""
-    template, errors = _read(visit, base)
-    if visit.form.get("do") == "declare":
-        missing = [name for name in placeholder_names(template) if name not in template.variables]
-        return _editor(visit, base, {}, [*lines_of(visit.form), *map(FormLine, missing)])
+    done, lines = _read(visit, base), lines_of(visit.form)
+    errors, publish = done.errors, visit.form.get("do") != "draft"
+    if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
+        return await _editor(visit, base, visit.form, lines + [FormLine(name) for name in done.added], added=done.added)
     if not errors:
-        operator, free = visit.may("operator"), is_free(visit.form)
+        terms: dict[str, Any] = {"by_operator": visit.may("operator"), "free": is_free(visit.form), "publish": publish}
         try:
-            done = await save_template(visit.store, visit.actor, template, mark=mark, by_operator=operator, free=free)
-            return saved(visit, template.id, done)
+            is_changed = await save_template(visit.store, visit.actor, done.template, mark=mark, **terms)
         except Refusal as refusal:
+            if refusal.param == "mark":
+                return await _told_of_another(visit, done.template, lines)
             errors = {refusal.param or "form": refusal.message}
-    return _editor(visit, base, errors, lines_of(visit.form))
+        else:
+            return saved(visit, base.id, is_changed) if publish else _kept(visit, base.id, done.added)
+    return await _editor(visit, base, visit.form, lines, errors=errors)
 
 
-def _editor(
-    visit: Visit, base: Template, errors: dict[str, str] | None = None, lines: list[FormLine] | None = None
+def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
+    """A saved draft is written on."""
+    told = "Draft saved."
+    if added:
+        told += f" Added {'these variables' if added[1:] else 'the variable'}: {', '.join(added)}. Give an example."
+    return Redirect(f"{visit.base}/templates/{id_}/edit?saved=yes", told)
+
+
+async def _told_of_another(visit: Visit, typed: Template, lines: list[FormLine]) -> Page:
+    """Somebody saved it meanwhile: both are shown, and the next save is over theirs."""
+    base = _editable(visit)
+    other = await written(visit, base.id)
+    differences = await compared(base, typed)
+    page = await _editor(visit, base, visit.form, lines, other=other, differences=differences)
+    return Page(page.template, page.values | {"begun": mark_of(base)}, 409)
+
+
+async def _editor(
+    visit: Visit,
+    base: Template,
+    form: Mapping[str, str],
+    lines: list[FormLine],
+    *,
+    errors: dict[str, str] | None = None,
+    added: list[str] | None = None,
+    other: Written | None = None,
+    differences: list[Difference] | None = None,
 ) -> Page:
+    """`form` and `lines`: what stands in it. `other`: who saved it meanwhile, and how that differs."""
+    live = visit.team.templates.get(base.id)
+    draft = find_draft(visit.setup, base.id)
+    is_typed = form is visit.form
+    shown = (
+        to_page("template_preview.html", preview_of(**_shown(visit, _read(visit, base), is_told=True)))
+        if is_typed
+        else b""
+    )
     values = {
         "base": base,
-        "known": base.id in visit.team.templates,
-        "mark": mark_of(base) if lines is None else visit.form.get("mark", ""),
-        "form": to_form(offered(visit.setup, base)) if lines is None else visit.form,
-        "lines": lines_for(base) if lines is None else lines,
+        "known": live is not None,
+        "live": live if live and live.status == "approved" else None,
+        "draft": draft,
+        "written": await written(visit, base.id) if live else None,
+        "goes_live": goes_live(visit.setup, base, operator=visit.may("operator")),
+        "begun": form.get("mark", "") if is_typed else mark_of(base),
+        "form": form,
+        "lines": lines,
         "errors": errors or {},
+        "added": added or [],
+        "other": other,
+        "differences": differences or [],
+        "typed": is_typed or "from" in visit.query,  # it is saved nowhere
+        "shown": shown.decode(),
     }
     return Page("template_edit.html", values, 400 if errors else 200)
 
 
-def _read(visit: Visit, base: Template) -> tuple[Template, dict[str, str]]:
-    return read_template(base, to_given(visit.form, base.channel, with_prices=visit.may("operator")))
+def _read(visit: Visit, base: Template) -> Edited:
+    return edit_template(base, to_given(visit.form, base.channel, with_prices=visit.may("operator")))
 
 
-def _blank(visit: Visit) -> Template:
-    given = visit.form.get("channel") or visit.query.get("channel", "email")
+def _shown(visit: Visit, done: Edited, *, is_told: bool) -> dict[str, Any]:
+    """What a preview is made of. `is_told`: the page says itself what is wrong."""
+    template = done.template if visit.may("operator") else offered(visit.setup, done.template)
+    return {"setup": visit.setup, "team": visit.team, "template": template, "errors": {} if is_told else done.errors}
+
+
+def _blank(visit: Visit, channel: Channel | None = None) -> Template:
+    given = channel or visit.form.get("channel") or visit.query.get("channel", "email")
     if given not in CHANNELS:
         raise Gone
-    channel = msgspec.convert(given, Channel)
-    return Template(id=visit.context.clock.new_id("tpl_"), team=visit.team.record.id, channel=channel, name="")
+    kind = msgspec.convert(given, Channel)
+    id_ = visit.context.clock.new_id("tpl_")
+    return Template(id=id_, team=visit.team.record.id, channel=kind, name="", status="draft")
 
 
 def _editable(visit: Visit) -> Template:
     template = current(visit)
     if template.status == "archived":
-        raise InvalidRequest("This template is archived. Bring it back first.")
+        raise InvalidRequest("This template is archived. Restore it first.")
     return proposed(visit.setup, template)

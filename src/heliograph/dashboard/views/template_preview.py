@@ -5,12 +5,13 @@ from typing import Any
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
-from heliograph.rules.gsm import segment
-from heliograph.rules.pricing import price_for
+from heliograph.rules.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
+from heliograph.rules.placeholders import BRAND, PLACEHOLDER
+from heliograph.rules.pricing import price_groups
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.template import Rendered, asked_names, placeholder_names, render, with_brand
+from heliograph.rules.template import PARTS, Rendered, asked_names, placeholder_names, render, with_brand
 from heliograph.web.request import Headers
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
@@ -24,18 +25,19 @@ HEADERS: Headers = [
     (b"cache-control", b"no-store"),
 ]
 RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "whatsapp": start.PHONE}
+NAMED_MAX = 5  # characters outside the alphabet that are told
 
 
-def frame(visit: Visit, template: Template, errors: dict[str, str]) -> Download:
+def frame(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> Download:
     """The document of the preview's frame."""
-    body = to_page("template_preview.html", preview(visit.setup, visit.team, template, errors))
+    body = to_page("template_preview.html", preview_of(setup, team, template, errors))
     return Download(body, "text/html; charset=utf-8", headers=HEADERS)
 
 
-def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]) -> dict[str, Any]:
+def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:
     brand = _brand(setup, team)
     given = {name: template.examples.get(name, name) for name in template.variables}
-    values = with_brand(template, given, brand)
+    errors = errors or {}
     try:
         shown = render(template, given, brand)
     except BodyTooLong as refusal:
@@ -45,20 +47,51 @@ def preview(setup: Setup, team: Team, template: Template, errors: dict[str, str]
     found: dict[str, Any] = {
         "template": template,
         "team": team.record,
+        "brand": brand,
         "shown": shown,
-        "values": values,
+        "values": with_brand(template, given, brand),
         "errors": errors,
+        "used": [name for name in used if name in asked_names(template)],
         "unused": [name for name in template.variables if name not in used],
-        "parts": None,
+        "unexampled": [name for name in asked_names(template) if name not in template.examples],
+        "unbranded": _unbranded(template),
+        "parts_of": None,
     }
     count = 1
     if template.channel == "sms":
         parts = segment(shown.body or "")
         count = parts.billed(team.record.segmenting)
-        found |= {"parts": parts, "count": count}
-    countries = [None, *sorted(template.prices)]
+        found |= {"parts_of": parts, "count": count, "room": _room(parts, count, team)} | _encoding(
+            shown.body or "", team
+        )
     found["unpriced"] = template.channel != "email" and template.status == "draft" and not template.price
-    return found | {"costs": [(country, price_for(template, country) * count) for country in countries]}
+    groups = [(countries, price, price * count) for countries, price in price_groups(template)]
+    return found | {"costs": groups}
+
+
+def _encoding(text: str, team: Team) -> dict[str, Any]:
+    """Where the text leaves the GSM alphabet, and what it would take without."""
+    plainer = segment(plain(text))
+    names = outside(text)
+    return {
+        "pieces": marked(text),
+        "outside": names[:NAMED_MAX],
+        "more": len(names) - NAMED_MAX,
+        "plainer": plainer.billed(team.record.segmenting) if plainer.encoding == "gsm7" else None,
+    }
+
+
+def _room(parts: Segments, count: int, team: Team) -> int:
+    """Units that so many segments hold."""
+    size = PART if team.record.segmenting == "udh" and count > 1 else SINGLE
+    return size[parts.encoding] * count
+
+
+def _unbranded(template: Template) -> list[str]:
+    """What it wants of the brand that no brand has: it stays empty."""
+    texts = [text for part in PARTS if (text := getattr(template, part))]
+    slots = {slot[2] for text in texts for slot in PLACEHOLDER.finditer(text) if slot[1] == "brand"}
+    return sorted(slots - set(BRAND))
 
 
 def _brand(setup: Setup, team: Team) -> dict[str, str]:

@@ -8,7 +8,7 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.dashboard.views.template_find import current
-from heliograph.dashboard.views.templates import show_template
+from heliograph.dashboard.views.templates import show_test
 from heliograph.dashboard.visit import Answer, Redirect, Visit
 from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.setup.records import Caller, Template
@@ -24,7 +24,7 @@ async def send(visit: Visit) -> Answer:
     if visit.form.get("what") == "draft" or template.status == "draft":
         draft = find_draft(visit.setup, template.id)
         if draft is None:
-            return await show_template(visit, {"what": "There is no draft any more."})
+            return await show_test(visit, {"what": "There is no draft any more."})
         more = ", draft"
     caller = replace(visit.caller, entry=lambda id_: visit.entry("template.test", template.id, id_ + more))
     try:
@@ -35,10 +35,10 @@ async def send(visit: Visit) -> Answer:
             message = await _send(visit, caller, template, visit.form.get("from") or None)
     except RecipientNotAllowed as refusal:
         told = "A draft is sent only to the simulator and to recipients that this team has verified."
-        return await show_template(visit, {"to": told if draft else refusal.message})
+        return await show_test(visit, {"to": told if draft else refusal.message})
     except Refusal as refusal:
         param = (refusal.param or "").partition(".")[0]
-        return await show_template(visit, {param if param in FIELDS else "send": refusal.message})
+        return await show_test(visit, {param if param in FIELDS else "send": refusal.message})
     return Redirect(f"{visit.base}/messages/{message}", "Sent. Watch it here.")
 
 

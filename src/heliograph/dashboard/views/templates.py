@@ -1,67 +1,104 @@
-"""Templates: the list, and one of them with its draft, its versions and its preview."""
+"""Templates: the list, one of them with its draft and its preview, its versions, and the form of a test send."""
 
 import asyncio
+from typing import Any
 
 from heliograph.dashboard.views import template_preview
-from heliograph.dashboard.views.template_find import current, number
+from heliograph.dashboard.views.template_find import current, number, written
 from heliograph.dashboard.views.template_form import lines_for, to_form
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.manage.templates import proposed
 from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.template_edit import differences, offered
+from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
 from heliograph.rules.template import BRAND_NAME
-from heliograph.storage.versions import PAGE, VersionLine
+from heliograph.storage.versions import PAGE
 
 SHOWN = 100  # templates on a page of the list
-STATUSES = ("approved", "draft", "archived")
+STATUSES = {"approved": "Live", "draft": "Draft", "archived": "Archived"}
 
 
 async def index(visit: Visit) -> Answer:
-    channel, status, after = (visit.query.get(name, "") for name in ("channel", "status", "after"))
+    channel, status, after, q = (visit.query.get(name, "").strip() for name in ("channel", "status", "after", "q"))
     everything = sorted(visit.team.templates.values(), key=_place)
-    found = [t for t in everything if channel in ("", t.channel) and status in ("", t.status)]
+    found = [t for t in everything if channel in ("", t.channel) and _is_in(visit, t, status) and _has(t, q)]
     if before := visit.team.templates.get(after):
         found = [t for t in found if _place(t) > _place(before)]
-    changing = {t.id for t in found[:SHOWN] if ("template_draft", t.id) in visit.setup.records}
-    values: dict[str, object] = {"found": found[:SHOWN], "changing": changing, "channel": channel, "status": status}
-    values |= {"more": len(found) > SHOWN, "any": bool(everything), "channels": CHANNELS}
-    values["choices"] = [[("", "All"), *((word, word) for word in words)] for words in (CHANNELS, STATUSES)]
-    return Page("templates.html", values)
+    drafts = {t.id: approvals.find_draft(visit.setup, t.id) for t in found[:SHOWN]}
+    values: dict[str, object] = {"found": found[:SHOWN], "drafts": drafts, "channel": channel, "status": status, "q": q}
+    return Page("templates.html", values | {"more": len(found) > SHOWN, "any": bool(everything), "channels": CHANNELS})
 
 
 def _place(template: Template) -> tuple[str, str]:
     return template.name.casefold(), template.id
 
 
+def _is_in(visit: Visit, template: Template, status: str) -> bool:
+    """A change of one that is live is a draft too."""
+    is_changing = status == "draft" and ("template_draft", template.id) in visit.setup.records
+    return is_changing or status in ("", template.status)
+
+
+def _has(template: Template, q: str) -> bool:
+    return q.casefold() in template.name.casefold() or q == template.id
+
+
 async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    """With what is wrong with a test send, when one was refused."""
+    """With what is wrong with an approval, when one was refused."""
     template = current(visit)
     draft = approvals.find_draft(visit.setup, template.id)
-    versions = await _versions(visit, template.id)
+    values = _shared(visit, template, draft, errors) | {
+        "offer": to_form(draft.template if draft.template.price else offered(visit.setup, draft.template))
+        if draft
+        else {},
+        "differences": await compared(draft.current, draft.template) if draft and draft.current else [],
+        "lines": lines_for(proposed(visit.setup, template)),
+        "written": await written(visit, template.id),
+        "goes_live": bool(draft) and goes_live(visit.setup, proposed(visit.setup, template), operator=False),
+        "shown": offered(visit.setup, template),
+        "curl": template_preview.curl(visit, template),
+    }
+    return Page("template.html", values, 400 if errors else 200)
+
+
+async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+    """The form of a test send, with what is wrong with one that was refused."""
+    template = current(visit)
+    draft = approvals.find_draft(visit.setup, template.id)
     own = lines_for(template)
     new = lines_for(draft.template) if draft else []
-    values = {
-        "template": template,
-        "draft": draft,
-        "offer": to_form(offered(visit.setup, draft.template)) if draft else {},
-        "differences": await _compared(draft.current, draft.template) if draft and draft.current else [],
-        "lines": own,
-        "asked": [  # by a test send
+    values = _shared(visit, template, draft, errors) | {
+        "asked": [
             line for line in own + [one for one in new if one.name not in template.variables] if line.name != BRAND_NAME
         ],
-        "versions": versions[:PAGE],
-        "more": len(versions) > PAGE,
-        "curl": template_preview.curl(visit, template),
         "recipient": template_preview.RECIPIENTS[template.channel],
         "recipients": sorted(to for to in visit.team.recipients if ("@" in to) == (template.channel == "email")),
         "platform": visit.setup.platform,
         "domains": visit.team.approved_domains(),
+    }
+    return Page("template_test.html", values, 400 if errors else 200)
+
+
+def _shared(
+    visit: Visit, template: Template, draft: approvals.PendingTemplate | None, errors: dict[str, str] | None
+) -> dict[str, Any]:
+    return {
+        "template": template,
+        "draft": draft,
         "errors": errors or {},
         "form": visit.form,
+        "saved": bool(visit.query.get("saved")),
     }
-    return Page("template.html", values, 400 if errors else 200)
+
+
+async def show_versions(visit: Visit) -> Answer:
+    template = current(visit)
+    text = visit.query.get("before")
+    versions = await visit.store.versions.of(template.id, number(text) if text else None)
+    draft = approvals.find_draft(visit.setup, template.id)
+    values = {"versions": versions[:PAGE], "more": len(versions) > PAGE}
+    return Page("template_versions.html", _shared(visit, template, draft, None) | values)
 
 
 async def show_version(visit: Visit) -> Answer:
@@ -72,7 +109,7 @@ async def show_version(visit: Visit) -> Answer:
     if found is None:
         raise Gone
     values = {"template": template, "version": found, "before": before}
-    return Page("template_version.html", values | {"differences": await _compared(before, found)})
+    return Page("template_version.html", values | {"differences": await compared(before, found)})
 
 
 async def preview(visit: Visit) -> Answer:
@@ -82,16 +119,10 @@ async def preview(visit: Visit) -> Answer:
         template = await visit.store.versions.find(template.id, number(wanted)) or template
     elif visit.query.get("draft"):
         template = proposed(visit.setup, template)
-    return template_preview.frame(visit, offered(visit.setup, template), {})
+    return template_preview.frame(visit.setup, visit.team, offered(visit.setup, template))
 
 
-async def _versions(visit: Visit, id_: str) -> list[VersionLine]:
-    text = visit.query.get("before")
-    before = number(text) if text else None
-    return await visit.store.versions.of(id_, before)
-
-
-async def _compared(old: Template | None, new: Template) -> list[object]:
+async def compared(old: Template | None, new: Template) -> list[Difference]:
     """In a thread: long texts take their time."""
     nothing = Template(id=new.id, team=new.team, channel=new.channel, name="")
-    return list(await asyncio.to_thread(differences, old or nothing, new))
+    return await asyncio.to_thread(differences, old or nothing, new)

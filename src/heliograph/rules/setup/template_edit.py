@@ -72,13 +72,19 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
         is_same = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
         check_price(new, free=free or is_same)
         return approved_rows(setup, new)
-    priced, is_known = with_prices(setup.teams[new.team], new)
-    priced = replace(priced, refused_reason="", unfinished=False)
+    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False)
     if setup.records.get(("template", new.id)) == priced:
         return []
-    if is_known and not setup.platform.templates_need_approval:
+    if goes_live(setup, new, operator=False):
         return approved_rows(setup, priced)
     return draft_rows(setup, priced, by, at)
+
+
+def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
+    """Whether publishing puts it into use at once; else an operator decides first."""
+    if operator:
+        return True
+    return with_prices(setup.teams[new.team], new)[1] and not setup.platform.templates_need_approval
 
 
 def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:

@@ -1,0 +1,200 @@
+"""The template editor without a browser: what is declared, told, kept, and published."""
+
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.rules.setup.records import Platform, TeamRecord, Template
+from heliograph.rules.setup.snapshot import PLATFORM_ID
+from heliograph.storage.store import Store
+from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
+from tests.storage.test_idempotency import make_context
+
+TEAM, HERE = "team_acme", "/dashboard/teams/team_acme/templates"
+MAIL = Template(
+    id="tpl_mail", team=TEAM, channel="email", name="Welcome", subject="Hello", text="Hi {{customer.name}}.",
+    variables=("name",), examples={"name": "Grace"},
+)  # fmt: skip
+SMS = Template(
+    id="tpl_sms", team=TEAM, channel="sms", name="Parcel", body="Your parcel is here.",
+    price=45_000, prices={"GB": 35_000, "IE": 35_000},
+)  # fmt: skip
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(store: Store, clock: Any) -> Pages:
+    team = ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme", mode="live"), TEAM)
+    await set_up(store, team, *(("template", one.id, one, TEAM) for one in (MAIL, SMS)))
+    return Pages(make_context(store, clock))
+
+
+def form_of(shown: Shown) -> dict[str, str]:
+    """What a browser would send back."""
+    fields = dict(re.findall(r'<input[^>]* name="([\w.]+)"[^>]* value="([^"]*)"', shown.html))
+    return {name: value for name, value in fields.items() if name not in ("csrf", "free") and "optional" not in name}
+
+
+def given(pages: Pages, id_: str) -> Template:
+    return pages.setup.teams[TEAM].templates[id_]
+
+
+def draft_of(pages: Pages, id_: str) -> Any:
+    found: Any = pages.setup.records.get(("template_draft", id_))
+    return found and found.template
+
+
+async def edit(pages: Pages, id_: str, do: str, who: str = "developer", **fields: str) -> Shown:
+    form = form_of(await pages.get(f"{HERE}/{id_}/edit", who))
+    return await pages.post(f"{HERE}/{id_}/edit", form | fields | {"do": do}, who)
+
+
+async def test_a_draft_changes_nothing_until_it_is_published(pages: Pages) -> None:
+    saved = await edit(pages, MAIL.id, "draft", text="Hi {{customer.name}}, welcome.")
+    assert saved.headers["location"] == f"{HERE}/{MAIL.id}/edit?saved=yes"
+    assert given(pages, MAIL.id) == MAIL
+    shown = await pages.get(f"{HERE}/{MAIL.id}", "developer")
+    assert "Draft, not published yet" in shown.text and "Version 1 stays live until then" in shown.text
+    assert "+ Hi {{customer.name}}, welcome." in shown.text
+    assert "Version 1 is live" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
+    assert shown.html.count('class="main"') == 1
+
+    seen = re.findall(r'name="mark" value="(\w+)"', shown.html)[0]
+    published = await pages.post(f"{HERE}/{MAIL.id}/publish", {"mark": seen}, "developer")
+    assert published.notice == "Published. Version 2 is live."
+    assert (given(pages, MAIL.id).version, draft_of(pages, MAIL.id)) == (2, None)
+
+
+async def test_what_waits_for_an_operator_says_so(pages: Pages, store: Store) -> None:
+    await set_up(store, ("platform", PLATFORM_ID, Platform(templates_need_approval=True), None))
+    assert "Submit for approval" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
+    assert "Submit for approval" not in (await pages.get(f"{HERE}/{MAIL.id}/edit", OPERATOR)).text
+    await edit(pages, MAIL.id, "draft", text="Other")
+    assert "Welcome" not in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
+    submitted = await edit(pages, MAIL.id, "publish", text="Other")
+    assert submitted.notice == "Submitted. It goes live when an operator approves it."
+    assert "Waiting for approval" in (await pages.get(f"{HERE}/{MAIL.id}", "developer")).text
+    assert "Welcome" in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
+    await edit(pages, MAIL.id, "draft", text="Better")
+    assert "Welcome" not in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text, "taken back"
+
+
+async def test_new_variables_are_declared_and_examples_asked_for(pages: Pages) -> None:
+    asked = await edit(pages, MAIL.id, "publish", text="Hi {{customer.name}}, order {{order.id}} of {{day}}.")
+    assert asked.status == 200 and "New variables: order.id, day" in asked.text
+    assert 'name="variable.1" value="order.id"' in asked.html and 'name="variable.2" value="day"' in asked.html
+    assert given(pages, MAIL.id) == MAIL, "not yet"
+    words = {"text": "Hi {{customer.name}}, order {{order.id}} of {{day}}.", "do": "publish"}
+    await pages.post(f"{HERE}/{MAIL.id}/edit", form_of(asked) | words, "developer")
+    made = given(pages, MAIL.id)
+    assert made.text == "Hi {{customer.name}}, order {{customer.order.id}} of {{customer.day}}."
+    assert made.variables == ("name", "order.id", "day")
+
+    told = (await edit(pages, MAIL.id, "draft", text="{{code}}")).notice
+    assert told == "Draft saved. Added the variable: code. Give an example."
+    assert draft_of(pages, MAIL.id).variables == ("name", "order.id", "day", "code")
+
+
+async def test_all_mistakes_are_named_with_their_cure_and_the_preview_stays(pages: Pages) -> None:
+    wrong = await edit(pages, MAIL.id, "draft", subject="{{1}}", text="{{domain}} {{First name}} {{customer.x")
+    assert wrong.status == 400
+    for told in (
+        "write the variable's name, as in {{customer.order.id}}",
+        "write {{customer.domain}} or {{brand.domain}}",
+        "write {{customer.first_name}}",
+        "close it with }}",
+    ):
+        assert told in wrong.text
+    assert "{{domain}} {{First name}} {{customer.x</textarea>" in wrong.html, "what was typed stands there"
+    assert "srcdoc=" in wrong.html and "&lt;body class" in wrong.html
+    assert (given(pages, MAIL.id), draft_of(pages, MAIL.id)) == (MAIL, None)
+
+
+async def test_the_second_of_two_is_told_and_loses_nothing(pages: Pages) -> None:
+    begun = form_of(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer"))
+    await edit(pages, MAIL.id, "draft", "owner", text="Theirs")
+    for do in ("draft", "publish"):
+        told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"text": "Mine", "do": do}, "developer")
+        assert told.status == 409
+        assert "changed this template while you wrote" in told.text
+        assert "- Theirs" in told.text and "+ Mine" in told.text and ">Mine</textarea>" in told.html
+        assert draft_of(pages, MAIL.id).text == "Theirs"
+    await pages.post(f"{HERE}/{MAIL.id}/edit", form_of(told) | {"text": "Mine", "do": "draft"}, "developer")
+    assert draft_of(pages, MAIL.id).text == "Mine", "seen, and meant"
+
+
+@pytest.mark.parametrize("place", ["new", MAIL.id + "/edit"])
+async def test_an_expired_form_is_shown_again_with_its_text(pages: Pages, place: str) -> None:
+    form = {"channel": "email", "name": "Mine", "subject": "s", "text": "A <long> text", "csrf": "of another session"}
+    shown = await pages.post(f"{HERE}/{place}", form, "developer")
+    assert shown.status == 403
+    assert "had expired, so nothing was saved" in shown.text and ">A &lt;long&gt; text</textarea>" in shown.html
+    assert 'name="csrf" value="csrf"' in shown.html
+    assert len(pages.setup.teams[TEAM].templates) == 2 and draft_of(pages, MAIL.id) is None
+    assert (await pages.post(f"{HERE}/{place}", form, "viewer")).status == 403
+    assert "long" not in (await pages.post(f"{HERE}/{place}", form, "viewer")).text
+
+
+async def test_a_template_that_went_meanwhile_is_saved_as_a_new_one(pages: Pages) -> None:
+    begun = form_of(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")) | {"text": "Mine"}
+    await pages.post(f"{HERE}/{MAIL.id}/archive", {}, "owner")
+    told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun, "developer")
+    assert told.status == 400 and "save it as a new template" in told.text
+    assert ">Mine</textarea>" in told.html and f'action="{HERE}/new"' in told.html
+
+
+async def test_a_copy_is_a_new_template(pages: Pages) -> None:
+    shown = await pages.get(f"{HERE}/new?from={MAIL.id}", "developer")
+    assert 'value="Copy of Welcome"' in shown.html and 'value="Grace"' in shown.html
+    await pages.post(f"{HERE}/new", form_of(shown) | {"text": "Hi {{customer.name}}.", "do": "draft"}, "developer")
+    (copy,) = (t for t in pages.setup.teams[TEAM].templates.values() if t.name == "Copy of Welcome")
+    assert (copy.status, copy.version, copy.examples) == ("draft", 1, {"name": "Grace"})
+    assert (await pages.get(f"{HERE}/new?from=tpl_nothing", "developer")).status == 404
+
+
+async def test_a_preview_marks_what_makes_it_ucs2_and_counts_its_price(pages: Pages) -> None:
+    body = "It’s “here”. " + "x" * 60
+    form = {"id": SMS.id, "channel": "sms", "name": "Parcel", "body": body}
+    shown = await pages.post(f"{HERE}/preview", form, "developer")
+    assert "<mark title" in shown.html and ">’</mark>" in shown.html
+    assert "’ right single quotation mark, “ left double quotation mark" in shown.text
+    assert "it takes 1 segment instead of 2" in shown.text
+    assert "Length 73 of 140 characters" in shown.text
+    assert "GB, IE 0.0700 USD 2 × 0.0350" in shown.text.replace("\xa0", " ")
+    assert "Elsewhere 0.0900 USD 2 × 0.0450" in shown.text.replace("\xa0", " ")
+    assert "<script" not in shown.html
+
+
+async def test_a_preview_tells_of_a_brand_that_has_no_such_thing(pages: Pages) -> None:
+    form = {"channel": "sms", "name": "A", "body": "{{brand.nam}} {{note}}"}
+    shown = await pages.post(f"{HERE}/preview", form, "developer")
+    assert "{{brand.nam}} stays empty" in shown.text
+    assert 'data-used="note"' in shown.html
+
+
+async def test_the_list_is_searched_and_says_what_is_under_way(pages: Pages) -> None:
+    await edit(pages, MAIL.id, "draft", text="Other")
+    shown = await pages.get(f"{HERE}?q=welc&status=draft", "viewer")
+    assert "Welcome" in shown.text and "Parcel" not in shown.text and "Live Draft" in shown.text
+    assert "No template matches" in (await pages.get(f"{HERE}?q=nothing", "viewer")).text
+    assert "New template" not in shown.text
+    choice = await pages.get(f"{HERE}/new", "developer")
+    assert all(f"/new?channel={channel}" in choice.html for channel in ("email", "sms", "whatsapp"))
+
+
+async def test_versions_and_the_test_send_have_their_pages(pages: Pages) -> None:
+    assert "Version 1 Live" in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
+    shown = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
+    assert 'value="Grace"' in shown.html and shown.html.count('class="main"') == 1
+    assert (await pages.get(f"{HERE}/{MAIL.id}/test", "viewer")).status == 403
+    assert "Send test" not in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
+
+
+async def test_a_refused_draft_says_why(pages: Pages, store: Store) -> None:
+    refused = replace(MAIL, id="tpl_new", status="draft", refused_reason="Say who you are.")
+    await set_up(store, ("template", refused.id, refused, TEAM))
+    for place in ("", "/edit"):
+        shown = await pages.get(f"{HERE}/tpl_new{place}", "developer")
+        assert "An operator refused this draft" in shown.text and "Say who you are." in shown.text
