@@ -1,7 +1,5 @@
 """The quick start: one request for each channel, in three languages, filled with the team's own ids."""
 
-import json
-import shlex
 from typing import Any
 
 import msgspec
@@ -11,28 +9,11 @@ from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import asked_names
+from heliograph.web.snippets import LANGUAGES, snippet
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 SEEN = 5  # requests that are shown as they come
-LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
-
-PYTHON = """\
-import json, os, urllib.request
-
-body = {body}
-headers = {{"Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"], "Content-Type": "application/json"}}
-request = urllib.request.Request("{url}", json.dumps(body).encode(), headers)
-with urllib.request.urlopen(request) as answer:
-    print(answer.read().decode())
-"""
-NODE = """\
-const body = {body};
-const headers = {{ Authorization: `Bearer ${{process.env.HELIOGRAPH_KEY}}`, "Content-Type": "application/json" }};
-const answer = await fetch("{url}", {{ method: "POST", headers, body: JSON.stringify(body) }});
-console.log(await answer.text());
-"""
-CODE = {"python": PYTHON, "node": NODE}
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +36,7 @@ async def show(visit: Visit) -> Answer:
         "start.html",
         {
             "chosen": chosen,
-            "snippet": snippet(language, base + chosen.path, chosen.body) if chosen else "",
+            "snippet": snippet(language, "POST", base + chosen.path, chosen.body) if chosen else "",
             "languages": [
                 (text, f"?language={one}&send={chosen.id if chosen else ''}") for one, text in LANGUAGES.items()
             ],
@@ -119,15 +100,3 @@ def template_of(visit: Visit, channel: str) -> Template | None:
     """One that shows variables, and may be sent as often as one likes."""
     found = [one for one in visit.team.templates.values() if (one.channel, one.status) == (channel, "approved")]
     return min(found, key=lambda one: (one.category == "MARKETING", not one.variables), default=None)
-
-
-def snippet(language: str, url: str, body: dict[str, Any]) -> str:
-    text = json.dumps(body, ensure_ascii=False, indent=2)
-    if language in CODE:
-        return CODE[language].format(url=url, body=text).rstrip()  # an object of texts is JSON, Python and Node alike
-    return (
-        f"curl -sS {url} \\\n"
-        '  -H "Authorization: Bearer $HELIOGRAPH_KEY" \\\n'
-        "  -H 'Content-Type: application/json' \\\n"
-        f"  -d {shlex.quote(text)}"
-    )
