@@ -302,10 +302,10 @@ def test_verifications_and_queues(site: Site) -> None:
     try:
         expect(operator.locator("#delivery")).to_contain_text("Resume delivery")
         send(site, "Waiting")
-        expect(operator.locator("#waiting tbody tr")).to_contain_text("email")
+        expect(operator.locator("#waiting tbody tr")).to_contain_text("Email")
     finally:
         site.service.run("resume")
-    expect(operator.locator("#waiting")).to_contain_text("Nothing waits")
+    expect(operator.locator("#waiting")).to_contain_text("Nothing is waiting")
     assert is_kept(operator)
     assert is_kept(page)
 

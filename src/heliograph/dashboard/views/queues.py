@@ -93,7 +93,7 @@ async def retry(visit: Visit) -> Answer:
 
 async def drop(visit: Visit) -> Answer:
     done = await dead_letters.drop(visit.store, visit.actor, _wanted(visit.form.get("place", "")))
-    return Redirect(HERE, "Dropped: it stays failed." if done else GONE)
+    return Redirect(HERE, "Deleted: the message stays failed." if done else GONE)
 
 
 async def retry_all(visit: Visit) -> Answer:
@@ -114,7 +114,7 @@ async def drop_all(visit: Visit) -> Answer:
     if until is None:
         return Redirect(HERE, NOT_SURE)
     done = await dead_letters.drop_all(visit.store, visit.actor, until)
-    return Redirect(HERE, f"{plural(done, 'dead letter')} dropped: they stay failed.")
+    return Redirect(HERE, f"{plural(done, 'dead letter')} deleted: the messages stay failed.")
 
 
 def _sure_until(visit: Visit) -> int | None:
