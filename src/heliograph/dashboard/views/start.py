@@ -9,7 +9,8 @@ from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import asked_names
-from heliograph.web.snippets import LANGUAGES, snippet
+from heliograph.web import snippets
+from heliograph.web.snippets import LANGUAGES
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
@@ -36,7 +37,7 @@ async def show(visit: Visit) -> Answer:
         "start.html",
         {
             "chosen": chosen,
-            "snippet": snippet(language, "POST", base + chosen.path, chosen.body) if chosen else "",
+            "snippet": snippet(language, base + chosen.path, chosen.body) if chosen else "",
             "languages": [
                 (text, f"?language={one}&send={chosen.id if chosen else ''}") for one, text in LANGUAGES.items()
             ],
@@ -100,3 +101,7 @@ def template_of(visit: Visit, channel: str) -> Template | None:
     """One that shows variables, and may be sent as often as one likes."""
     found = [one for one in visit.team.templates.values() if (one.channel, one.status) == (channel, "approved")]
     return min(found, key=lambda one: (one.category == "MARKETING", not one.variables), default=None)
+
+
+def snippet(language: str, url: str, body: dict[str, Any]) -> str:
+    return snippets.snippet(language, "POST", url, body)

@@ -107,4 +107,4 @@ def curl(visit: Visit, template: Template) -> str:
         body["from"] = f"hello@{domains[0].name}"
     if asked := asked_names(template):
         body["variables"] = {name: template.examples.get(name, name) for name in asked}
-    return start.snippet("curl", "POST", visit.context.base_url + start.PATHS[template.channel], body)
+    return start.snippet("curl", visit.context.base_url + start.PATHS[template.channel], body)
