@@ -2,11 +2,12 @@
 passwords and wrong fields."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.records import Domain, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up
@@ -71,6 +72,18 @@ async def test_times_and_charts_are_in_the_zone_of_the_cookie(pages: Pages, cloc
     assert "1 Jan 2099, 23:59:59 UTC" in (await pages.get(f"{TEAM}/keys", "owner; heliograph_zone=Nowhere")).html
 
 
+@pytest.mark.anyio
+async def test_what_waits_is_counted_for_operators_alone(pages: Pages, store: Store) -> None:
+    domain = Domain(id="dom_acme", team="team_acme", name="acme.test", brand="Acme", verified=True)
+    await set_up(store, ("domain", domain.id, domain, "team_acme"))
+    shown = await pages.get("/dashboard/operator", OPERATOR)
+    assert re.findall(r'id="(approvals-\w+)" data-fresh><span class="count">1<', shown.html) == [
+        "approvals-here",
+        "approvals-count",
+    ]
+    assert "approvals" not in (await pages.get(TEAM)).html
+
+
 def test_on_a_phone_without_a_script(site: Site, shoot: Shoot) -> None:
     options: dict[str, Any] = {"viewport": PHONE, "java_script_enabled": False}
     page = site.open("pho@example.com", "--team", "team_acme", "--role", "owner", path=TEAM, **options)
@@ -116,3 +129,31 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     page.get_by_role("button", name="Show what is typed").last.click()
     expect(secret).to_have_attribute("type", "text")
     assert "heliograph_zone" in {cookie["name"] for cookie in page.context.cookies()}
+
+
+SHEET = (Path(__file__).parents[2] / "src/heliograph/dashboard/static/style.css").read_text()
+LIGHT, DARK = (
+    dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{(.*?)\}", SHEET, re.S)[:2]
+)
+GROUNDS = ("ground", "side", "card", "plain-ground")
+PAIRS = [
+    *((text, ground, 4.5) for text in ("text", "quiet", "accent") for ground in GROUNDS),
+    *((kind, f"{kind}-ground", 4.5) for kind in ("good", "info", "wait", "bad", "accent")),
+    *((kind, ground, 4.5) for kind in ("good", "bad") for ground in ("ground", "card")),
+    *(("field", ground, 3) for ground in ("ground", "card")),
+    ("on-accent", "accent-fill", 4.5),
+    *((channel, "card", 3) for channel in ("email", "sms", "whatsapp")),
+]
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(("front", "back", "least"), PAIRS)
+def test_colours_stand_out_in_light_and_dark(front: str, back: str, least: float) -> None:
+    for colours in (LIGHT, LIGHT | DARK):
+        low, high = sorted((luminance(colours[front]), luminance(colours[back])))
+        assert (high + 0.05) / (low + 0.05) >= least, (front, back, colours[front], colours[back])
