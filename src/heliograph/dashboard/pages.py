@@ -25,6 +25,7 @@ from heliograph.dashboard.views import (
     platform,
     queues,
     requests,
+    search,
     sender_domain,
     sender_recipient,
     senders,
@@ -127,7 +128,9 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/requests/{id}", requests.show_one, "viewer"),
     PageRoute("GET", TEAM + "/start", start.show, "viewer"),
     # messages and verifications
+    PageRoute("GET", TEAM + "/search", search.show, "viewer"),
     PageRoute("GET", TEAM + "/messages", messages.show_list, "viewer"),
+    PageRoute("GET", TEAM + "/messages.csv", messages.export, "viewer"),
     PageRoute("GET", TEAM + "/messages/{id}", message.show, "viewer"),
     PageRoute("GET", TEAM + "/messages/{id}/live", message.live, "viewer"),
     PageRoute("GET", TEAM + "/messages/{id}/preview", message.preview, "viewer"),
@@ -144,6 +147,8 @@ PAGES: list[PageRoute] = [
     # suppressions
     PageRoute("GET", TEAM + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM + "/suppressions", suppressions.add, "developer", suspended=True),
+    PageRoute("GET", TEAM + "/suppressions/new", suppressions.show_new, "developer"),
+    PageRoute("GET", TEAM + "/suppressions/import", suppressions.show_upload, "developer"),
     PageRoute("GET", TEAM + "/suppressions/remove", suppressions.ask_remove, "developer"),
     PageRoute("POST", TEAM + "/suppressions/remove", suppressions.remove, "developer"),
     PageRoute("GET", TEAM + "/suppressions/erase", erase.show, "owner"),

@@ -1,11 +1,13 @@
-"""A CSV file of addresses to suppress: `email[,reason]` on each line, with or without a header."""
+"""A CSV file of addresses to suppress: `email[,reason]` on each line, with or without a header.
+
+Other services write reasons of their own: what is none of ours counts as `manual`.
+"""
 
 import csv
 
 import msgspec
 
 from heliograph.rules.address import Address, parse_address
-from heliograph.rules.text import quoted
 
 LINES_MAX = 100_000
 REASONS = ("bounce", "complaint", "manual")
@@ -58,7 +60,7 @@ def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | Non
     if address is None:
         return ReadLine(number=number, text=email, wrong="not an email address")
     if reason not in REASONS:
-        return ReadLine(number=number, text=email, wrong=f"the reason {quoted(reason)} is none of {', '.join(REASONS)}")
+        reason = DEFAULT
     if address.normal in seen:
         return ReadLine(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
     seen[address.normal] = number

@@ -218,3 +218,23 @@ for (const choice of document.querySelectorAll(".langs input")) {
 }
 // A long list of places shows where one is.
 document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });
+// Search: `/` and Ctrl-K go to the box, or to its page where there is none; arrows go through what was found.
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
+  const isSlash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
+  const isK = event.key?.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
+  if (isSlash || isK) {
+    const box = [...document.querySelectorAll("[data-find]")].findLast((one) => one.offsetParent);
+    const page = document.querySelector(".top .glass");
+    if (!box && !page) return;
+    event.preventDefault();
+    if (box) { box.focus(); box.select(); } else location.assign(page.href);
+    return;
+  }
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const hits = [...document.querySelectorAll(".hits a")];
+  const at = hits.indexOf(event.target);
+  if (!step || !hits.length || (at < 0 && !event.target.matches?.("main [data-find]"))) return;
+  event.preventDefault();
+  (hits[at + step] ?? (at + step < 0 ? document.querySelector("main [data-find]") : null))?.focus();
+});

@@ -4,7 +4,9 @@ import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body
+from heliograph.rules.ids import PREFIXES
 from heliograph.storage.events import NEWEST
+from heliograph.storage.search import CHANNELS
 
 PAGE = 50
 
@@ -13,6 +15,7 @@ class EventLine(msgspec.Struct, frozen=True):
     event: StoredEvent
     about: str
     json: str
+    link: str
 
 
 async def show(visit: Visit) -> Answer:
@@ -36,7 +39,11 @@ def _line(visit: Visit, event: StoredEvent) -> EventLine:
     about = event.recipient or next(
         (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name)), ""
     )
-    # A blind copy stays blind here as it does for webhooks.
+    id_ = str(data.get("id", ""))
+    is_message = id_.startswith(tuple(PREFIXES[channel] for channel in CHANNELS))
     return EventLine(
-        event, "blind copy" if event.kind == "bcc" else about, msgspec.json.format(body, indent=2).decode()
+        event,
+        "blind copy" if event.kind == "bcc" else about,  # it stays blind here as it does for webhooks
+        msgspec.json.format(body, indent=2).decode(),
+        f"{visit.base}/messages/{id_}" if is_message else "",
     )

@@ -1,55 +1,131 @@
-"""Messages of every channel: the list and its search."""
+"""Messages of every channel: the list, its search and filters, all of them in the address, and the list as a file."""
 
+import re
+from collections.abc import AsyncGenerator
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
+from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Redirect, Stream, Visit
+from heliograph.manage.keys import keys_of
 from heliograph.rules.address import parse_address
-from heliograph.rules.grams import read_needle
-from heliograph.rules.ids import PREFIXES, parse_timestamp, ulid_ms
-from heliograph.rules.limits import DAY_MS
+from heliograph.rules.grams import read_needle, read_said
+from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
 from heliograph.rules.message import STATES
 from heliograph.rules.phone import read_phone
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.search import CHANNELS, FOREVER, MessageLine, Row, Search, SearchPage
+from heliograph.storage.messages import COUNT_MOST
+from heliograph.storage.search import CHANNELS, FOREVER, WRONG, MessageLine, Row, Search, SearchPage
 
 PAGE = 50
+NAMES = CHANNEL_NAMES
+EXPORT_PORTION = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES.values() for state in states))
-NAMES = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
+MORE = ("template", "domain", "key", "from", "until", "sort")  # the filters behind a click
+COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
+_ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
 
 
 async def show_list(visit: Visit) -> Answer:
-    text = typed(visit)
-    if page := await page_of(visit, text):
+    if page := await page_of(visit, typed(visit)):
         return Redirect(page)
-    wanted, errors = read_filter(visit, STATUSES)
-    channel = visit.query.get("channel")
-    wanted = msgspec.structs.replace(
-        wanted,
-        channel=channel if channel in CHANNELS else None,
-        template_id=template if is_id(template := visit.query.get("template", "")) else None,
-        needle=read_needle(text) if wanted.address is None else None,
-    )
-    stream = "" if errors or wanted.before else await live.team_stream_address(visit, "messages")
-    none = SearchPage[MessageLine](lines=[])
-    found = none if errors else await visit.store.messages.search(visit.team.record.ref, wanted)
+    wanted, errors = read_search(visit)
+    is_newest = not errors and wanted.before is None and not wanted.oldest_first
+    stream = await live.team_stream_address(visit, "messages") if is_newest else ""
+    found = SearchPage[MessageLine](lines=[]) if errors else await search(visit, wanted)
     values = {
         "live": stream,
-        "lines": [_line(visit, line) for line in found.lines],
-        "templates": sorted((one.name, one.channel, one.id) for one in visit.team.templates.values()),
-        "statuses": STATUSES,
-        "channels": NAMES,
+        "lines": await lines_of(visit, found.lines),
+        "counted": "" if errors else await _counted(visit, wanted, found),
+        "statuses": [("", "Any status"), *((one, state_of(one).label) for one in STATUSES)],
+        "channels": [("", "All channels"), *CHANNEL_NAMES.items()],
+        "templates": [("", "Any template"), *_templates(visit)],
+        "domains": [("", "Any domain"), *((name, name) for name in sorted(visit.team.domains))],
+        "keys": [("", "Any key"), *_keys(visit)] if visit.may("developer") else [],
+        "has_more": any(visit.query.get(name) for name in MORE),
+        "file": f"{visit.base}/messages.csv?{urlencode(kept(visit))}",
         **paging(visit, found),
     }
     return Page("messages.html", values | {"errors": errors}, 400 if errors else 200)
 
 
+async def export(visit: Visit) -> Answer:
+    wanted, errors = read_search(visit)
+    if errors:
+        return Redirect(f"{visit.base}/messages?{urlencode(kept(visit))}")
+    wanted = msgspec.structs.replace(wanted, limit=EXPORT_PORTION, before=None)
+    return Stream(_file(visit, wanted), "text/csv; charset=utf-8", f"messages-{visit.team.record.id}.csv")
+
+
+async def _file(visit: Visit, wanted: Search) -> AsyncGenerator[bytes, None]:
+    yield csv_lines([COLUMNS])
+    while True:
+        found = await search(visit, wanted)
+        yield csv_lines(map(_cells, found.lines))
+        if found.after is None:
+            break
+        wanted = msgspec.structs.replace(wanted, before=found.after)
+
+
+def _cells(line: MessageLine) -> tuple[str, ...]:
+    said = read_said(line.record)
+    to = [*(said.to_addresses or ([said.to] if said.to else [])), *said.cc, *said.bcc]
+    return (
+        *(line.id, line.channel, line.status, str(len(to)), " ".join(to), said.sender or "", said.subject or ""),
+        *(line.template_id or "", timestamp(line.created_at)),
+    )
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
 def typed(visit: Visit) -> str:
     """What is searched for."""
     return visit.query.get("q", "").replace("\0", "").strip()
+
+
+def kept(visit: Visit) -> dict[str, str]:
+    """What the next page is asked for as well."""
+    return {name: value for name, value in visit.query.items() if name != "before" and value}
+
+
+def read_search(visit: Visit) -> tuple[Search, dict[str, str]]:
+    wanted, errors = read_filter(visit, STATUSES)
+    channel, domain = visit.query.get("channel"), visit.query.get("domain", "").lower()
+    is_wrong = wanted.status in WRONG
+    more: dict[str, Any] = {
+        "address": None,
+        "status": None if is_wrong else wanted.status,
+        "wrong": wanted.status if is_wrong else None,
+        "channel": channel if channel in CHANNELS else None,
+        "template_id": _id(visit, "template"),
+        "key_id": _id(visit, "key") if visit.may("developer") else None,
+        "domain": domain.replace("\0", "") or None,
+        "oldest_first": visit.query.get("sort") == "oldest",
+        **looked_for(typed(visit)),
+    }
+    return msgspec.structs.replace(wanted, **more), errors
+
+
+def looked_for(text: str) -> dict[str, Any]:
+    """The beginning of an id, or a part of anything."""
+    if _ID_START.fullmatch(text):
+        return {"id_start": text[:4] + text[4:].upper()}
+    return {"needle": read_needle(text)}
+
+
+async def search(visit: Visit, wanted: Search) -> SearchPage[MessageLine]:
+    return await visit.store.messages.search(visit.team.record.ref, wanted)
+
+
+def _id(visit: Visit, name: str) -> str | None:
+    given = visit.query.get(name, "")
+    return given if given and is_id(given) else None
 
 
 def is_id(text: str) -> bool:
@@ -72,24 +148,36 @@ async def page_of(visit: Visit, text: str) -> str | None:
 def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[str, str]]:
     """What messages and verifications have in common, and what is wrong with it."""
     errors: dict[str, str] = {}
-    days: dict[str, int] = {}
+    times: dict[str, int] = {}
     for name in ("from", "until"):
         if given := visit.query.get(name, ""):
-            at = parse_timestamp(f"{given}T00:00:00Z")
+            at = read_moment(given, visit.zone, is_end=name == "until")
             if at is None:
                 errors[name] = "Give a day such as 2026-11-15."
             else:
-                days[name] = at
+                times[name] = at
     status = visit.query.get("status")
     wanted = Search(
         limit=PAGE,
         status=status if status in statuses else None,
         address=_address(typed(visit)),
-        created_after=max(0, days.get("from", 1) - 1),
-        created_before=days["until"] + DAY_MS if "until" in days else FOREVER,
+        created_after=max(0, times.get("from", 1) - 1),
+        created_before=times.get("until", FOREVER),
         before=before if is_id(before := visit.query.get("before", "")) else None,
     )
     return wanted, errors
+
+
+def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
+    """A day where the reader is, or a time with or without its zone, in ms. A day's end is the next one's start."""
+    try:
+        if len(text) == 10:
+            day = date.fromisoformat(text) + timedelta(days=int(is_end))
+            return int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
+        at = datetime.fromisoformat(text)
+        return max(0, int((at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _address(text: str) -> str | None:
@@ -102,23 +190,67 @@ def _address(text: str) -> str | None:
         return None
 
 
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
 def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
-    kept = {name: value for name, value in visit.query.items() if name != "before" and value}
-    after = found.after
+    same, after = kept(visit), found.after
     return {
         "query": visit.query,
-        "is_filtered": bool(kept),
-        "newest": f"?{urlencode(kept)}" if "before" in visit.query else None,
-        "older": f"?{urlencode(kept | {'before': after})}" if after else None,
+        "is_filtered": bool(same),
+        "newest": f"?{urlencode(same)}" if "before" in visit.query else None,
+        "older": f"?{urlencode(same | {'before': after})}" if after else None,
         "reached": ulid_ms(after[4:]) if after and found.is_cut else None,
     }
+
+
+async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
+    """With what became of their recipients, where there are several."""
+    shown = [_line(visit, line) for line in lines]
+    several = [line["key"] for line in shown if line["others"] > 0]
+    outcomes = await visit.store.messages.outcomes(several) if several else {}
+    for line in shown:
+        counts = outcomes.get(line["key"], {})
+        total = sum(counts.values())
+        line["some"] = [
+            (status, f"{counts[status]} of {total} {status}") for status in WRONG if 0 < counts.get(status, 0) < total
+        ]
+    return shown
+
+
+async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine]) -> str:
+    """How many there are, when the page does not show it itself and an index can tell."""
+    is_by_parts = wanted.needle or wanted.key_id or wanted.domain or wanted.oldest_first
+    if found.after is None:
+        return "" if wanted.before else _plural(len(found.lines))
+    if found.is_cut or (is_by_parts and (wanted.status or wanted.wrong)):
+        return ""
+    number = await visit.store.messages.count(visit.team.record.ref, wanted)
+    if number >= COUNT_MOST:
+        return f"{COUNT_MOST:,}+ messages"
+    return f"about {_plural(number)}" if wanted.needle else _plural(number)
+
+
+def _plural(number: int) -> str:
+    return f"{number:,} message{'' if number == 1 else 's'}"
+
+
+def _templates(visit: Visit) -> list[tuple[str, str]]:
+    known = sorted((one.name.casefold(), one.id, one) for one in visit.team.templates.values())
+    return [(id_, f"{one.name} ({CHANNEL_NAMES[one.channel]})") for _, id_, one in known]
+
+
+def _keys(visit: Visit) -> list[tuple[str, str]]:
+    mine = sorted(keys_of(visit.setup, visit.team.record.id), key=lambda key: key.name.casefold())
+    return [*((key.id, key.name) for key in mine), ("dashboard", "Sent from the dashboard")]
 
 
 def _line(visit: Visit, line: MessageLine) -> dict[str, Any]:
     record = msgspec.json.decode(line.record)
     return {
+        "key": line.key,
         "id": line.id,
-        "channel": NAMES[line.channel],
+        "channel": line.channel,
         "status": line.status,
         "created_at": line.created_at,
         "to": record.get("to", ""),

@@ -10,7 +10,7 @@ from heliograph.manage import imports, suppressions
 from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import Refusal, SuppressionNotFound
-from heliograph.rules.suppression_file import DEFAULT, REASONS
+from heliograph.rules.suppression_file import DEFAULT
 from heliograph.storage.imports import Import
 from heliograph.storage.suppressions import START, End
 
@@ -23,10 +23,14 @@ async def add(visit: Visit) -> Answer:
     try:
         is_new = await suppressions.add(visit.store, visit.actor, visit.team.record, email, reason)
     except Refusal as refusal:
-        return await show(visit, errors_of(refusal))
+        return await show_new(visit, errors_of(refusal))
     if not is_new:
-        return await show(visit, {"email": "This address is already on the list."})
+        return await show_new(visit, {"email": "This address is already on the list."})
     return Redirect(_here(visit), f"{email} gets no more mail from this team.")
+
+
+async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
+    return Page("suppression_new.html", {"errors": errors or {}, "form": visit.form}, 400 if errors else 200)
 
 
 async def ask_remove(visit: Visit) -> Answer:
@@ -62,12 +66,16 @@ async def _lines(visit: Visit) -> AsyncGenerator[bytes, None]:
 async def import_file(visit: Visit) -> Answer:
     file = visit.files.get("file", b"")
     if not file:
-        return await show(visit, {"file": "Choose a CSV file."})
+        return await show_upload(visit, {"file": "Choose a CSV file."})
     try:
         id_ = await imports.begin(visit.store, visit.actor, visit.team.record, file)
     except Refusal as refusal:
-        return await show(visit, errors_of(refusal))
+        return await show_upload(visit, errors_of(refusal))
     return Redirect(f"{_here(visit)}/imports/{id_}")
+
+
+async def show_upload(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
+    return Page("suppression_upload.html", {"errors": errors or {}}, 400 if errors else 200)
 
 
 async def show_import(visit: Visit) -> Answer:
@@ -115,19 +123,23 @@ async def _import(visit: Visit) -> Import:
 # -- reading and answering ----------------------------------------------------------------------------------
 
 
-async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show(visit: Visit) -> Answer:
     text = visit.query.get("q", "").replace("\0", "").strip()
-    whole = parse_address(text)  # in its normal form, whatever its case and script
     team, before = visit.team.record.ref, _end(visit.query.get("before", ""))
-    page = await visit.store.suppressions.search(team, whole.normal if whole else text.lower(), before)
+    page = await visit.store.suppressions.search(team, part_of(text), before)
     values = {
         "lines": page.lines,
         "q": text,
         "before": f"{page.end.created_at}~{page.end.address}" if page.end else "",
-        "imports": await visit.store.imports.newest(team),
+        "imports": await visit.store.imports.newest(team) if visit.may("developer") else [],
     }
-    more = {"errors": errors or {}, "form": visit.form, "reasons": [(reason, reason) for reason in REASONS]}
-    return Page("suppressions.html", values | more, 400 if errors else 200)
+    return Page("suppressions.html", values)
+
+
+def part_of(text: str) -> str:
+    """Of an address on the list, which is in its normal form whatever its case and script."""
+    whole = parse_address(text)
+    return whole.normal if whole else text.lower()
 
 
 def _end(text: str) -> End:

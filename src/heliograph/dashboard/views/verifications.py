@@ -1,5 +1,6 @@
 """Verifications with their outcome; their codes are nowhere."""
 
+from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
@@ -8,6 +9,8 @@ from heliograph.rules.setup.records import Key
 from heliograph.storage.search import SearchPage, VerificationLine
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
+
+LABELS = [("", "Any status"), *((one, state_of(one).label) for one in STATUSES)]
 
 
 async def show_list(visit: Visit) -> Answer:
@@ -20,7 +23,7 @@ async def show_list(visit: Visit) -> Answer:
     stream = "" if errors or wanted.before else await live.team_stream_address(visit, "verifications")
     none = SearchPage[VerificationLine](lines=[])
     found = none if errors else await visit.store.verifications.search(visit.team.record.ref, wanted)
-    values = {"live": stream, "lines": found.lines, "statuses": STATUSES, "errors": errors, **paging(visit, found)}
+    values = {"live": stream, "lines": found.lines, "statuses": LABELS, "errors": errors, **paging(visit, found)}
     return Page("verifications.html", values, 400 if errors else 200)
 
 

@@ -1,0 +1,221 @@
+"""One search over everything of a team that the visitor may see: what they may not open is not looked for."""
+
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import msgspec
+
+from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
+from heliograph.dashboard.views.suppressions import part_of
+from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Need, Page, Redirect, Visit
+from heliograph.manage.keys import keys_of
+from heliograph.rules.grams import NEEDLE_MAX, fold
+from heliograph.storage.search import Search
+
+MOST = 5  # of each kind
+# Name, place, icon, other words for it, and who may open it. Places that begin with /dashboard are no team's.
+PAGES: tuple[tuple[str, str, str, str, Need], ...] = (
+    ("Overview", "", "home", "home dashboard figures charts", "viewer"),
+    ("Messages", "/messages", "messages", "email sms whatsapp sent log", "viewer"),
+    ("Verifications", "/verifications", "verify", "codes otp verify", "viewer"),
+    ("Test inbox", "/inbox", "inbox", "sandbox mails", "viewer"),
+    ("Templates", "/templates", "template", "content", "viewer"),
+    ("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id", "viewer"),
+    ("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe", "viewer"),
+    ("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
+    ("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
+    ("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
+    ("Quick start", "/start", "start", "first message examples curl python node", "viewer"),
+    ("API keys", "/keys", "key", "token secret", "developer"),
+    ("Webhooks", "/webhooks", "webhook", "endpoints callbacks", "viewer"),
+    ("Events", "/events", "event", "feed", "viewer"),
+    ("Request log", "/requests", "log", "errors refused api calls", "viewer"),
+    ("Members", "/team", "people", "people invite roles", "viewer"),
+    ("Billing", "/billing", "billing", "money credit prices ledger", "viewer"),
+    ("Settings", "/settings", "settings", "retention limits", "viewer"),
+    ("Audit log", "/audit", "audit", "changes history who", "viewer"),
+    ("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
+    ("All teams", "/dashboard", "team", "switch team", "person"),
+    ("Operator", "/dashboard/operator", "operator", "instance teams", "operator"),
+    ("Approvals", "/dashboard/operator/approvals", "check", "operator domains templates", "operator"),
+    ("Carriers", "/dashboard/operator/carriers", "carrier", "operator smtp smpp provider", "operator"),
+    ("Queues", "/dashboard/operator/queues", "queue", "operator pause resume dead letters", "operator"),
+    ("People", "/dashboard/operator/people", "people", "operator accounts", "operator"),
+    ("Platform", "/dashboard/operator/platform", "settings", "operator instance settings", "operator"),
+)
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    to: str
+    icon: str
+    about: str = ""
+    state: str = ""
+    at: int | None = None
+
+
+class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    hits: list[Hit]
+    more: str = ""  # where all of them are
+    more_text: str = ""
+
+
+async def show(visit: Visit) -> Answer:
+    text = typed(visit)[:NEEDLE_MAX]
+    if text and (page := await page_of(visit, text)):
+        return Redirect(page)
+    groups = [group for group in await _groups(visit, text) if group.hits]
+    return Page("search.html", {"q": text, "groups": groups})
+
+
+async def _groups(visit: Visit, text: str) -> list[HitGroup]:
+    part = fold(" ".join(text.split()))
+    if not part:
+        return [HitGroup(name="Pages", hits=_pages(visit, ""))]
+    return [
+        HitGroup(name="Pages", hits=_pages(visit, part)[:MOST]),
+        await _messages(visit, text),
+        await _verifications(visit, text),
+        HitGroup(name="Templates", hits=_templates(visit, part)),
+        HitGroup(name="Domains", hits=_domains(visit, part)),
+        HitGroup(name="API keys", hits=_keys(visit, part) if visit.may("developer") else []),
+        HitGroup(name="Webhooks", hits=_webhooks(visit, part)),
+        await _suppressions(visit, text),
+        HitGroup(name="People", hits=await _people(visit, part)),
+    ]
+
+
+def _has(part: str, *texts: str) -> bool:
+    return any(part in fold(text) for text in texts)
+
+
+def _pages(visit: Visit, part: str) -> list[Hit]:
+    """Those whose name has it before those that other words lead to."""
+    known = [
+        (
+            not _has(part, name),
+            Hit(name=name, to=place if place.startswith("/dashboard") else visit.base + place, icon=icon),
+        )
+        for name, place, icon, words, need in PAGES
+        if visit.may(need) and _has(part, name, words)
+    ]
+    return [hit for _, hit in sorted(known, key=lambda one: one[0])]
+
+
+async def _messages(visit: Visit, text: str) -> HitGroup:
+    found = await search(visit, Search(limit=MOST, **looked_for(text)))
+    hits = [
+        Hit(
+            name=line["about"],
+            to=f"{visit.base}/messages/{line['id']}",
+            icon=line["channel"],
+            about=line["to"],
+            state=line["status"],
+            at=line["created_at"],
+        )
+        for line in await lines_of(visit, found.lines)
+    ]
+    more = f"{visit.base}/messages?q={_quoted(text)}" if found.after else ""
+    return HitGroup(name="Messages", hits=hits, more=more, more_text="All messages")
+
+
+async def _verifications(visit: Visit, text: str) -> HitGroup:
+    phone = "".join(letter for letter in text if letter not in " -().")
+    if not (phone.startswith("+") and phone[1:].isdigit() and phone.isascii()):
+        return HitGroup(name="Verifications", hits=[])
+    found = await visit.store.verifications.search(visit.team.record.ref, Search(limit=MOST, address=phone))
+    hits = [
+        Hit(
+            name=line.phone,
+            to=f"{visit.base}/verifications/{line.id}",
+            icon="verify",
+            state=line.status,
+            at=line.created_at,
+        )
+        for line in found.lines
+    ]
+    more = f"{visit.base}/verifications?q={_quoted(phone)}" if found.after else ""
+    return HitGroup(name="Verifications", hits=hits, more=more, more_text="All verifications")
+
+
+def _templates(visit: Visit, part: str) -> list[Hit]:
+    return _first(
+        Hit(
+            name=one.name,
+            to=f"{visit.base}/templates/{one.id}",
+            icon="template",
+            about=CHANNEL_NAMES[one.channel],
+        )
+        for one in visit.team.templates.values()
+        if _has(part, one.name, one.id)
+    )
+
+
+def _domains(visit: Visit, part: str) -> list[Hit]:
+    return _first(
+        Hit(name=one.name, to=f"{visit.base}/senders/domains/{one.id}", icon="domain", about=one.brand)
+        for one in visit.team.domains.values()
+        if _has(part, one.name, one.brand, one.id)
+    )
+
+
+def _keys(visit: Visit, part: str) -> list[Hit]:
+    return _first(
+        Hit(
+            name=key.name,
+            to=f"{visit.base}/keys/{key.id}",
+            icon="key",
+            about=f"hk_{key.id}_…",
+            state="revoked" if key.revoked else "",
+        )
+        for key in keys_of(visit.setup, visit.team.record.id)
+        if _has(part, key.name, f"hk_{key.id}_")
+    )
+
+
+def _webhooks(visit: Visit, part: str) -> list[Hit]:
+    return _first(
+        Hit(
+            name=one.url,
+            to=f"{visit.base}/webhooks/{one.id}",
+            icon="webhook",
+            about=one.description,
+            state="" if one.enabled else "disabled",
+        )
+        for one in visit.team.webhooks
+        if _has(part, one.url, one.description, one.id)
+    )
+
+
+async def _suppressions(visit: Visit, text: str) -> HitGroup:
+    found = await visit.store.suppressions.search(visit.team.record.ref, part_of(text), limit=MOST)
+    here = f"{visit.base}/suppressions"
+    hits = [
+        Hit(
+            name=line.shown,
+            to=f"{here}?q={_quoted(line.email)}",
+            icon="suppression",
+            about=line.reason,
+            at=line.created_at,
+        )
+        for line in found.lines
+    ]
+    more = f"{here}?q={_quoted(text)}" if found.end and hits else ""
+    return HitGroup(name="Suppressions", hits=hits, more=more, more_text="All suppressions")
+
+
+async def _people(visit: Visit, part: str) -> list[Hit]:
+    return _first(
+        Hit(name=one.name or one.email, to=f"{visit.base}/team", icon="person", about=f"{one.email}, {one.role}")
+        for one in await visit.store.people.members(visit.team.record.id)
+        if _has(part, one.name, one.email)
+    )
+
+
+def _first(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: hit.name.casefold())[:MOST]
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
