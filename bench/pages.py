@@ -62,6 +62,9 @@ SELECT 'email', team, key, 0, :now + 86400000, created_at, 1, '{}', 0, 0 FROM me
 PAGES = (
     *("", "?span=year", "/messages", "/messages?status=failed", "/messages?status=queued"),
     *("/messages?q=user77%40example.com", "/messages?q=nothing+like+this", "/messages/:mail", "/verifications"),
+    *("/messages?q=ser77", "/messages?q=receipt+12345", "/messages?q=er77&status=failed", "/messages?sort=oldest"),
+    *("/messages?key=bench", "/messages?domain=bench.test&status=bounced", "/messages?status=bounced"),
+    *("/search", "/search?q=user77"),
     *("/verifications?q=%2B15005551042", "/inbox", "/inbox?q=nothing", "/inbox/:mail", "/templates"),
     *("/templates/tpl_demo_sms", "/templates/tpl_demo_sms/edit", "/senders", "/senders/domains/dom_demo"),
     *("/suppressions", "/suppressions?q=gone77", "/suppressions?q=nothing", "/keys", "/webhooks", "/webhooks/:webhook"),
