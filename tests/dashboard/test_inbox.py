@@ -1,14 +1,16 @@
-"""The inbox: what simulators delivered, rendered, searched, downloaded and cleared; codes for the sandbox."""
+"""The test inbox: what simulators delivered, rendered, searched, looked into, deleted; codes for the sandbox."""
 
+import re
 from email import message_from_string
 from email.policy import default
 from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site
+from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
+expect = sync_api.expect
 ACME, SANDBOX = "/dashboard/teams/team_acme/inbox", "/dashboard/teams/team_sandbox/inbox"
 HTML = '<h1 id="hi">Hello</h1><script>document.title = "run"</script><img src="https://pictures.example/x.png">'
 
@@ -31,34 +33,89 @@ def mail(subject: str, to: str = "delivered@simulator.test", **more: Any) -> dic
     return {"from": "hi@acme.test", "to": to, "subject": subject, "html": HTML, "text": "Hello in text"} | more
 
 
-def test_mails_are_listed_searched_rendered_and_downloaded(site: Site, send: Any, shoot: Shoot) -> None:
-    id_ = send("/emails", mail("Grüße & <b>more</b>"))
+FILES = [
+    {"filename": "note.txt", "content_type": "text/plain", "content": "SGVsbG8="},
+    {"filename": "paper.pdf", "content_type": "application/pdf", "content": "JVBERi0="},
+]
+
+
+@pytest.mark.parametrize("width", ["desk", "phone"])
+def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: Shoot, width: str) -> None:
+    subject = f"Grüße & <b>{width}</b>"
+    html = HTML + '<p style="display:flex">Your code is 493028</p><a href="https://acme.com/in?a=1&amp;b=2">in</a>'
+    id_ = send("/emails", mail(subject, html=html, attachments=FILES))
     send("/emails", mail("Another", to="delivered+ada@simulator.test"))
-    page = site.open("inbox@example.com", "--team", "team_acme", "--role", "viewer", path=ACME)
+    viewport = {"viewport": {"width": 390, "height": 844}} if width == "phone" else {}
+    page = site.open(f"{width}@example.com", "--team", "team_acme", "--role", "developer", path=ACME, **viewport)
     rows = page.locator("tbody tr")
-    assert rows.count() == 2
-    assert rows.first.get_by_role("link").inner_text() == "Another"
-    shoot(page, "inbox")
-    page.get_by_label("Recipient or subject").fill("& <B>MORE")
+    expect(rows.first).to_contain_text("Another")
+    expect(rows.nth(1)).to_contain_text("hi@acme.test")
+    shoot(page, f"inbox-{width}")
+    page.get_by_label("Recipient, subject or text").fill(f"& <B>{width}")
     page.get_by_role("button", name="Search").click()
-    assert rows.count() == 1
-    rows.get_by_role("link", name="Grüße & <b>more</b>").click()
-    frame = page.frame_locator("iframe")
-    frame.locator("#hi").wait_for()
-    assert page.locator("pre").inner_text() == "Hello in text"
-    shoot(page, "inbox-email")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_have_class("unread")
+    page.get_by_role("link", name=subject).click()
+    page.frame_locator("iframe").locator("#hi").wait_for()
+    expect(page.locator(".taken")).to_contain_text("493028")
+    expect(page.locator(".taken")).to_contain_text("https://acme.com/in?a=1&b=2")
+    shoot(page, f"inbox-email-{width}")
+    page.get_by_role("link", name="Phone").click()
+    assert page.locator("iframe").bounding_box()["width"] <= 390
+    tabs = page.get_by_role("navigation", name="Parts of the mail")
+    for tab, text in {
+        "Text": "Hello in text",
+        "Headers": "multipart/",
+        "Source": "MIME-Version: 1.0",
+        "Links": "https://acme.com/in?a=1&b=2",
+        "HTML check": "display: flex",
+    }.items():
+        tabs.get_by_role("link", name=re.compile(f"^{tab}")).click()
+        expect(page.locator("#mail")).to_contain_text(text)
+        shoot(page, f"inbox-{tab.lower().replace(' ', '-')}-{width}")
+        fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        assert page.evaluate(fits), tab
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download .eml").click()
+    assert download.value.suggested_filename == f"{id_}.eml"
+    built = message_from_string(download.value.path().read_text(), policy=default)
+    assert built["subject"] == subject
+    page.get_by_role("button", name="Mark as unread").click()
+    expect(page.locator("tr.unread", has_text=subject)).to_have_count(1)
+    page.get_by_role("link", name=subject).click()
+    page.goto(f"{ACME}?q={width}&unread=yes")
+    expect(page.get_by_text("Nothing found")).to_be_visible()
+    page.goto(f"{ACME}/{id_}")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator(".flash")).to_contain_text("Deleted from the test inbox")
+    expect(page.get_by_role("link", name=subject)).to_have_count(0)
+    assert page.request.get(f"{ACME}/{id_}").status == 404
+    assert page.request.get(f"{ACME.replace('inbox', 'messages')}/{id_}").status == 200
+
+
+def test_nothing_in_a_mail_is_executed(site: Site, send: Any) -> None:
+    id_ = send("/emails", mail("Safe", attachments=FILES))
+    page = site.open("safe@example.com", "--team", "team_acme", "--role", "viewer", path=f"{ACME}/{id_}")
     answer = page.request.get(f"{ACME}/{id_}/html")
     policy = answer.headers["content-security-policy"]
     assert "sandbox" in policy and "default-src 'none'" in policy and "https:" not in policy
     asked = page.request.get(f"{ACME}/{id_}/html?pictures=yes")
     assert "img-src data: https:" in asked.headers["content-security-policy"]
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Download .eml").click()
-    assert download.value.suggested_filename == f"{id_}.eml"
-    built = message_from_string(download.value.path().read_text(), policy=default)
-    assert built["subject"] == "Grüße & <b>more</b>"
-    plain = built.get_body(("plain",))
-    assert plain and "Hello in text" in plain.get_content()
+    opened = page.request.get(f"{ACME}/{id_}/files/0")
+    assert (opened.text(), opened.headers["content-type"]) == ("Hello", "text/plain; charset=utf-8")
+    assert "sandbox" in opened.headers["content-security-policy"] and "content-disposition" not in opened.headers
+    for path in ("files/0?save", "files/1"):
+        saved = page.request.get(f"{ACME}/{id_}/{path}")
+        assert saved.headers["content-type"] == "application/octet-stream"
+        assert saved.headers["content-disposition"].startswith("attachment")
+        assert saved.headers["x-content-type-options"] == "nosniff"
+    for path in ("files/2", "files/-1", "files/x"):
+        assert page.request.get(f"{ACME}/{id_}/{path}").status == 404
+    csrf = page.locator("input[name=csrf]").first.input_value()  # a viewer changes nothing, not even by looking
+    for path in ("delete", "unread"):
+        assert page.request.post(f"{ACME}/{id_}/{path}", form={"csrf": csrf}).status == 403
+    page.goto(ACME)
+    expect(page.locator("tr.unread", has_text="Safe")).to_have_count(1)
 
 
 def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) -> None:
@@ -69,7 +126,7 @@ def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) 
     send("/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": parcel})
     page.reload()
     page.get_by_role("link", name="Acme: parcel 42").click()
-    facts = page.locator("dl.facts").inner_text()
+    facts = page.locator("dl.facts").first.inner_text()
     assert "UCS-2" in facts and "2 billed, 2 on the air" in facts
     shoot(page, "inbox-sms")
     send("/whatsapp", {"to": "+15005550006", "template_id": "tpl_whatsapp", "variables": {"parcel": "42"}})
@@ -103,12 +160,12 @@ def test_codes_of_magic_and_of_verified_sandbox_numbers(site: Site, send: Any, s
 def test_clearing_hides_what_there_was(site: Site, send: Any) -> None:
     send("/emails", mail("Before"))
     viewer = site.open("looks@example.com", "--team", "team_acme", "--role", "viewer", path=ACME)
-    assert viewer.get_by_role("button", name="Clear").count() == 0
+    assert viewer.get_by_role("button", name="Delete all").count() == 0
     csrf = viewer.locator("input[name=csrf]").first.input_value()
     assert viewer.request.post(ACME, form={"csrf": csrf}).status == 403
     page = site.open("clears@example.com", "--team", "team_acme", "--role", "developer", path=ACME)
-    page.get_by_role("button", name="Clear").click()
-    page.get_by_text("The inbox is empty.").wait_for()
+    page.get_by_role("button", name="Delete all").click()
+    page.get_by_text("The test inbox is empty.").wait_for()
     assert page.locator("tbody tr").count() == 0
     send("/emails", mail("After"))
     page.reload()

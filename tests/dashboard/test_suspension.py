@@ -14,7 +14,14 @@ FORMS = [route for route in PAGES if route.method == "POST" and route.path.start
 OPEN = {
     *("/team/{person}/role", "/team/{person}/remove", "/keys/{key}/revoke"),
     *("/webhooks/{webhook}/switch", "/webhooks/{webhook}/rotate", "/webhooks/{webhook}/remove"),
-    *("/inbox", "/suppressions", "/suppressions/erase", "/suppressions/import"),
+    *(
+        "/inbox",
+        "/inbox/{id}/delete",
+        "/inbox/{id}/unread",
+        "/suppressions",
+        "/suppressions/erase",
+        "/suppressions/import",
+    ),
     *("/senders/remove", "/senders/decide", "/senders/domains/{id}/remove"),
     *("/templates/{template}/archive", "/templates/{template}/discard"),
     *("/templates/{template}/approve", "/templates/{template}/refuse"),

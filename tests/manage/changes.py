@@ -454,6 +454,7 @@ CHANGES = [
     page(f"{TEAM}/templates/{{template}}/send", "template.test",
          {"to": "delivered@simulator.test", "from": "a@acme.test"}, a_template),
     page(f"{TEAM}/inbox", "inbox.clear", {}),
+    page(f"{TEAM}/inbox/{{message}}/delete", "inbox.delete", {}, a_failed_message, again=True),
     # suppressions and erasing
     page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
     page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, a_suppression, again=True),
@@ -574,6 +575,7 @@ CHANGES = [
 EXCEPTIONS = {
     "POST /dashboard/sign-in": "a session is made, nothing is changed",
     "POST /dashboard/sign-out": "a session is ended by who has it",
+    f"POST {TEAM}/inbox/{{id}}/unread": "a mark for the team's own eyes, like the one that opening it leaves",
     f"POST {TEAM}/templates/preview": "shows what stands in the editor",
     "POST /v1/emails": "accepts a message",
     "POST /v1/sms": "accepts a message",

@@ -144,6 +144,9 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/inbox/{id}", inbox.show_one, "viewer"),
     PageRoute("GET", TEAM + "/inbox/{id}/html", inbox.frame, "viewer"),
     PageRoute("GET", TEAM + "/inbox/{id}/eml", inbox.download, "viewer"),
+    PageRoute("GET", TEAM + "/inbox/{id}/files/{number}", inbox.attachment, "viewer"),
+    PageRoute("POST", TEAM + "/inbox/{id}/delete", inbox.delete, "developer", suspended=True),
+    PageRoute("POST", TEAM + "/inbox/{id}/unread", inbox.mark_unread, "developer", suspended=True),
     # suppressions
     PageRoute("GET", TEAM + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM + "/suppressions", suppressions.add, "developer", suspended=True),

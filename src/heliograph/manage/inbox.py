@@ -1,4 +1,4 @@
-"""The inbox of a team: what simulators delivered, hidden when it is cleared. The messages themselves are kept."""
+"""The test inbox of a team: what simulators delivered, hidden when it is deleted. The messages themselves are kept."""
 
 from heliograph.rules.audit import Actor
 from heliograph.rules.setup.records import TeamRecord
@@ -7,3 +7,8 @@ from heliograph.storage.store import Store
 
 async def clear(store: Store, actor: Actor, team: TeamRecord) -> None:
     await store.inbox.clear(team.ref, actor.did(store.clock.now(), "inbox.clear", team.id, team=team.id))
+
+
+async def delete(store: Store, actor: Actor, team: TeamRecord, id_: str) -> bool:
+    """One message. False: it is not there."""
+    return await store.inbox.delete(team.ref, id_, actor.did(store.clock.now(), "inbox.delete", id_, team=team.id))

@@ -19,7 +19,7 @@ Verdict = Literal["ok", "warning", "wrong"]
 _CODE = re.compile(r"(?<![\w#/.,:+€$£-])(\d{4,8}|\d{3}[ -]\d{3})(?![\w/€$£%-]|[.,:]\d)")
 _NEAR = re.compile(r"\b(?:code|pin|otp|passcode|password|token|verification|verify|kod|código|codice|kode)\b", re.I)
 _NEAR_CHARACTERS = 80  # between the word and the code
-_HREF = re.compile(r"""<a\s[^>]{0,2048}?href\s*=\s*(?:"([^"]{0,4096})"|'([^']{0,4096})'|([^\s>"']{1,4096}))""", re.I)
+_HREF = re.compile(r"""<a\s[^<>]{0,2048}?href\s*=\s*(?:"([^"]{0,4096})"|'([^']{0,4096})'|([^\s>"']{1,4096}))""", re.I)
 _URL = re.compile(r"https?://[^\s<>\"'`\]}]{1,4096}")
 _TAG = re.compile(r"<[^<>]{0,4096}>")
 _HIDDEN = re.compile(r"<(style|script|head)\b", re.I)
@@ -46,10 +46,8 @@ def find_code(text: str) -> str | None:
 
 def code_in(subject: str | None, text: str | None, html: str | None) -> str | None:
     """Of a message: looked for in its subject, its text, and the words of its HTML."""
-    for part in (subject, text, readable(html) if html and not text else None):
-        if part and (code := find_code(part)):
-            return code
-    return None
+    in_words = next((code for part in (subject, text) if part and (code := find_code(part))), None)
+    return in_words or (find_code(readable(html)) if html else None)
 
 
 def _digits(text: str) -> str:

@@ -1,6 +1,9 @@
-"""The inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
+"""The test inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
 
 import asyncio
+import base64
+from email import message_from_bytes
+from email.policy import compat32
 from typing import Any
 
 import msgspec
@@ -10,15 +13,31 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.manage import inbox
-from heliograph.rules.content import CONTENTS, EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.captured import check_link, code_in, find_links, first_link
+from heliograph.rules.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
+from heliograph.rules.html_check import ALL, FEATURES, check_html
+from heliograph.rules.limits import IN_THREAD, KIB, MIB
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
-from heliograph.storage.inbox import CodeLine, InboxItem, InboxSearch
+from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch
 
-TABS = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
-CHANNELS: dict[str, Channel] = {"email": "email", "sms": "sms", "whatsapp": "whatsapp"}
+TABS = {"": "All", "email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
+VIEWS = {
+    "html": "HTML",
+    "text": "Text",
+    "headers": "Headers",
+    "source": "Source",
+    "links": "Links",
+    "check": "HTML check",
+}
+SOURCE_MAX = 200 * KIB  # bytes of a mail that the page shows; the download has all
+# What a browser may show by itself: it runs nothing in them. All else is saved.
+SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain"})
+ALONE = "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; sandbox"
+
+Content = EmailContent | SmsContent | WhatsappContent
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,30 +47,121 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     segments: Any = None
 
 
+# -- all -------------------------------------------------------------------------------------------------------------
+
+
 async def show(visit: Visit) -> Answer:
-    tab = visit.query.get("channel", "email")
+    tab = visit.query.get("channel", "")
     if tab not in TABS:
         raise Gone
-    text = visit.query.get("q", "").replace("\0", "").strip()
+    text, unread = visit.query.get("q", "").replace("\0", "").strip(), "unread" in visit.query
     team, before = visit.team.record.ref, visit.query.get("before", "").replace("\0", "")
+    wanted = InboxSearch(text=text.lower(), before=before, unread=unread)
     stream = "" if "before" in visit.query else await live.team_stream_address(visit, "inbox")
-    values = {"tabs": TABS, "tab": tab, "q": text, "live": stream}
+    values = {"tabs": TABS, "tab": tab, "q": text, "unread": unread, "live": stream, "first": not before}
     if tab == "verification":
-        codes = await visit.store.inbox.codes(team, InboxSearch(text=text.lower(), before=before))
-        shown = {"page": codes, "lines": [_code(visit, line) for line in codes.lines]}
+        codes = await visit.store.inbox.codes(team, wanted)
+        shown = {"page": codes, "lines": [_code(visit, line) for line in codes.lines], "sizes": {}}
     else:
-        found = await visit.store.inbox.messages(
-            team, [CHANNELS[tab]], simulators(visit), InboxSearch(text=text.lower(), before=before)
-        )
-        shown = {"page": found, "lines": found.lines}
+        channels: list[Channel] = [channel for channel in CHANNELS if tab in ("", channel)]
+        found = await visit.store.inbox.messages(team, channels, simulators(visit), wanted)
+        sizes = await visit.store.inbox.sizes(found.lines)
+        shown = {"page": found, "lines": found.lines, "sizes": {id_: in_bytes(size) for id_, size in sizes.items()}}
     return Page("inbox.html", values | shown)
+
+
+def in_bytes(size: int) -> str:
+    """Of a file, for people."""
+    if size < KIB:
+        return f"{size} B"
+    return f"{size / KIB:.1f} KB" if size < MIB else f"{size / MIB:.1f} MB"
+
+
+async def clear(visit: Visit) -> Answer:
+    await inbox.clear(visit.store, visit.actor, visit.team.record)
+    return Redirect(f"{visit.base}/inbox", "The test inbox is empty. The messages themselves are kept.")
+
+
+def simulators(visit: Visit) -> list[str]:
+    """The ids of the carriers that send nothing."""
+    return simulator_ids(visit.setup.carriers)
+
+
+def _code(visit: Visit, line: CodeLine) -> Code:
+    """A text is there until its verification ends, for those who may send."""
+    if line.magic:
+        return Code(line=line, code=magic_code(line.phone))
+    if line.status != "pending" or not visit.may("developer"):
+        return Code(line=line)
+    text = inbox_text(visit.context, visit.caller, line.id)
+    return Code(line=line, text=text, segments=segment(text))
+
+
+# -- one -------------------------------------------------------------------------------------------------------------
 
 
 async def show_one(visit: Visit) -> Answer:
     item, content = await _item(visit)
-    segments = segment(content.body) if isinstance(content, SmsContent) else None
-    values = {"id": visit.params["id"], "item": item, "content": content, "segments": segments}
-    return Page("inbox_item.html", values | {"pictures": visit.query.get("pictures") == "yes"})
+    if not item.opened and visit.may("developer"):
+        await visit.store.inbox.mark(visit.team.record.ref, visit.params["id"], opened=True)
+    values: dict[str, Any] = {
+        "id": visit.params["id"],
+        "item": item,
+        "content": content,
+        "segments": segment(content.body) if isinstance(content, SmsContent) else None,
+        "pictures": visit.query.get("pictures") == "yes",
+        "phone": visit.query.get("width") == "phone",
+        "can_change": visit.may("developer"),
+    }
+    if isinstance(content, EmailContent):
+        large = len(item.content or "") > IN_THREAD
+        look = _looked_at(visit, item, content)
+        values |= await asyncio.to_thread(look) if large else look()
+        values |= await _source(visit, item) if values["view"] in ("headers", "source") else {}
+    elif content:
+        links = [check_link(url) for url in find_links(None, content.body)]
+        code, first = code_in(None, content.body, None), first_link([link.url for link in links])
+        values |= {"code": code, "first": first, "links": links}
+    return Page("inbox_item.html", values)
+
+
+def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> Any:
+    """What is in a mail, and how it is shown. Slow for a large one."""
+
+    def look() -> dict[str, Any]:
+        links = [check_link(url) for url in find_links(content.html, content.text)]
+        views = {
+            name: label
+            for name, label in VIEWS.items()
+            if (name not in ("html", "check") or content.html) and (name != "text" or content.text)
+        }
+        view = visit.query.get("view", next(iter(views)))
+        size = len((item.content or "").encode("utf-8", "replace"))  # with small attachments, as the list counts it
+        return {
+            "views": views,
+            "view": view if view in views else next(iter(views)),
+            "code": code_in(content.subject, content.text, content.html),
+            "first": first_link([link.url for link in links]),
+            "links": links,
+            "wrong_links": sum(link.verdict != "ok" for link in links),
+            "findings": check_html(content.html) if content.html else [],
+            "features": len(FEATURES),
+            "clients": ALL,
+            "size": in_bytes(size + sum(file.size for file in content.attachments if file.blob)),
+            "files": [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in content.attachments],
+        }
+
+    return look
+
+
+async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
+    mail = await asyncio.to_thread(visit.tools.eml, visit.params["id"], item.content or "")
+    head = mail[: mail.find(b"\r\n\r\n") + 2]
+    headers = [
+        (name, " ".join(str(value).split())) for name, value in message_from_bytes(head, policy=compat32).items()
+    ]
+    cut = mail[:SOURCE_MAX].decode("utf-8", "replace")
+    return {"headers": headers, "source": cut, "is_cut": len(mail) > SOURCE_MAX, "whole": in_bytes(len(mail))}
 
 
 async def frame(visit: Visit) -> Answer:
@@ -59,7 +169,18 @@ async def frame(visit: Visit) -> Answer:
     _, content = await _item(visit)
     if not isinstance(content, EmailContent) or content.html is None:
         raise Gone
-    return framed(content.html, images=visit.query.get("pictures") == "yes")
+    html = await asyncio.to_thread(_with_inline, visit, content)
+    return framed(html, images=visit.query.get("pictures") == "yes")
+
+
+def _with_inline(visit: Visit, content: EmailContent) -> str:
+    """The HTML with the pictures that came in the mail, as the frame can show them."""
+    html = content.html or ""
+    for file in content.attachments:
+        if file.content_id and file.content_type in SHOWN_TYPES and f"cid:{file.content_id}" in html:
+            data = base64.b64encode(_bytes_of(visit, file)).decode()
+            html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
+    return html
 
 
 async def download(visit: Visit) -> Answer:
@@ -71,28 +192,49 @@ async def download(visit: Visit) -> Answer:
     return Download(mail, "message/rfc822", f"{id_}.eml")
 
 
-async def clear(visit: Visit) -> Answer:
-    await inbox.clear(visit.store, visit.actor, visit.team.record)
-    return Redirect(f"{visit.base}/inbox", "The inbox is empty. The messages themselves are kept.")
+async def attachment(visit: Visit) -> Answer:
+    """Shown where a browser runs nothing in it, else saved; whatever it calls itself, never as a page."""
+    _, content = await _item(visit)
+    number = visit.params["number"]
+    files = content.attachments if isinstance(content, EmailContent) else []
+    if not (number.isascii() and number.isdigit() and len(number) < 4 and int(number) < len(files)):
+        raise Gone
+    file = files[int(number)]
+    body = await asyncio.to_thread(_bytes_of, visit, file)
+    opened = file.content_type in SHOWN_TYPES and "save" not in visit.query
+    kind = file.content_type if opened else "application/octet-stream"
+    headers = [
+        (b"content-security-policy", ALONE.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cache-control", b"no-store"),
+    ]
+    kind = "text/plain; charset=utf-8" if kind == "text/plain" else kind
+    return Download(body, kind, "" if opened else file.filename, headers=headers)
 
 
-def simulators(visit: Visit) -> list[str]:
-    """The ids of the carriers that send nothing."""
-    return simulator_ids(visit.setup.carriers)
+def _bytes_of(visit: Visit, file: File) -> bytes:
+    try:
+        return base64.b64decode(file.base64) if file.base64 is not None else visit.store.blobs.get(file.blob or "")
+    except OSError:
+        raise Gone("The attachment is no longer kept.") from None
 
 
-async def _item(visit: Visit) -> tuple[InboxItem, EmailContent | SmsContent | WhatsappContent | None]:
+async def delete(visit: Visit) -> Answer:
+    id_ = visit.params["id"]
+    if not await inbox.delete(visit.store, visit.actor, visit.team.record, id_):
+        raise Gone
+    return Redirect(f"{visit.base}/inbox", "Deleted from the test inbox. The message itself is kept.")
+
+
+async def mark_unread(visit: Visit) -> Answer:
+    await _item(visit)
+    await visit.store.inbox.mark(visit.team.record.ref, visit.params["id"], opened=False)
+    return Redirect(f"{visit.base}/inbox", "Marked as unread.")
+
+
+async def _item(visit: Visit) -> tuple[InboxItem, Content | None]:
     item = await visit.store.inbox.item(visit.team.record.ref, visit.params["id"], simulators(visit))
     if item is None:
         raise Gone
     return item, msgspec.json.decode(item.content, type=CONTENTS[item.channel]) if item.content else None
-
-
-def _code(visit: Visit, line: CodeLine) -> Code:
-    """A text is there until its verification ends, for those who may send."""
-    if line.magic:
-        return Code(line=line, code=magic_code(line.phone))
-    if line.status != "pending" or not visit.may("developer"):
-        return Code(line=line)
-    text = inbox_text(visit.context, visit.caller, line.id)
-    return Code(line=line, text=text, segments=segment(text))
