@@ -133,6 +133,7 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         f"{TEAM}/templates/tpl_sms/edit",
         f"{TEAM}/templates/tpl_sms/preview",
         f"{TEAM}/templates/tpl_sms/versions/1",
+        *(f"{TEAM}/templates/{place}" for place in ("new", "new?channel=email", "tpl_sms/test", "tpl_sms/versions")),
         f"{TEAM}/senders/domains/dom_acme",
         f"{TEAM}/webhooks/{made['hook']}",
         f"{TEAM}/webhooks/{made['hook']}/edit",

@@ -118,7 +118,7 @@ async def test_the_second_of_two_is_told_and_loses_nothing(pages: Pages) -> None
     for do in ("draft", "publish"):
         told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"text": "Mine", "do": do}, "developer")
         assert told.status == 409
-        assert "changed this template while you wrote" in told.text
+        assert "usr_owner changed this template while you wrote" in told.text
         assert "- Theirs" in told.text and "+ Mine" in told.text and ">Mine</textarea>" in told.html
         assert draft_of(pages, MAIL.id).text == "Theirs"
     await pages.post(f"{HERE}/{MAIL.id}/edit", form_of(told) | {"text": "Mine", "do": "draft"}, "developer")

@@ -59,7 +59,9 @@
         field.name = field.name.replace(/\d+$/, at);
         field.setAttribute("aria-label", field.getAttribute("aria-label").replace(/\d+/, at + 1));
         field.checked = false;
-        if (field.type !== "checkbox") field.value = "";
+        if (field.type === "checkbox") continue;
+        field.value = "";
+        field.placeholder = field.name.startsWith("variable") ? "Add one" : "";
       }
       for (const number of row.querySelectorAll(".no")) number.textContent = at + 1;
       delete row.dataset.byItself;
@@ -161,7 +163,12 @@
     });
     addEventListener("beforeunload", (event) => { if (!isSending && isChanged()) event.preventDefault(); });
     addEventListener("pageshow", () => { isSending = false; });
-    shows.hidden = true;
+    form.classList.add("by-itself");  // then the button only leads to the preview, where that is far below
+    shows.addEventListener("click", (event) => {
+      event.preventDefault();
+      show();
+      document.querySelector(".shows").scrollIntoView();
+    });
     frame.addEventListener("load", settle);
     if (inside(frame)) settle();
     if ("typed" in form.dataset) { keep(); show("?told=yes"); }

@@ -180,24 +180,6 @@ if (live) {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   open();
 }
-// <form data-preview="frame">: while it is typed in, its Preview button is pressed for a fresh frame that then takes the
-// old one's place; so nothing flickers and the browser's history stays as it is.
-for (const form of document.querySelectorAll("form[data-preview]")) {
-  const button = form.querySelector("[data-shows]");
-  let frame = document.querySelector(`iframe[name="${form.dataset.preview}"]`), made = 0, waiting;
-  form.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      const fresh = frame.cloneNode();
-      fresh.removeAttribute("src");
-      fresh.name = button.formTarget = `preview-${++made}`;
-      fresh.hidden = true;
-      frame.after(fresh);
-      button.click();
-      fresh.addEventListener("load", () => { frame.remove(); fresh.hidden = false; frame = fresh; }, { once: true });
-    }, 300);
-  });
-}
 // <input data-filters="id">: what is typed leaves those entries of that place (of its data-filtered parts) that have it.
 for (const field of document.querySelectorAll("input[data-filters]")) {
   const parts = document.getElementById(field.dataset.filters)?.querySelectorAll("[data-filtered]") ?? [];
