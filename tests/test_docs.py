@@ -187,7 +187,7 @@ def test_settings_table() -> None:
     assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
 
 
-WANTED = ("wanted", "wanted_refused")  # what a team asks for in the dashboard
+WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
 SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]] = {
@@ -200,7 +200,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         {"team", "by_dns", "failures", "checked_at", "refused_reason", *WANTED},
         set(),
     ),
-    "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason"}, set()),
+    "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
     "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason", "unfinished"}, set()),
     "`[[teams.keys]]`": (records.Key, {"id", "team", "hash", "revoked", "expires_at"}, {"token"}),
     "`[[teams.recipients]]`": (records.Recipient, {"team"}, set()),

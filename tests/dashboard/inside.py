@@ -72,14 +72,15 @@ class Pages:
     def setup(self) -> Setup:
         return self._store.setup.current
 
-    async def get(self, path: str, who: str = "owner") -> Shown:
-        return await self._ask("GET", path, b"", who)
+    async def get(self, path: str, who: str = "owner", more: Mapping[str, str] = {}) -> Shown:
+        return await self._ask("GET", path, b"", who, more)
 
     async def post(self, path: str, form: Mapping[str, str] | None = None, who: str = "owner") -> Shown:
         return await self._ask("POST", path, urlencode({"csrf": "csrf", **(form or {})}).encode(), who)
 
-    async def _ask(self, method: str, path: str, body: bytes, who: str) -> Shown:
+    async def _ask(self, method: str, path: str, body: bytes, who: str, more: Mapping[str, str] = {}) -> Shown:
         headers = {
+            **more,
             "cookie": f"{COOKIE}={who}",
             "content-type": "application/x-www-form-urlencoded",
             "content-length": str(len(body)),

@@ -488,6 +488,8 @@ CHANGES = [
          {"kind": "display_name", "id": "{id}", "approve": "yes"}, a_display_name, who="operator", again=True),
     page(f"{OPERATOR}/approvals/{{team}}", "display_name.approve",
          {"kind": "display_name", "id": "{id}", "text": "{text}", "approve": "yes"}, a_display_name, again=True),
+    page(f"{OPERATOR}/approvals/{{team}}/templates/{{template}}", "template.approve",
+         {"mark": "{mark}", "approve": "yes"}, a_draft, again=True),
     page(f"{TEAM}/senders/recipients", "recipient.ask", {"address": "r{n}@example.com"}, the_sandbox),
     page(f"{TEAM}/senders/recipients/confirm", "recipient.add", {"address": "{address}", "code": "{typed}"}, a_code,
          again=True),

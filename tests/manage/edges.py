@@ -37,7 +37,8 @@ Dump = dict[str, str]  # table → all that it holds
 
 # What is no change of anybody's: counters and throttles, what the service notes of its own work, being signed in.
 UNWATCHED = {"counter", "wrong_try", "key_use", "request_log", "familiar", "machine_clock", "fact", "session"} | {
-    "domain_check"
+    "decision",
+    "domain_check",
 }
 COLUMNS = (
     "SELECT m.name, p.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table'",

@@ -2,6 +2,8 @@
 
 import asyncio
 import hmac
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import structlog
@@ -25,6 +27,7 @@ from heliograph.dashboard.visit import (
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.setup.records import Team
+from heliograph.storage.decisions import ToldDecision
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
@@ -67,8 +70,9 @@ class Dashboard:
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
+        told = await self._told(answer, visit)
         try:
-            response = self._response(answer, visit)
+            response = self._response(answer, visit, told)
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id, address=request.address)
             response = self._response(_broken(request), visit)
@@ -164,11 +168,27 @@ class Dashboard:
 
     # -- answering ------------------------------------------------------------------------------------------
 
-    def _response(self, answer: Answer, visit: Visit | None) -> Response:
+    async def _told(self, answer: Answer, visit: Visit | None) -> list[ToldDecision]:
+        """What was decided for whoever opens a page; not for a script that fetches what changed on one."""
+        if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
+            return []
+        if visit.request.headers.get(b"sec-fetch-dest", b"document") != b"document":
+            return []
+        try:
+            return await self._store.decisions.take(visit.who.person)
+        except StoreUnavailable:
+            return []
+
+    def _response(self, answer: Answer, visit: Visit | None, told: Sequence[ToldDecision] = ()) -> Response:
         match answer:
             case Page(template=template, values=values, status=status):
                 notice = visit.cookies.get(FLASH, "") if visit else ""
-                shared = {"visit": visit, "notice": unquote(notice), "path": visit.request.path if visit else ""}
+                shared: dict[str, Any] = {
+                    "visit": visit,
+                    "notice": unquote(notice),
+                    "path": visit.request.path if visit else "",
+                }
+                shared["told"] = told
                 headers = [*HEADERS]
                 if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))

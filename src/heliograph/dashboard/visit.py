@@ -98,7 +98,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def approvals(self) -> int:
         """How much waits for an operator's word."""
-        return len(pending(self.setup)) + len(list_pending(self.setup))
+        return len(waiting_ids(self.setup))
 
     @property
     def simulated(self) -> list[str]:
@@ -166,6 +166,17 @@ class Stream(msgspec.Struct, frozen=True):
 
 Answer = Page | Redirect | Download | Stream
 View = Callable[[Visit], Awaitable[Answer]]
+
+
+_waiting: list[tuple[Setup, list[str]]] = []  # of the newest setup: every page of an operator's asks
+
+
+def waiting_ids(setup: Setup) -> list[str]:
+    """What waits for an operator's word."""
+    if not _waiting or _waiting[0][0] is not setup:
+        found = [f"{one.kind} {one.id} {one.text}" for one in pending(setup)]
+        _waiting[:] = [(setup, found + [f"template {one.template.id} {one.mark}" for one in list_pending(setup)])]
+    return _waiting[0][1]
 
 
 COOKIE = "heliograph_session"

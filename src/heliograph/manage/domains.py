@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.clock import Clock
+from heliograph.manage.decisions import asker
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import normal_domain, parse_address
@@ -124,7 +125,9 @@ class Domains:
         if name in current.domains:
             return current.domains[name]
         brand = brand or current.record.name
-        new = Domain(id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True)
+        new = Domain(
+            id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True, asked_by=asker(actor)
+        )
         keys: list[DkimKey] = []
 
         def decide(setup: Setup, _: int) -> SetupChange:
@@ -158,7 +161,7 @@ class Domains:
 
         def decide(setup: Setup, _: int) -> SetupChange:
             old = _own(setup, domain.team, domain.id)
-            rows = wish(setup, ("domain", old.id), brand, operator=by_operator)
+            rows = wish(setup, ("domain", old.id), brand, operator=by_operator, by=asker(actor))
             entry = self._entry(actor, "brand", old, f"{old.brand} → {brand}")
             return SetupChange(rows=rows, audit=entry)
 

@@ -1,7 +1,6 @@
 """Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
 
-from msgspec.structs import replace
-
+from heliograph.manage.decisions import Ruling, asker, decided
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
 from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
@@ -9,8 +8,17 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_sender_id_fields
 from heliograph.rules.setup.records import DisplayName, SenderId
-from heliograph.rules.setup.sender_approvals import PendingSender, Submitted, asked_again, decided, pending, wish
-from heliograph.rules.setup.sender_approvals import decide as decided_pending
+from heliograph.rules.setup.sender_approvals import (
+    PendingSender,
+    Submitted,
+    as_seen,
+    asked_again,
+    pending,
+    text_of,
+    wish,
+)
+from heliograph.rules.setup.sender_approvals import decide as rows_of_pending
+from heliograph.rules.setup.sender_approvals import decided as rows_of_word
 from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
 from heliograph.storage.store import Store
 
@@ -22,7 +30,7 @@ WRONG = {
 
 async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
     """A display name for the team's domain of this id."""
-    new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name)
+    new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=asker(actor))
 
     def rows(setup: Setup) -> list[Row]:
         own = find_team(setup, team)
@@ -46,11 +54,12 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
     def rows(setup: Setup) -> list[Row]:
         old = find_team(setup, team).sender_ids.get(country)
         if old and old.approved:
-            found = wish(setup, ("sender_id", id_), value)
+            found = wish(setup, ("sender_id", id_), value, by=asker(actor))
         elif old and old.value == value and not old.refused_reason:
             found = []
         else:
-            found = [to_row("sender_id", id_, SenderId(team=team, country=country, value=value), team)]
+            new = SenderId(team=team, country=country, value=value, asked_by=asker(actor))
+            found = [to_row("sender_id", id_, new, team)]
         if not found:
             raise InvalidRequest(f"{country} has this sender id already.", param="value")
         return found
@@ -73,28 +82,54 @@ async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str
 
 async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> None:
     subject = subject_of(store.setup.current, team, record)
-    await change_rows(store, actor, team, f"{record[0]}.submit", subject, lambda setup: asked_again(setup, record))
+    await change_rows(
+        store, actor, team, f"{record[0]}.submit", subject, lambda setup: asked_again(setup, record, asker(actor))
+    )
 
 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
     """An operator's word about a record of the team, also about one that was decided before."""
-    subject, action = subject_of(store.setup.current, team, record), _action(record[0], approve)
-    await change_rows(
-        store, actor, team, action, subject, lambda setup: decided(setup, record, approve, reason), reason
+    before = store.setup.current
+    subject, action = subject_of(before, team, record), _action(record[0], approve)
+    done = await change_rows(
+        store, actor, team, action, subject, lambda setup: rows_of_word(setup, record, approve, reason), reason
     )
+    found = before.records[record]
+    if done and isinstance(found, Submitted):
+        item = PendingSender(
+            kind=record[0], team=team, id=record[1], text=text_of(before, record), asked_by=found.asked_by
+        )
+        await decided(store, actor, _decision(item, approve, reason))
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
     """An operator's word about what they saw; False: it was changed or decided meanwhile."""
     detail = "" if approve else reason
-    return await change_rows(
+    asked = next((one for one in pending(store.setup.current) if as_seen(one) == as_seen(item)), item)
+    done = await change_rows(
         store,
         actor,
         item.team,
         _action(item.kind, approve),
         item.text,
-        lambda setup: decided_pending(setup, item, approve, reason),
+        lambda setup: rows_of_pending(setup, item, approve, reason),
         detail,
+    )
+    if done:
+        await decided(store, actor, _decision(asked, approve, reason))
+    return done
+
+
+def _decision(item: PendingSender, approve: bool, reason: str) -> Ruling:
+    places = {"domain": f"senders/domains/{item.id}", "team": "settings"}
+    return Ruling(
+        team=item.team,
+        kind=item.kind,
+        text=item.text,
+        approved=approve,
+        reason="" if approve else reason.strip(),
+        asked_by=item.asked_by,
+        place=f"/dashboard/teams/{item.team}/{places.get(item.kind, 'senders')}",
     )
 
 
@@ -102,7 +137,7 @@ def waiting(setup: Setup, id_: str) -> PendingSender:
     """What waits for an operator's word with this id, as it is now."""
     for item in pending(setup):
         if item.id == id_:
-            return replace(item, is_change=False)
+            return as_seen(item)
     raise NotFound(f"Nothing waits for approval with the id {id_}.")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph.manage.decisions import asker
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
@@ -64,7 +65,8 @@ async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_opera
     name = fields.pop("name")
 
     def revise(found: Team, _: Setup) -> TeamRecord:
-        wanted = {"wanted": name if name != found.record.name else "", "wanted_refused": ""}
+        asked = name if name != found.record.name else ""
+        wanted = {"wanted": asked, "wanted_refused": "", "asked_by": asker(actor) if asked else ""}
         return replace(found.record, **fields, **({"name": name} if by_operator else wanted))
 
     return await _change(store, actor, "team.change", team, revise, given)

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from heliograph.manage.decisions import Ruling, decided
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
@@ -140,7 +141,11 @@ async def approve(
     def rows(setup: Setup) -> list[Row]:
         return approvals.approve(setup, id_, _mark(setup, id_, mark), free=free, **terms)
 
-    return await change_rows(store, actor, template.team, "template.approve", id_, rows)
+    draft = approvals.find_draft(store.setup.current, id_)
+    done = await change_rows(store, actor, template.team, "template.approve", id_, rows)
+    if done and draft:
+        await decided(store, actor, await _decision(store, draft, True))
+    return done
 
 
 async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: str | None, reason: str) -> bool:
@@ -151,7 +156,25 @@ async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: s
     def rows(setup: Setup) -> list[Row]:
         return approvals.refuse(setup, id_, _mark(setup, id_, mark), reason[:REASON_MAX])
 
-    return await change_rows(store, actor, own, "template.refuse", id_, rows, reason)
+    draft = approvals.find_draft(store.setup.current, id_)
+    done = await change_rows(store, actor, own, "template.refuse", id_, rows, reason)
+    if done and draft:
+        await decided(store, actor, await _decision(store, draft, False, reason[:REASON_MAX]))
+    return done
+
+
+async def _decision(store: Store, draft: approvals.PendingTemplate, approved: bool, reason: str = "") -> Ruling:
+    new = draft.template
+    written = [] if draft.by else await store.versions.of(new.id)
+    return Ruling(
+        team=new.team,
+        kind="template",
+        text=f"The template {new.name}",
+        approved=approved,
+        reason=reason,
+        asked_by=draft.by or (written[0].person if written else ""),
+        place=f"/dashboard/teams/{new.team}/templates/{new.id}",
+    )
 
 
 def _mark(setup: Setup, id_: str, seen: str | None) -> str:

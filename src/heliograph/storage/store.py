@@ -10,6 +10,7 @@ from heliograph.storage.audit import Audit
 from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
+from heliograph.storage.decisions import Decisions
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.domain_checks import DomainChecks
 from heliograph.storage.engine.blobs import Blobs
@@ -60,6 +61,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     reports: Reports
     circuits: Circuits
     domain_checks: DomainChecks
+    decisions: Decisions
     reputation: Reputations
     events: Events
     deliveries: Deliveries
@@ -110,6 +112,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         reports=Reports(database, clock, setup.publisher),
         circuits=Circuits(database),
         domain_checks=DomainChecks(database),
+        decisions=Decisions(database, clock),
         reputation=Reputations(database, clock, setup),
         events=Events(database, clock),
         deliveries=Deliveries(database, clock, owner, leases, setup),

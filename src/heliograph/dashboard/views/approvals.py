@@ -1,34 +1,94 @@
-"""What waits for an operator's word: domains, display names, sender ids and templates of all teams."""
+"""What waits for an operator's word: domains, display names, sender ids, team names and templates of all teams."""
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.manage import senders
+import hashlib
+
+from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.views.live import stream
+from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
+from heliograph.manage import senders, templates
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending
+from heliograph.rules.setup.template_edit import offered
 
 HERE = "/dashboard/operator/approvals"
+KINDS = {
+    "domain": "Domain",
+    "display_name": "Display name",
+    "sender_id": "SMS sender ID",
+    "team": "Team name",
+}
+EXCERPT = 400  # characters of a template's text
+PEOPLE_MAX = 100  # askers whose addresses are looked up
 
 
 async def decide(visit: Visit) -> Answer:
-    """About what the operator saw: what was changed since stays undecided. Templates have their own page."""
+    """About what the operator saw: what was changed since stays undecided."""
     kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
     item = PendingSender(kind=kind, team=visit.team.record.id, id=id_, text=text)
     approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
     try:
         done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)
     except InvalidRequest as refusal:
-        return await show(visit, id_, refusal.message)
-    if not done:
-        return Redirect(HERE, "It was changed or decided meanwhile.")
-    return Redirect(HERE, "Approved." if approve else "Refused; the team sees the reason.")
+        return await _page(visit, id_, {"reason": refusal.message})
+    return Redirect(HERE, _told(text, approve) if done else "It was changed or decided meanwhile.")
 
 
-async def show(visit: Visit, wrong: str = "", error: str = "") -> Page:
+async def decide_template(visit: Visit) -> Answer:
+    """At the prices of the form; a refusal needs a reason."""
+    team, id_, form = visit.team.record.id, visit.params["template"], visit.form
+    mark, approve = form.get("mark", ""), form.get("approve") == "yes"
+    try:
+        if approve:
+            terms = prices_given(form) if "price" in form else None
+            await templates.approve(visit.store, visit.actor, team, id_, mark, terms, free=is_free(form))
+        else:
+            await templates.refuse(visit.store, visit.actor, team, id_, mark, form.get("reason", ""))
+    except InvalidRequest as refusal:
+        errors = errors_of(refusal)
+        return await _page(
+            visit, id_, {name or ("reason" if not approve else "price"): why for name, why in errors.items()}
+        )
+    return Redirect(HERE, _told(form.get("text", "The template"), approve))
+
+
+def _told(text: str, approve: bool) -> str:
+    return f"Approved: {text}." if approve else f"Refused: {text}. The team sees the reason."
+
+
+async def show(visit: Visit) -> Answer:
+    return await _page(visit)
+
+
+async def live(visit: Visit) -> Answer:
+    """The count, for the navigation of every page; what is counted, for the list."""
+
+    async def read() -> Pulse:
+        return Pulse({"count": str(visit.approvals), "list": _word(visit)})
+
+    part = "list" if visit.query.get("of") == "list" else "count"
+    return stream(visit, Watch(key=("approvals",), read=read, parts=(part,)))
+
+
+def _word(visit: Visit) -> str:
+    return hashlib.sha256("\n".join(waiting_ids(visit.setup)).encode()).hexdigest()[:16]
+
+
+async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = None) -> Page:
+    asked, drafts = pending(visit.setup), list_pending(visit.setup)
+    people = sorted({one.asked_by for one in asked} | {draft.by or "" for draft in drafts})
+    found = [await visit.store.people.get(id_) for id_ in people[:PEOPLE_MAX] if id_.startswith("usr_")]
     values = {
-        "senders": pending(visit.setup),
-        "templates": list_pending(visit.setup),
+        "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
+        "senders": asked,
+        "drafts": [(draft, to_form(offered(visit.setup, draft.template))) for draft in drafts],
+        "kinds": KINDS,
+        "excerpt": EXCERPT,
         "teams": visit.setup.teams,
+        "people": {person.id: person.email for person in found if person},
         "wrong": wrong,
-        "error": error,
+        "errors": errors or {},
+        "form": visit.form,
     }
-    return Page("approvals.html", values, 400 if error else 200)
+    return Page("approvals.html", values, 400 if errors else 200)

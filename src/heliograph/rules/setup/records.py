@@ -86,6 +86,7 @@ class TeamRecord(Setting, frozen=True):
     keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
     wanted: str = ""  # another name, asked for by an owner; recipients are told the one above until it is approved
     wanted_refused: str = ""
+    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
     @property
     def wrong_days(self) -> str:
@@ -108,6 +109,7 @@ class Domain(Setting, frozen=True):
     refused_reason: str = ""  # why an operator did not approve it
     wanted: str = ""  # another brand, asked for since it was approved; the one above is used until that is too
     wanted_refused: str = ""  # why it was not
+    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
     @property
     def usable(self) -> bool:
@@ -135,6 +137,7 @@ class DisplayName(Setting, frozen=True):
     name: str
     approved: bool = False
     refused_reason: str = ""
+    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
 
 class Template(Setting, frozen=True):
@@ -196,6 +199,7 @@ class SenderId(Setting, frozen=True):
     refused_reason: str = ""
     wanted: str = ""  # as a domain's
     wanted_refused: str = ""
+    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
 
 class Webhook(Setting, frozen=True):

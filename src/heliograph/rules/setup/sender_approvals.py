@@ -27,6 +27,7 @@ class PendingSender(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # of the record
     text: str  # what is asked for, for the operator
     is_change: bool = False  # of a record that is approved
+    asked_by: str = ""  # usr_…, where a person asked
 
 
 def state_of(record: Submitted) -> State:
@@ -38,12 +39,19 @@ def state_of(record: Submitted) -> State:
 def pending(setup: Setup) -> list[PendingSender]:
     """Team by team. A domain is asked about once DNS has shown whose it is."""
     changes = [
-        PendingSender(kind=kind, team=_team_of(record), id=id_, text=_CHANGE[kind](record), is_change=True)
+        PendingSender(
+            kind=kind,
+            team=_team_of(record),
+            id=id_,
+            text=_CHANGE[kind](record),
+            is_change=True,
+            asked_by=record.asked_by,
+        )
         for (kind, id_), record in setup.records.items()
         if isinstance(record, Changing) and _is_approved(record) and record.wanted and not record.wanted_refused
     ]
     waiting = [
-        PendingSender(kind=kind, team=record.team, id=id_, text=_TEXT[kind](record, setup))
+        PendingSender(kind=kind, team=record.team, id=id_, text=_TEXT[kind](record, setup), asked_by=record.asked_by)
         for (kind, id_), record in setup.records.items()
         if isinstance(record, Submitted) and state_of(record) == "waiting" and getattr(record, "verified", True)
     ]
@@ -72,14 +80,19 @@ def _team_of(record: Submitted | Changing) -> str:
     return record.id if isinstance(record, TeamRecord) else record.team
 
 
-def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False) -> list[Row]:
+def text_of(setup: Setup, record_id: RecordId) -> str:
+    """What a record was asked for, as the operator reads it."""
+    return _TEXT[record_id[0]](setup.records[record_id], setup)
+
+
+def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
     """Another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, Changing)
     is_new = getattr(record, FIELD[kind]) != value
     if operator or not _is_approved(record) or not is_new:
         return _changed(setup, record_id, **{FIELD[kind]: value}, wanted="", wanted_refused="")
-    return _changed(setup, record_id, wanted=value, wanted_refused="")
+    return _changed(setup, record_id, wanted=value, wanted_refused="", asked_by=by)
 
 
 def _domain_name(setup: Setup, id_: str) -> str:
@@ -89,7 +102,7 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
     """The rows to write, none when it is no longer what was seen. A refusal needs a reason."""
-    found = next((one for one in pending(setup) if replace(one, is_change=False) == item), None)
+    found = next((one for one in pending(setup) if as_seen(one) == as_seen(item)), None)
     if found is None:
         return []
     record_id = (item.kind, item.id)
@@ -98,6 +111,11 @@ def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -
         if found.is_change
         else decided(setup, record_id, approve, reason)
     )
+
+
+def as_seen(item: PendingSender) -> PendingSender:
+    """What an operator's word is about: not who asked, nor whether something is in use meanwhile."""
+    return replace(item, is_change=False, asked_by="")
 
 
 def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: str) -> list[Row]:
@@ -115,9 +133,12 @@ def decided(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") 
     return _changed(setup, record_id, approved=approve, refused_reason="" if approve else reason)
 
 
-def asked_again(setup: Setup, record_id: RecordId) -> list[Row]:
+def asked_again(setup: Setup, record_id: RecordId, by: str = "") -> list[Row]:
     """What was refused waits for another look."""
-    return _changed(setup, record_id, refused_reason="")
+    record = setup.records.get(record_id)
+    if not isinstance(record, Submitted) or not record.refused_reason:
+        return []
+    return _changed(setup, record_id, refused_reason="", asked_by=by)
 
 
 def _changed(setup: Setup, record_id: RecordId, **fields: Any) -> list[Row]:

@@ -1,0 +1,10 @@
+-- What operators decided, for those who asked.
+
+-- name: insert_decision
+INSERT INTO decision (person, at, text, place) VALUES (:person, :at, :text, :place);
+
+-- name: decisions_of
+SELECT at, text, place FROM decision WHERE person = :person ORDER BY at DESC LIMIT :most;
+
+-- name: forget_decisions
+DELETE FROM decision WHERE person = :person AND at <= :until;

@@ -1,0 +1,140 @@
+"""An operator's decisions: made in the list, told to whoever asked, counted in the navigation."""
+
+from typing import Any
+
+import pytest
+
+from heliograph.rules.setup.records import Domain, TeamRecord, Template
+from heliograph.rules.setup.sender_approvals import pending
+from heliograph.rules.setup.template_approvals import list_pending
+from heliograph.storage.store import Store
+from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.inside import OPERATOR, Pages, set_up
+from tests.storage.test_idempotency import make_context
+
+TEAM, HERE = "team_acme", "/dashboard/teams/team_acme"
+LIST = "/dashboard/operator/approvals"
+SMS = Template(
+    id="tpl_new", team=TEAM, channel="sms", name="Parcel", status="draft", body="Your <b>parcel</b> is here."
+)
+
+
+@pytest.fixture
+async def pages(store: Store, clock: Any) -> Pages:
+    domain = Domain(id="dom_acme", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True)
+    await set_up(
+        store,
+        ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme"), TEAM),
+        ("domain", domain.id, domain, TEAM),
+    )
+    return Pages(make_context(store, clock))
+
+
+async def asked(pages: Pages, who: str = "developer") -> dict[str, str]:
+    """A name is asked for: the form of the decision."""
+    await pages.post(f"{HERE}/senders/names", {"name": "Acme Care", "of": "dom_acme"}, who)
+    (item,) = pending(pages.setup)
+    return {"kind": item.kind, "id": item.id, "text": item.text}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ({"approve": "yes"}, "Approved: send as Acme Care from acme.test."),
+        ({"approve": "no", "reason": "Not <yours>."}, "Refused: send as Acme Care from acme.test. Not <yours>."),
+    ],
+)
+async def test_the_asker_is_told_once_on_the_next_page(pages: Pages, word: dict[str, str], said: str) -> None:
+    form = await asked(pages)
+    done = await pages.post(f"{LIST}/{TEAM}", form | word, OPERATOR)
+    assert (done.status, done.headers["location"]) == (303, LIST)
+    assert done.notice.startswith("Approved: Send as" if word["approve"] == "yes" else "Refused: Send as")
+    assert said not in (await pages.get(HERE, "owner")).text  # somebody else's
+    assert said not in (await pages.get(HERE, "developer", {"sec-fetch-dest": "empty"})).text  # a script's fetch
+    seen = await pages.get(HERE, "developer")
+    assert said in seen.text and f'href="{HERE}/senders"' in seen.html and "<yours>" not in seen.html
+    assert said not in (await pages.get(HERE, "developer")).text
+
+
+@pytest.mark.anyio
+async def test_a_word_on_the_teams_own_page_is_told_too(pages: Pages) -> None:
+    form = await asked(pages)
+    await pages.post(f"{HERE}/senders/decide", form | {"approve": "yes"}, OPERATOR)
+    assert "Approved: send as Acme Care" in (await pages.get(HERE, "developer")).text
+    await pages.post(f"{HERE}/senders/decide", form | {"approve": "no", "reason": "Misused."}, OPERATOR)
+    assert "Refused: send as Acme Care from acme.test. Misused." in (await pages.get(HERE, "developer")).text
+
+
+@pytest.mark.anyio
+async def test_who_decides_about_their_own_wish_is_not_told(pages: Pages) -> None:
+    form = await asked(pages, OPERATOR)
+    await pages.post(f"{LIST}/{TEAM}", form | {"approve": "yes"}, OPERATOR)
+    assert "Approved: send as" not in (await pages.get(HERE, OPERATOR)).text
+
+
+@pytest.mark.anyio
+async def test_the_count_is_in_the_navigation(store: Store, pages: Pages) -> None:
+    assert "waiting" not in (await pages.get("/dashboard/operator", OPERATOR)).text
+    await asked(pages)
+    await set_up(store, ("template", SMS.id, SMS, TEAM))
+    for path in ("/dashboard/operator", HERE, LIST):
+        assert "2 waiting" in (await pages.get(path, OPERATOR)).text
+    shown = await pages.get(HERE, "developer")
+    assert "2 waiting" not in shown.text and "approvals/live" not in shown.html
+
+
+@pytest.mark.anyio
+async def test_a_template_is_approved_at_the_price_of_the_form(store: Store, pages: Pages) -> None:
+    await set_up(store, ("template", SMS.id, SMS, TEAM))
+    shown = await pages.get(LIST, OPERATOR)
+    assert "Price of one segment, USD" in shown.text and "<b>parcel" not in shown.html
+    (draft,) = list_pending(pages.setup)
+    place, form = f"{LIST}/{TEAM}/templates/{SMS.id}", {"mark": draft.mark, "approve": "yes", "text": "the template"}
+    wrong = await pages.post(place, form | {"price": "0", "prices": "GB 0.05"}, OPERATOR)
+    assert wrong.status == 400 and "Set a price above nothing" in wrong.text and "GB 0.05" in wrong.html
+    done = await pages.post(place, form | {"price": "0.0400", "prices": "GB 0.0500"}, OPERATOR)
+    assert (done.status, done.headers["location"], done.notice) == (303, LIST, "Approved: the template.")
+    sold = pages.setup.teams[TEAM].templates[SMS.id]
+    assert (sold.status, sold.price, sold.prices) == ("approved", 40_000, {"GB": 50_000})
+
+
+@pytest.mark.anyio
+async def test_a_template_is_refused_with_a_reason(store: Store, pages: Pages) -> None:
+    await set_up(store, ("template", SMS.id, SMS, TEAM))
+    (draft,) = list_pending(pages.setup)
+    place = f"{LIST}/{TEAM}/templates/{SMS.id}"
+    assert (await pages.post(place, {"mark": draft.mark}, OPERATOR)).status == 400
+    assert (await pages.post(place, {"mark": draft.mark, "reason": "No."}, "owner")).status == 403
+    assert (await pages.post(place, {"mark": draft.mark, "reason": "No."}, OPERATOR)).headers["location"] == LIST
+    assert list_pending(pages.setup) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_decided_in_the_list_and_counted_live(site: Site, shoot: Shoot, width: int) -> None:
+    """Another page of the operator's follows without a reload, and the asker is told."""
+    expect = sync_api.expect
+    asker = site.open(
+        f"asker{width}@acme.test", "--team", TEAM, "--role", "developer", path=f"{HERE}/senders/names/new"
+    )
+    asker.get_by_label("Name", exact=True).fill(f"Acme {width}")
+    asker.get_by_role("button", name="Submit for approval").click()
+    expect(asker.locator(".flash")).to_contain_text("waits for the operator's approval")
+    size = {"width": width, "height": 844}
+    page = site.open(f"op{width}@acme.test", "--operator", path=LIST, viewport=size)
+    other = page.context.new_page()
+    other.goto("/dashboard/operator/people")
+    before = int(page.locator("#approvals-count .count").inner_text().split()[0])
+    expect(other.locator("#approvals-count .count")).to_contain_text(str(before))
+    card = page.locator(".ask", has_text=f"Acme {width}")
+    expect(card).to_contain_text(f"asker{width}@acme.test")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shoot(page, f"approvals-{width}")
+    card.get_by_role("button", name="Approve").click()
+    expect(page.locator(".flash")).to_contain_text(f"Approved: Send as Acme {width} from")
+    expect(page.locator(".ask", has_text=f"Acme {width}")).to_have_count(0)
+    left = f"{before - 1} waiting" if before > 1 else ""
+    expect(other.locator("#approvals-count")).to_have_text(left)
+    other.close()
+    asker.goto(HERE)
+    expect(asker.locator(".flash")).to_contain_text(f"Approved: send as Acme {width} from")
