@@ -120,7 +120,7 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
     """One page of each kind that needs an id."""
 
     def linked(path: str) -> str:
-        links = page.locator(f"main a[href^='{path}/']")
+        links = page.locator(f"main a[href^='{path}/']:not([href$='/new'])")
         until(lambda: page.goto(path.removesuffix("/deliveries")) and links.count())
         return str(links.first.get_attribute("href"))
 
