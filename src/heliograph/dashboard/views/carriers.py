@@ -52,7 +52,7 @@ async def show(visit: Visit) -> Page:
 def _line(visit: Visit, carrier: CarrierRecord, recent: dict[str, RecentUse]) -> dict[str, Any]:
     circuit = visit.store.circuits.current.get(carrier.id)
     options = carrier.options
-    place = str(options.get("host") or options.get("base_url") or options.get("account_sid") or "")
+    place = str(options.get("host") or options.get("base_url") or "")
     return {
         "carrier": carrier,
         "kind": carrier_form.KINDS[carrier.channel, carrier.kind].title,
