@@ -20,7 +20,7 @@ CODES = {
             *("invalid_json", "invalid_request", "too_many_recipients", "subject_too_long", "invalid_subject"),
             *("too_many_attachments", "attachment_too_large", "attachments_too_large", "invalid_attachment"),
             *("invalid_idempotency_key", "unsupported_channel", "invalid_code_format"),
-            *("invalid_tags", "invalid_metadata", "invalid_header"),
+            *("invalid_tags", "invalid_metadata", "invalid_header", "invalid_schedule"),
         ),
         400,
     ),
@@ -41,7 +41,9 @@ CODES = {
         404,
     ),
     "method_not_allowed": 405,
-    **dict.fromkeys(("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress"), 409),
+    **dict.fromkeys(
+        ("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress", "already_sending"), 409
+    ),
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     **dict.fromkeys(("missing_variable", "unknown_variable"), 422),
@@ -159,7 +161,7 @@ def test_both_401s_ask_for_a_bearer(shared_service: Service, code: str) -> None:
     ("path", "allow"),
     [
         ("/v1/emails", "GET, POST"),
-        ("/v1/emails/eml_x", "GET"),
+        ("/v1/emails/eml_x", "GET, PATCH"),
         ("/v1/verify/vrf_x/check", "POST"),
         ("/v1/suppressions/a@b.test", "DELETE, GET"),
         ("/v1/me", "GET"),

@@ -59,6 +59,7 @@ EMAIL_FIELDS: list[Check] = [
     ("too_many_recipients", {"bcc": ["a@example.com"] * 51}),
     ("invalid_tags", {"tags": {"a b": "x"}}),
     ("invalid_metadata", {"metadata": {"a": "x" * 5000}}),
+    ("invalid_schedule", {"scheduled_at": "soon"}),
     ("subject_too_long", {"subject": "x" * 201}),
     ("invalid_subject", {"subject": "x\ny"}),
     ("invalid_header", {"headers": {"Subject": "x"}}),
@@ -90,6 +91,7 @@ PHONE: list[Check] = [
     ("invalid_phone", {"to": "123"}),
     ("invalid_tags", {"tags": {"a b": "x"}}),
     ("invalid_metadata", {"metadata": {"a": "x" * 5000}}),
+    ("invalid_schedule", {"scheduled_at": "soon"}),
     ("template_id_required", {"template_id": None}),
     ("template_id_required", {"template_id": ""}),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.api.route import Route
 from heliograph.api.routes import ROUTES
 from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
@@ -27,7 +28,13 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
     answer = shared_service.post(path, SENDS[path])
     end = "read" if path == "/v1/whatsapp" else "delivered"
     found = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
-    added = ("tags", "metadata", *(("reply_to_addresses", "headers") if path == "/v1/emails" else ()))
+    added = (
+        "tags",
+        "metadata",
+        "scheduled_at",
+        "expires_at",
+        *(("reply_to_addresses", "headers") if path == "/v1/emails" else ()),
+    )
     assert tuple(found) == (*answer.json, *added, "simulated", "recipients", "events")
     assert {name: found[name] for name in answer.json} == answer.json | {"status": end}
     (recipient,) = found["recipients"]
@@ -231,9 +238,12 @@ def own_ids(service: Service) -> dict[str, str]:
     """For each path with a name in it, one that acme owns."""
     ids = {path: str(service.post(path, body).json["id"]) for path, body in SENDS.items()}
     return {
-        "/v1/emails/{id}": ids["/v1/emails"],
-        "/v1/sms/{id}": ids["/v1/sms"],
-        "/v1/whatsapp/{id}": ids["/v1/whatsapp"],
+        **{
+            f"/v1/{name}/{{id}}{then}": ids[f"/v1/{name}"]
+            for name in ("emails", "sms", "whatsapp")
+            for then in ("", "/cancel")
+        },
+        "/v1/inbox/{id}": ids["/v1/emails"],
         "/v1/verify/{id}": ids["/v1/verify"],
         "/v1/verify/{id}/check": ids["/v1/verify"],
         "/v1/templates/{id}/render": "tpl_sms",
@@ -267,6 +277,8 @@ def body_of(route: Route) -> Body | None:
         return SENDS[route.path]
     if route.path.endswith("/replay"):
         return {"event_id": "evt_none"}
+    if route.body is RescheduleRequest:
+        return {"scheduled_at": "2020-01-01T00:00:00Z"}
     return {"code": "123456"} if route.path.endswith("/check") else {}
 
 

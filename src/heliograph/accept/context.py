@@ -7,6 +7,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.handover import Handover
+from heliograph.rules.options import Timing
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
 
@@ -33,3 +34,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
     metrics_token: str = ""  # anyone who has it may read them too; empty: there is none
     state: State = msgspec.field(default_factory=State)
+
+
+def first_status(context: Context, timing: Timing, now: int) -> str:
+    """What a send is answered: it goes out at once, or waits for its time or for an operator."""
+    waits = timing.starts(now) > now or context.store.setup.current.platform.paused
+    return "queued" if waits else "sending"

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import msgspec
 import pybase64
+from msgspec.structs import replace
 
-from heliograph.accept.context import Context
+from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments
@@ -40,7 +41,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, REPLY_TO_MAX, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.message import STATES
-from heliograph.rules.options import Added, MailHeaders, Metadata, Tags, check_mail_headers, check_options
+from heliograph.rules.options import Added, MailHeaders, Options, Timing, check_mail_headers, read_options
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
@@ -74,14 +75,12 @@ DISPLAY_NAME = says("`dn_` id of an approved display name of the sending domain.
 TEMPLATE = says("`tpl_` id of an email template, in place of `subject`, `html` and `text`.")
 
 
-class EmailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EmailRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Missing: `invalid_email`, at its place in the order.
     to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
     cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
     bcc: Annotated[Addresses | None, BCC] = None
     reply_to: Annotated[EmailAddress | Annotated[Addresses, REPLIES] | None, REPLY_TO] = None
-    tags: Tags = None
-    metadata: Metadata = None
     headers: MailHeaders = None
     attachments: Annotated[Files | None, says("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
     from_: Annotated[str | None, FROM] = msgspec.field(default=None, name="from")
@@ -139,6 +138,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     content: Rendered
     attachments: tuple[Attachment, ...]
     added: Added = Added()
+    timing: Timing = Timing()
 
 
 async def send_email(
@@ -177,7 +177,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     variables = read_variables(request.variables)
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
-    check_options(request.tags, request.metadata)
+    added, timing = read_options(request, context.clock.now())
     _check_subject(request.subject)
     check_mail_headers(request.headers)
     attachments = read_attachments(request.attachments or [])
@@ -207,12 +207,12 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         template=template,
         content=content,
         attachments=attachments,
-        added=Added(
-            tags=request.tags or {},
-            metadata=request.metadata or {},
+        added=replace(
+            added,
             reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else [],
             headers=request.headers or {},
         ),
+        timing=timing,
     )
 
 
@@ -275,7 +275,7 @@ def email_acceptance(
 ) -> Acceptance:
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
-    status = "queued" if context.store.setup.current.platform.paused else "sending"
+    status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)
 
     def decide(found: Found) -> Decision:
@@ -334,6 +334,8 @@ def email_acceptance(
         blobs=sorted({file.blob for file in files if file.blob}),
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
+        due_at=draft.timing.due_at,
+        expires_at=draft.timing.expires_at,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.accept.context import Context
+from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, magic, pricing, routing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.content import SmsContent
@@ -13,12 +13,11 @@ from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox,
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.message import STATES
-from heliograph.rules.options import Added, Metadata, Tags, check_options
+from heliograph.rules.options import Added, Options, Timing, read_options
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
-from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import (
     check_size_of_variables,
     check_variables,
@@ -35,13 +34,11 @@ TEMPLATE = says("`tpl_` id of an approved template of this channel.", needed=Tru
 BRAND = says("`dom_` id of the verified domain whose brand the template shows.")
 
 
-class PhoneRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PhoneRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to: Phone = None  # missing: `invalid_phone`, at its place in the order
     template_id: Annotated[TemplateId | None, TEMPLATE] = None
     variables: Variables = None
     brand_domain_id: Annotated[DomainId | None, BRAND] = None
-    tags: Tags = None
-    metadata: Metadata = None
 
 
 class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,27 +60,35 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str]
     body: str
     added: Added = Added()
+    timing: Timing = Timing()
 
 
-def draft_message(caller: Caller, setup: Setup, channel: Channel, request: PhoneRequest) -> PhoneDraft:
+def draft_message(context: Context, caller: Caller, channel: Channel, request: PhoneRequest) -> PhoneDraft:
     """The checks of contract 2 up to the rendered body."""
     variables = read_variables(request.variables)
     to = read_phone(request.to)
-    check_options(request.tags, request.metadata)
+    added, timing = read_options(request, context.clock.now())
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
     check_variables(template, variables)
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
-    platform = setup.platform
+    platform = context.store.setup.current.platform
     brand = {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
     if domain:
         brand = {"name": domain.brand, "domain": domain.name}
     check_size_of_variables(request.variables)
     body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)
-    added = Added(tags=request.tags or {}, metadata=request.metadata or {})
-    return PhoneDraft(to=to, country=country_of(to), template=template, variables=values, body=body, added=added)
+    return PhoneDraft(
+        to=to,
+        country=country_of(to),
+        template=template,
+        variables=values,
+        body=body,
+        added=added,
+        timing=timing,
+    )
 
 
 def check_phone_allowed(team: Team, phone: str) -> None:
@@ -158,7 +163,7 @@ def phone_acceptance(
 ) -> Acceptance:
     """`check` is the channel's own last rules, asked before the price is held."""
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id(PREFIXES[channel])
-    status = "queued" if context.store.setup.current.platform.paused else "sending"
+    status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
@@ -186,4 +191,6 @@ def phone_acceptance(
         marketing_to=marketing_to,
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
+        due_at=draft.timing.due_at,
+        expires_at=draft.timing.expires_at,
     )

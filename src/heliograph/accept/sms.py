@@ -18,7 +18,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
-from heliograph.rules.limits import SMS_BODY_MAX
+from heliograph.rules.limits import SECOND_MS, SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Caller
 
@@ -39,12 +39,12 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_sms(context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None) -> Answer:
-    draft = draft_message(caller, context.store.setup.current, "sms", request)
+    draft = draft_message(context, caller, "sms", request)
     return await context.store.messages.accept(sms_acceptance(context, caller, draft, retry_key)[0])
 
 
 async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
-    draft = draft_message(caller, context.store.setup.current, "sms", request)
+    draft = draft_message(context, caller, "sms", request)
     item, content = sms_acceptance(context, caller, draft, None)
     accepted = await context.store.messages.rehearse(item)
     return SmsPreview(
@@ -60,6 +60,14 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
     )
 
 
+def _validity_s(draft: PhoneDraft, now: int) -> int:
+    """How long the carrier may try; 0: as long as it pleases."""
+    limits = [draft.template.validity_minutes * 60]
+    if draft.timing.expires_at is not None:
+        limits.append(-(-(draft.timing.expires_at - draft.timing.starts(now)) // SECOND_MS))
+    return min([limit for limit in limits if limit], default=0)
+
+
 def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, SmsContent]:
@@ -69,7 +77,8 @@ def sms_acceptance(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
     check = check_destination(context, caller, "sms", draft)
-    content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
+    validity_s = _validity_s(draft, context.clock.now())
+    content = sms_content(team, setup.platform, draft.country, draft.body, validity_s)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
     item = phone_acceptance(
         context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check

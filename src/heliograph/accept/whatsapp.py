@@ -41,12 +41,12 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 async def send_whatsapp(
     context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
 ) -> Answer:
-    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
+    draft = draft_message(context, caller, "whatsapp", request)
     return await context.store.messages.accept(whatsapp_acceptance(context, caller, draft, retry_key)[0])
 
 
 async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
-    draft = draft_message(caller, context.store.setup.current, "whatsapp", request)
+    draft = draft_message(context, caller, "whatsapp", request)
     item, content = whatsapp_acceptance(context, caller, draft, None)
     accepted = await context.store.messages.rehearse(item)
     return WhatsappPreview(

@@ -27,6 +27,7 @@ from heliograph.rules.field_docs import (
     says,
 )
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.options import ExpiresAt, ScheduledAt
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
@@ -95,6 +96,8 @@ class EmailLine(EmailRecord, frozen=True, kw_only=True):
     headers: Annotated[dict[str, str], says("The caller's own header fields.")] = msgspec.field(default_factory=dict)
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
+    scheduled_at: ScheduledAt = None
+    expires_at: ExpiresAt = None
 
 
 class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
@@ -102,6 +105,8 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
+    scheduled_at: ScheduledAt = None
+    expires_at: ExpiresAt = None
 
 
 class EmailView(EmailLine, frozen=True, kw_only=True):
@@ -271,7 +276,7 @@ def _record(status: str, record: str) -> dict[str, Any]:
 
 def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
     """What a caller may add, when nothing was."""
-    added: dict[str, Any] = {"tags": {}, "metadata": {}}
+    added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None}
     if channel == "email":
         added |= {"reply_to_addresses": [record["reply_to"]] if record["reply_to"] else [], "headers": {}}
     return added

@@ -2,6 +2,7 @@
 
 from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, preview_email, send_email
 from heliograph.accept.phone import PhoneRecord, PhoneRequest
+from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.accept.sms import SmsPreview, preview_sms, send_sms
 from heliograph.accept.verify_check import CheckRecord, CheckRequest
 from heliograph.accept.verify_start import (
@@ -12,7 +13,19 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
-from heliograph.api import callbacks, domains, events, health, inbox, keys, reading, rendering, suppressions, webhooks
+from heliograph.api import (
+    callbacks,
+    domains,
+    events,
+    health,
+    inbox,
+    keys,
+    reading,
+    rendering,
+    scheduled,
+    suppressions,
+    webhooks,
+)
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import LIMIT, after, filters
 from heliograph.api.route import Route
@@ -39,6 +52,7 @@ EMAIL = (
     r.InvalidAttachment,
     r.InvalidTags,
     r.InvalidMetadata,
+    r.InvalidSchedule,
     r.InvalidHeader,
     r.UnsupportedAttachmentType,
     r.AttachmentTooLarge,
@@ -64,6 +78,7 @@ PHONE = (
     r.InvalidPhone,
     r.InvalidTags,
     r.InvalidMetadata,
+    r.InvalidSchedule,
     r.TemplateIdRequired,
     *TEMPLATE,
     r.NoApprovedBrandDomain,
@@ -75,6 +90,7 @@ PHONE = (
     r.NoCarrierAvailable,
     r.InsufficientCredit,
 )
+MOVED = (r.InvalidSchedule, r.MessageNotFound, r.AlreadySending)
 VERIFY = (
     *ONCE,
     r.UnsupportedChannel,
@@ -113,6 +129,25 @@ V1 = [
     Route(method="DELETE", path="/v1/suppressions/{email}", call=suppressions.delete, scopes=EITHER,
           summary="Remove an address from the suppression list", answer=suppressions.DeletedSuppression,
           refusals=(r.SuppressionNotFound,)),
+
+    Route(method="PATCH", path="/v1/emails/{id}", call=scheduled.reschedule("email"), scopes=SEND,
+          summary="Move an email that waits for its time", body=RescheduleRequest, answer=reading.EmailLine,
+          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
+    Route(method="POST", path="/v1/emails/{id}/cancel", call=scheduled.cancel("email"), scopes=SEND,
+          summary="Cancel an email that is not on its way yet", answer=reading.EmailLine,
+          refusals=(r.MessageNotFound, r.AlreadySending)),
+    Route(method="PATCH", path="/v1/sms/{id}", call=scheduled.reschedule("sms"), scopes=SEND,
+          summary="Move an SMS message that waits for its time", body=RescheduleRequest, answer=reading.PhoneLine,
+          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
+    Route(method="POST", path="/v1/sms/{id}/cancel", call=scheduled.cancel("sms"), scopes=SEND,
+          summary="Cancel an SMS message that is not on its way yet", answer=reading.PhoneLine,
+          refusals=(r.MessageNotFound, r.AlreadySending)),
+    Route(method="PATCH", path="/v1/whatsapp/{id}", call=scheduled.reschedule("whatsapp"), scopes=SEND,
+          summary="Move a WhatsApp message that waits for its time", body=RescheduleRequest, answer=reading.PhoneLine,
+          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
+    Route(method="POST", path="/v1/whatsapp/{id}/cancel", call=scheduled.cancel("whatsapp"), scopes=SEND,
+          summary="Cancel a WhatsApp message that is not on its way yet", answer=reading.PhoneLine,
+          refusals=(r.MessageNotFound, r.AlreadySending)),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
           summary="List emails, newest first", query=filters("email"), answer=reading.EmailList),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
 
 import structlog
 from msgspec.structs import replace
@@ -25,6 +26,9 @@ RECORD_AGAIN_S = 0.5
 SPREAD_MS = 1000  # over which those that waited for a carrier come back
 NO_CARRIER = "no carrier serves this destination now"
 OUT_OF_REACH = "no carrier for this destination can be reached now"
+TOO_LATE = "it was not handed over before its expires_at"
+SUSPENDED = "the team was suspended when the message became due"
+SUPPRESSED = "the address was suppressed when the message became due"
 TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
 
 log = structlog.get_logger()
@@ -41,6 +45,10 @@ class Dispatch:
         """True when the outcome is recorded; False when the claim was no longer ours."""
         if claim.reports:
             return await self._record(claim, apply_report(claim, self._clock.now()))
+        if bar := await self._bar(claim):
+            return await self._record(
+                claim, to_change(claim, None, Refused(detail=bar), self._clock.now(), self._jitter)
+            )
         asked = await self._handover.in_turn(
             lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
             lambda carrier: to_parcel(claim, carrier, self._clock.now()),
@@ -48,6 +56,26 @@ class Dispatch:
         carrier, outcome = self._said(asked)
         change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
         return await self._record(claim, replace(change, asked=asked))
+
+    async def _bar(self, claim: Claim) -> dict[str, Any] | None:
+        """Why it is not handed over any more: what was scheduled is looked at again when it is due (contract 16)."""
+        if claim.expires_at is not None and self._clock.now() >= claim.expires_at:
+            return own("expired", TOO_LATE)
+        if not claim.scheduled:
+            return None
+        team = self._store.setup.current.teams_by_ref.get(claim.team)
+        if team and team.record.suspended:
+            return own("suspended", SUSPENDED)
+        if claim.channel == "email" and await self._is_suppressed(claim):
+            return own("suppressed", SUPPRESSED)
+        return None
+
+    async def _is_suppressed(self, claim: Claim) -> bool:
+        while True:
+            try:
+                return await self._store.suppressions.get(claim.team, claim.address) is not None
+            except StoreUnavailable:
+                await asyncio.sleep(RECORD_AGAIN_S)
 
     def _said(self, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
         """The carrier whose answer counts, if any, and the answer, with what earlier carriers said for the timeline."""
@@ -157,6 +185,7 @@ def to_change(
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
             if due_at is None:
                 return replace(change, wanted="failed", detail=outcome.detail | {EXPIRED: True})
+            due_at = min(due_at, claim.expires_at or due_at)
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
             absent_at = (claim.absent_at or now) if outcome.absent else None

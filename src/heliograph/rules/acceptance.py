@@ -77,3 +77,5 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     blobs: Sequence[str] = ()  # hashes of attachment files
     retry_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # of a send by a person
+    due_at: int | None = None  # None: at once
+    expires_at: int | None = None

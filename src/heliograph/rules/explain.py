@@ -182,7 +182,16 @@ CAUSES: dict[str, Cause] = {
         see="carriers",
         waits=False,
     ),
-    "canceled": Cause("The carrier canceled or deleted the message.", "Send it again if it is still wanted."),
+    "canceled": Cause("The message was canceled.", "Send it again if it is still wanted."),
+    "suspended": Cause(
+        "The team was suspended when the message became due.",
+        "Ask the operator to lift the suspension, then send it again.",
+    ),
+    "suppressed": Cause(
+        "The address was on the suppression list when the message became due.",
+        "Remove it from the list if the recipient wants your mail again.",
+        again=False,
+    ),
     "lost": Cause("The carrier has lost track of the message: it may have arrived.", _MAYBE_SENT),
     "rejected": Cause("The carrier rejected the message without a clear reason.", _OPERATOR, see="carriers"),
     # -- our own words

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.rules.field_docs import limited, says
-from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidTags
+from heliograph.rules.field_docs import TIME, limited, says
+from heliograph.rules.ids import parse_timestamp, timestamp
+from heliograph.rules.limits import DAY_MS, KIB
+from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
 from heliograph.rules.text import CONTROLS, quoted
 
 TAGS_MAX = 10
@@ -15,6 +16,7 @@ TAG_VALUE_MAX = 256
 METADATA_MAX = 4 * KIB
 HEADERS_MAX = 25
 HEADERS_TOTAL_MAX = 8 * KIB
+AHEAD_MAX_MS = 60 * DAY_MS
 OWN_HEADERS = (
     *("List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "In-Reply-To", "References"),
     *("Auto-Submitted", "Feedback-ID", "Importance", "Priority"),
@@ -39,6 +41,24 @@ MailHeaders = Annotated[
 ]
 
 
+ScheduledAt = Annotated[
+    str | None, says("When to send it: a time with an offset, up to 60 days ahead; a past one means now.", **TIME)
+]
+ExpiresAt = Annotated[
+    str | None, says("When it is too late: what was not handed over by then fails with the reason `expired`.", **TIME)
+]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """When a message is due, and when it is too late."""
+
+    due_at: int | None = None  # None: at once
+    expires_at: int | None = None
+
+    def starts(self, now: int) -> int:
+        return max(now, self.due_at or 0)
+
+
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a message carries of it, beside the record that its sender was answered."""
 
@@ -46,12 +66,50 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     reply_to_addresses: list[str] = []  # where there are several
     headers: dict[str, str] = {}
+    scheduled_at: str | None = None
+    expires_at: str | None = None
 
 
-def check_options(tags: dict[str, str] | None, metadata: dict[str, Any] | None) -> None:
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fields of every send."""
+
+    tags: Tags = None
+    metadata: Metadata = None
+    scheduled_at: ScheduledAt = None
+    expires_at: ExpiresAt = None
+
+
+def read_options(given: Options, now: int) -> tuple[Added, Timing]:
     """At their place in the order of checks: after the recipients."""
-    check_tags(tags)
-    check_metadata(metadata)
+    check_tags(given.tags)
+    check_metadata(given.metadata)
+    timing = read_timing(given.scheduled_at, given.expires_at, now)
+    added = Added(
+        tags=given.tags or {},
+        metadata=given.metadata or {},
+        scheduled_at=None if timing.due_at is None else timestamp(timing.due_at),
+        expires_at=None if timing.expires_at is None else timestamp(timing.expires_at),
+    )
+    return added, timing
+
+
+def read_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> Timing:
+    due, end = _moment(scheduled_at, "scheduled_at"), _moment(expires_at, "expires_at")
+    if due is not None and due > now + AHEAD_MAX_MS:
+        raise InvalidSchedule(f"scheduled_at is more than 60 days ahead. {InvalidSchedule.fix}", param="scheduled_at")
+    if end is not None and end <= max(now, due or 0):
+        when = "past" if end <= now else "not after scheduled_at"
+        raise InvalidSchedule(f"expires_at is {when}. {InvalidSchedule.fix}", param="expires_at")
+    return Timing(due_at=due, expires_at=end)
+
+
+def _moment(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    at = parse_timestamp(text)
+    if at is None:
+        raise InvalidSchedule(f"{name} {quoted(text)} is not a time. {InvalidSchedule.fix}", param=name)
+    return at
 
 
 def check_tags(tags: dict[str, str] | None) -> None:

@@ -18,6 +18,10 @@ Own = Literal[
     "quarantined",
     "retried",
     "dropped",
+    "canceled",
+    "expired",
+    "suspended",
+    "suppressed",
 ]
 
 

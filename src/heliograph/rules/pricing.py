@@ -103,6 +103,12 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
     return within
 
 
+def give_quota_back(account: Account, month: str) -> None:
+    """For one recipient of an email that was counted in that month and will not be sent."""
+    if account.month == month and account.used > 0:
+        account.used -= 1
+
+
 def take_sandbox(account: Account, most: int, now: int) -> None:
     """Count a message or code of a sandbox team that goes over a real carrier: so many in a UTC day (contract 13)."""
     day = now // DAY_MS

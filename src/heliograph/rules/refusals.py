@@ -177,6 +177,18 @@ class InvalidMetadata(Refusal):
     fix = "Keep the data yourself, and send its id."
 
 
+class InvalidSchedule(Refusal):
+    """`scheduled_at` or `expires_at` is malformed, more than 60 days ahead, or too late."""
+
+    fix = "Send a time with an offset such as 2026-11-15T09:30:00Z, at most 60 days ahead, and expires_at after it."
+
+
+class AlreadySending(Refusal):
+    """The message is on its way or has ended: it can be neither moved nor canceled."""
+
+    fix = "Read its status; what was sent cannot be called back."
+
+
 class InvalidHeader(Refusal):
     """`headers` has a name that is not allowed or is given twice, a control character, or too much."""
 

@@ -169,13 +169,14 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
+        due_at = max(at, item.due_at or at)
         messages.append(_message(key, item, done))
         contents.append((key, item.content.decode()))
         blobs += [(blob, key) for blob in item.blobs]
         for position, to in enumerate(done.recipients):
             recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
-            outbox.append((item.lane, item.team, key, position, None, at, at))
-        note(tx, item.lane)
+            outbox.append((item.lane, item.team, key, position, None, due_at, at, item.expires_at))
+        note(tx, item.lane, due_at - at)
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at, 0))
         if item.marketing_to:

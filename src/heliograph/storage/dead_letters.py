@@ -188,7 +188,7 @@ def _hold_again(message: Message, account: Account) -> bool:
 async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
     opened = {message.key: (message.key, message.charge, message.turn) for message, _ in work}
     await tx.run("reopen_messages", messages=list(opened.values()))
-    outbox = [(LANE[m.channel], m.team, m.key, position, None, now, now) for m, position in work]
+    outbox = [(LANE[m.channel], m.team, m.key, position, None, now, now, None) for m, position in work]
     await tx.run("insert_outbox", outbox=outbox)
     for message, _ in work:
         note(tx, LANE[message.channel])

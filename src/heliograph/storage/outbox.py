@@ -1,14 +1,16 @@
 """The outbox: due work, claimed in batches under a lease, fairly over teams."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from heliograph.clock import Clock
+from heliograph.rules.ids import parse_timestamp, timestamp
+from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.outcome import DueReport
+from heliograph.rules.outcome import DueReport, own
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.batch import Batch
@@ -41,6 +43,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int]
     uncertain: str | None  # the carrier that may have sent it
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
+    scheduled: bool = False  # for a later time than that of its send, and not tried yet
+    expires_at: int | None = None
     alone: bool = False  # nothing else is in its worker's hands
 
     @property
@@ -48,11 +52,23 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return HeldClaim(self.key, self.epoch)
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was to be moved or called back."""
+
+    record: str
+    status: str
+    done: bool  # False: it is in somebody's hands, or has ended
+    expires_at: int | None = None
+
+
 class LaneDepth(msgspec.Struct, frozen=True):
     lane: str
     waiting: int
     due_at: int  # when the oldest was due
 
+
+MessageId = tuple[int, str]  # team, id
+CANCELED = "it was canceled before it was sent"
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
 _reports = msgspec.json.Decoder(tuple[DueReport, ...])
@@ -121,7 +137,8 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, absent_at in rows:
+    for key, epoch, team, message, position, reports, first_at, attempt, *rest in rows:
+        deferrals, uncertain, absent_at, due_at, expires_at = rest
         _, _, address, given, id_, channel, sandbox, country = places[message, position]
         claims.append(
             Claim(
@@ -143,10 +160,25 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 deferrals=_deferrals.decode(deferrals),
                 uncertain=uncertain,
                 absent_at=absent_at,
+                scheduled=attempt == 0 and due_at > first_at,
+                expires_at=expires_at,
                 alone=alone,
             )
         )
     return claims
+
+
+async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int, str, str, list[Any]] | None:
+    """Key, status and record of a message, and its rows if all of them wait untouched."""
+    team, id_ = whose
+    found = await tx.run("find_scheduled", team=team, id=id_)
+    if not found:
+        return None
+    message, status, created_at, record = found[0]
+    due_at = parse_timestamp(msgspec.json.decode(record).get("scheduled_at") or "") or created_at
+    rows = await tx.run("waiting_rows", lane=LANE[channel], team=team, message=message, due_at=max(due_at, created_at))
+    everyone = await tx.run("message_recipients", message=message)
+    return message, status, record, list(rows) if len(rows) == len(everyone) else []
 
 
 async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> None:
@@ -208,6 +240,53 @@ class Outbox:
     async def record(self, change: Change) -> bool:
         """False when the claim is no longer ours and nothing was written."""
         return await self._changes.submit(change)
+
+    async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
+        """Call back what no worker has touched; None: there is no such message."""
+        now, publisher = self._clock.now(), self._publisher
+
+        async def story(tx: Tx) -> Waiting | None:
+            found = await _find_waiting(tx, whose, channel)
+            if found is None:
+                return None
+            message, status, record, rows = found
+            changes = [
+                Change(
+                    at=now,
+                    message=message,
+                    position=position,
+                    wanted="failed",
+                    detail=own("canceled", CANCELED),
+                    claim=HeldClaim(key, epoch),
+                )
+                for key, epoch, position, _ in rows
+            ]
+            done = bool(changes) and all(await outcomes.record(tx, changes, owner=None, publisher=publisher))
+            return Waiting(record=record, status="failed" if done else status, done=done)
+
+        return await self._database.write(story)
+
+    async def reschedule(
+        self, whose: MessageId, channel: Channel, due_at: int, check: Callable[[Waiting], None]
+    ) -> Waiting | None:
+        """Move what waits for its time, if `check` allows it; None: there is no such message."""
+
+        async def story(tx: Tx) -> Waiting | None:
+            found = await _find_waiting(tx, whose, channel)
+            if found is None:
+                return None
+            message, status, record, rows = found
+            if status != "queued" or not rows:
+                return Waiting(record=record, status=status, done=False)
+            moved = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
+            waiting = Waiting(record=moved, status=status, done=True, expires_at=rows[0][3])
+            check(waiting)
+            await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
+            await tx.run("change_record", message=message, record=moved)
+            note(tx, LANE[channel], max(0, due_at - self._clock.now()))
+            return waiting
+
+        return await self._database.write(story)
 
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""

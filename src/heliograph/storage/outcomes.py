@@ -22,6 +22,7 @@ from heliograph.storage.events import Event, Publisher
 EARLY_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
+UNUSED = ("canceled", "expired")  # why an email that was counted against the quota was not sent
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
 
@@ -75,6 +76,7 @@ class Message(msgspec.Struct):
     charge: str
     sequence: int
     turn: int
+    created_at: int
     ended_at: int | None = None
 
 
@@ -261,6 +263,7 @@ class _Rows:
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.money: list[tuple[Message, str, int]] = []
+        self.unused: list[Message] = []  # whose email was counted and not sent, once for each recipient
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
@@ -291,7 +294,7 @@ async def _apply(
             "update_messages": [(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved],
         }
     )
-    await _move_money(tx, rows.money)
+    await _move_money(tx, rows.money, rows.unused)
     await _suppress(tx, rows)
     if rows.seen:
         await tx.run("insert_seen", seen=rows.seen)
@@ -360,20 +363,25 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     elif moved.charge == "held" and ended:
         moved.charge = "released"
         rows.money.append((moved, "release", change.at))
+    if is_mail and path and not moved.sandbox and change.detail.get("reason") in UNUSED:
+        rows.unused.append(moved)
     if path and change.suppress and not magic.is_magic(recipient.address):
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
 
 
-async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]]) -> None:
-    if not entries:
+async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[Message]) -> None:
+    if not entries and not unused:
         return
-    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries})
+    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries} | {m.team for m in unused})
     for moved, kind, _ in entries:
         SETTLE[kind](accounts[moved.team], moved.price)
+    for moved in unused:
+        pricing.give_quota_back(accounts[moved.team], pricing.month_of(moved.created_at))
     await save_accounts(tx, accounts.values())
-    await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at, m.turn) for m, kind, at in entries])
+    if entries:
+        await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at, m.turn) for m, kind, at in entries])
 
 
 async def _suppress(tx: Tx, rows: _Rows) -> None:
@@ -421,5 +429,5 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
             reports = msgspec.json.encode(change.reports).decode()
             due_at, team = change.at + change.reports[0].after_ms, messages[change.message].team
             note(tx, change.lane, change.reports[0].after_ms)
-            due.append((change.lane, team, change.message, change.position, reports, due_at, change.at))
+            due.append((change.lane, team, change.message, change.position, reports, due_at, change.at, None))
     await tx.write({"delete_outbox": done, "postpone": later, "insert_outbox": due})

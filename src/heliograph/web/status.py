@@ -33,6 +33,7 @@ STATUS: dict[type[Refusal], int] = {
     r.VerifyRateLimited: 429,
     r.VerificationNotFound: 404,
     r.MessageNotFound: 404,
+    r.AlreadySending: 409,
     r.SuppressionNotFound: 404,
     r.WebhookNotFound: 404,
     r.InternalError: 500,

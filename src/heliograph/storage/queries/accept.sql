@@ -62,10 +62,11 @@ FROM rows(:recipients, message bigint, position smallint, address text, given te
           updated_at bigint) AS r;
 
 -- name: insert_outbox
-INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, attempt, deferrals, claims, epoch)
-SELECT lane, team, message, position, promises, due_at, first_at, 0, '{}', 0, 0
+INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, expires_at, attempt, deferrals, claims,
+                    epoch)
+SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0, '{}', 0, 0
 FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
-          first_at bigint) AS r;
+          first_at bigint, expires_at bigint) AS r;
 
 -- name: insert_ledger
 INSERT INTO ledger (team, kind, amount, subject, created_at, turn)

@@ -27,7 +27,7 @@ WHERE key IN (
         FOR UPDATE SKIP LOCKED) AS o                  --postgres
 )
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at;
+          absent_at, due_at, expires_at;
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
@@ -44,13 +44,30 @@ WHERE key IN (
     FOR UPDATE SKIP LOCKED  --postgres
 )
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at;
+          absent_at, due_at, expires_at;
 
 -- name: claimed_recipients
 SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country
 FROM rows(:places, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
 JOIN message m ON m.key = r.message;
+
+-- name: waiting_rows
+-- What of a message has not been tried yet and is in nobody's hands.
+SELECT key, epoch, position, expires_at FROM outbox
+WHERE lane = :lane AND team = :team AND owner IS NULL AND due_at = :due_at AND message = :message AND attempt = 0
+      AND claims = 0 AND promises IS NULL
+FOR UPDATE SKIP LOCKED  --postgres
+;
+
+-- name: move_rows
+UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
+
+-- name: find_scheduled
+SELECT key, status, created_at, record FROM message WHERE team = :team AND id = :id;
+
+-- name: change_record
+UPDATE message SET record = :record WHERE key = :message;
 
 -- name: contents
 SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN content c ON c.message = p.message;

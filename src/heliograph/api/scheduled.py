@@ -1,0 +1,24 @@
+"""Moving and canceling messages that wait for their time."""
+
+from collections.abc import Awaitable, Callable
+
+from heliograph.accept import scheduled
+from heliograph.api.bodies import to_request
+from heliograph.api.route import Call, answer
+from heliograph.rules.setup.records import Channel
+from heliograph.web.request import Response
+
+
+def reschedule(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
+    async def endpoint(call: Call) -> Response:
+        request = to_request(call.json, scheduled.RescheduleRequest)
+        return answer(await scheduled.reschedule(call.context, call.caller, channel, call.params["id"], request))
+
+    return endpoint
+
+
+def cancel(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
+    async def endpoint(call: Call) -> Response:
+        return answer(await scheduled.cancel(call.context, call.caller, channel, call.params["id"]))
+
+    return endpoint
