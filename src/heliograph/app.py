@@ -45,6 +45,7 @@ from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.grams import build_grams
 from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
+from heliograph.deliver.duties.notices import Teller, tell_people
 from heliograph.deliver.duties.rates import share_rates
 from heliograph.deliver.duties.reclaim import reclaim_dead
 from heliograph.deliver.duties.reputation import judge_teams
@@ -56,6 +57,7 @@ from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
 from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
+from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.opening import attest
 from heliograph.rules.address import normal_domain
@@ -169,12 +171,24 @@ def build(
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )
-    management = Management(domains=domains, webhooks=make_webhooks(settings, secrets, store, clock))
+    management = Management(
+        domains=domains,
+        webhooks=make_webhooks(settings, secrets, store, clock),
+        chats=make_chats(settings, secrets, store, clock),
+    )
+    teller = Teller(
+        store=store,
+        handover=handover,
+        poster=poster,
+        base_url=settings.base_url,
+        open_hook=lambda sealed, team: secrets.sealer.open(sealed, f"chat/{team}").decode(),
+    )
     duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
     if works:
         duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
+        duties["notices"] = partial(tell_people, teller)
     return App(
         settings=settings,
         role=role,
@@ -297,6 +311,10 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
         refusal_of=webhook_refusal(settings),
     )
+
+
+def make_chats(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> ChatHooks:
+    return ChatHooks(store, clock, vault=secrets.sealer, refusal_of=webhook_refusal(settings))
 
 
 def webhook_refusal(settings: Settings) -> RefusalOf:

@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 
+import msgspec
 import structlog
 
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
+from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Asked, Deferred, Outcome, own
 from heliograph.rules.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
@@ -82,6 +84,13 @@ class Handover:
             if not (isinstance(outcome, Deferred) and (outcome.unreachable or not may_wait)):
                 break
         return asked
+
+    async def mail(self, content: EmailContent, id_: str = "") -> list[Asked]:
+        """One of the platform's own mails, kept nowhere: the last answer counts; none: no carrier can be reached."""
+        (address,) = content.to
+        message_id = id_ or self._clock.new_id("eml_")
+        parcel = Parcel(message_id=message_id, address=address, content=msgspec.json.encode(content), attempt=0)
+        return await self.in_turn(first_of(self.reachable("email", None)), lambda _: parcel)
 
     async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
         """What the carrier says; whatever breaks off is Deferred."""

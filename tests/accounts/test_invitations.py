@@ -4,8 +4,11 @@ import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.rules.outcome import Accepted, Refused
+from heliograph.rules.setup import records
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.people import Link
 from tests.accounts.house import LINK, PASSWORD, House
+from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
 
@@ -129,10 +132,12 @@ async def test_where_mail_can_be_sent_the_inviter_never_sees_the_link(house: Hou
     assert [(answer.status, answer.link) for answer in answers] == [(303, "")] * 4
     mails = house.post.mails
     assert [mail.to for mail in mails] == [[NEW], [NEW], [ADA], ["owner@example.com"]]
-    assert [mail.subject for mail in mails] == [*["An invitation to Heliograph"] * 3, "A new password for Heliograph"]
-    assert not any(
-        "team_a" in (mail.text or "") + (mail.subject or "") for mail in mails
-    )  # a team's own words stay here
+    assert [mail.subject for mail in mails] == [
+        *["You are invited to The team_a on Heliograph"] * 2,
+        "You are invited to Heliograph",
+        "A new password for Heliograph",
+    ]
+    assert all(set(LINK.findall(mail.html or "")) == set(LINK.findall(mail.text or "")) for mail in mails)
     first, again, _, reset = (LINK.findall(mail.text or "")[0] for mail in mails)
     guest = house.browser()
     assert (await guest.post(first, password=PASSWORD)).status == 404  # the second one is the good one
@@ -141,6 +146,17 @@ async def test_where_mail_can_be_sent_the_inviter_never_sees_the_link(house: Hou
     assert person
     assert person.proven
     assert (await guest.post(reset, password=PASSWORD * 2)).status == 303
+
+
+async def test_a_stranger_is_mailed_no_address_that_a_team_wrote(house: House) -> None:
+    await house.send_mail()
+    team = records.TeamRecord(ref=11, id="team_a", name="Your bank https://evil.test <b>now</b>")
+    await set_up(house.store, rows=[to_row("team", "team_a", team, "team_a")])
+    owner = await house.person("owner@example.com", team_a="owner")
+    await owner.post(f"{A}/team", email=NEW, role="viewer")
+    (mail,) = house.post.mails
+    assert mail.subject == "You are invited to Your bank on Heliograph"
+    assert "evil" not in f"{mail.text}{mail.html}" and "<b>" not in (mail.html or "")
 
 
 async def test_a_mail_that_is_not_taken(house: House) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules import routing
+from heliograph.rules.own_mail import OwnMail, to_text
 from heliograph.rules.setup.records import CarrierRecord, DisplayName, Domain, SenderId, TeamRecord
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.storage.store import Store
@@ -108,10 +109,10 @@ async def test_an_operator_changes_it_at_once(pages: Pages, kind: str) -> None:
 async def test_the_mail_to_a_recipient_has_fixed_words(
     store: Store, clock: Any, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
-    sent: list[tuple[str, ...]] = []
+    sent: list[tuple[str, OwnMail]] = []
 
-    async def send(store: Store, handover: Any, whose: str, *words: str) -> None:
-        sent.append(words)
+    async def send(store: Store, handover: Any, whose: str, address: str, mail: OwnMail) -> None:
+        sent.append((address, mail))
 
     monkeypatch.setattr("heliograph.manage.platform_mail.send", send)
     await set_up(
@@ -120,7 +121,7 @@ async def test_the_mail_to_a_recipient_has_fixed_words(
         ("carrier", "mx", CarrierRecord(id="mx", channel="email", kind="mx"), None),
     )
     await Pages(make_context(store, clock)).post(f"{HERE}/senders/recipients", {"address": "ada@example.com"})
-    ((to, subject, text),) = sent
-    assert (to, subject) == ("ada@example.com", "Heliograph: confirm that you want test messages")
+    ((to, mail),) = sent
+    assert (to, mail.subject) == ("ada@example.com", "Heliograph: confirm that you want test messages")
     first = f"A team that uses Heliograph would like to send test messages to ada@example.com. {said}".strip()
-    assert text.splitlines()[0] == first
+    assert to_text(mail).splitlines()[0] == f"{first} If you want them, give the team this code:"

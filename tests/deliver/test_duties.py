@@ -20,6 +20,7 @@ from heliograph.deliver.duties import (
     early_reports,
     follow,
     key_uses,
+    notices,
     rates,
     reclaim,
     reputation,
@@ -44,7 +45,7 @@ from tests.storage.test_requests import refused
 pytestmark = pytest.mark.anyio
 
 DUTIES = (
-    *(attest, blobs, carriers, clock, domain_checks, early_reports, follow, key_uses, rates, reclaim),
+    *(attest, blobs, carriers, clock, domain_checks, early_reports, follow, key_uses, notices, rates, reclaim),
     *(reputation, request_log, retention),
 )
 

@@ -106,6 +106,16 @@ async def a_webhook(world: World) -> Values:
     return {"webhook": (await world.call("POST", "/v1/webhooks", given)).json["id"]}
 
 
+async def a_chat(world: World) -> Values:
+    assert (await world.post("/dashboard/teams/team_acme/notices", {"url": URL.format(n=world.number())}, "owner")).ok
+    return {}
+
+
+async def the_operators_chat(world: World) -> Values:
+    assert (await world.post(f"{OPERATOR}/notices", {"url": URL.format(n=world.number())}, "operator")).ok
+    return {}
+
+
 async def a_disabled_webhook(world: World) -> Values:
     made = await a_webhook(world)
     assert (await world.call("PATCH", f"/v1/webhooks/{made['webhook']}", {"enabled": False})).ok
@@ -376,6 +386,13 @@ async def delivery_is_paused(world: World) -> Values:
 CHANGES = [
     # a person's own account
     page("/dashboard/account/name", "account.name", {"name": "Ada {n}"}, themselves, again=True),
+    page("/dashboard/account/notices", "account.notices", {"/dead_letters": "yes"}, who="operator", again=True),
+    page(f"{TEAM}/notices", "chat.set", {"url": URL}),
+    page(f"{TEAM}/notices/test", "chat.test", {}, a_chat),
+    page(f"{TEAM}/notices/remove", "chat.remove", {}, a_chat, again=True),
+    page(f"{OPERATOR}/notices", "chat.set", {"url": URL}),
+    page(f"{OPERATOR}/notices/test", "chat.test", {}, the_operators_chat),
+    page(f"{OPERATOR}/notices/remove", "chat.remove", {}, the_operators_chat, again=True),
     page("/dashboard/account/password", "account.password", {"old": PASSWORD, "new": NEW_PASSWORD}, themselves,
          again=True),
     page("/dashboard/account/sessions", "account.sessions", {}, themselves_twice, also=frozenset({"session"}),

@@ -36,7 +36,17 @@ Values = dict[str, str]
 Dump = dict[str, str]  # table → all that it holds
 
 # What is no change of anybody's: counters and throttles, what the service notes of its own work, being signed in.
-UNWATCHED = {"counter", "wrong_try", "key_use", "request_log", "familiar", "machine_clock", "fact", "session"} | {
+UNWATCHED = {
+    "counter",
+    "wrong_try",
+    "key_use",
+    "request_log",
+    "happening",
+    "familiar",
+    "machine_clock",
+    "fact",
+    "session",
+} | {
     "decision",
     "domain_check",
 }

@@ -3,12 +3,23 @@
 # As many as teams, webhooks, people, or fewer.
 SMALL = {
     *("account", "counter", "fact", "setting", "circuit", "judgement", "endpoint", "person", "member", "machine_clock"),
-    *("schema_version", "session", "link", "invitation", "recovery", "familiar", "domain_check"),
+    *(
+        "schema_version",
+        "session",
+        "link",
+        "invitation",
+        "recovery",
+        "familiar",
+        "notice_choice",
+        "chat_hook",
+        "domain_check",
+    ),
 }
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
 SHORT = {
     *("outbox_claimed", "outbox_suspect", "recipient_dead", "verification_dispatching", "verification_pending"),
     "suppression_import_open",
+    *("happening_untold", "notice_due"),
 }
 # Queries that walk through a table, or through what one owner has in it: why that is bounded, or has to be.
 WHOLE = {
@@ -306,6 +317,25 @@ INDEXES = {
     "judgements_since": "",
     "judgements_of": "",
     "save_judgements": "",
+    "note_happenings": "",
+    "notices_wait": "happening_untold notice_due",
+    "untold_happenings": "happening_untold",
+    "tell_happenings": "happening_pkey",
+    "members_to_tell": "",
+    "operators_to_tell": "",
+    "insert_notices": "",
+    "due_notices": "happening_pkey notice_due",
+    "mails_lately": "notice_by_place",
+    "move_notices": "notice_pkey",
+    "notices_to": "happening_pkey notice_by_place",
+    "notice_choices": "",
+    "choose_notices": "",
+    "delete_notice_choices": "",
+    "find_chat_hook": "",
+    "set_chat_hook": "",
+    "drop_chat_hook": "",
+    "purge_notices": "happening_by_age notice_pkey",
+    "purge_happenings": "happening_by_age happening_pkey notice_pkey",
     "note_requests": "",
     "list_requests": "request_log_by_team",
     "find_request": "request_log_pkey",

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_idempotent
-from heliograph.app import make_domains, make_webhooks
+from heliograph.app import make_chats, make_domains, make_webhooks
 from heliograph.channels.carrier import Carriers
 from heliograph.handover import Handover
 from heliograph.manage.management import Management
@@ -44,6 +44,7 @@ def make_management(context: Context) -> Management:
     return Management(
         domains=make_domains(settings, make_secrets(settings), context.store, context.clock),
         webhooks=make_webhooks(settings, make_secrets(settings), context.store, context.clock),
+        chats=make_chats(settings, make_secrets(settings), context.store, context.clock),
     )
 
 

@@ -3,22 +3,37 @@
 from heliograph.dashboard.visit import Visit
 from heliograph.manage import platform_mail
 from heliograph.manage.people import LinkTerms
+from heliograph.rules.own_mail import OwnMail
 from heliograph.rules.refusals import Refusal
+from heliograph.rules.text import without_addresses
 from heliograph.storage.people import Person
 
 MAILED = "The link is mailed to {}."
-MAILS = {
-    "invite": (
-        "An invitation to {brand}",
-        "You are invited to work with {brand}. See by whom, and accept or decline:\n\n{link}\n\n"
-        "The link is good for 7 days. If you expect no invitation, do nothing.\n",
-    ),
-    "reset": (
-        "A new password for {brand}",
-        "Choose a new password for {brand}:\n\n{link}\n\n"
-        "The link is good for one hour. If you asked nobody for it, do nothing: your password stays.\n",
-    ),
-}
+NAME_MAX = 60  # characters of the team's name
+
+
+def _invitation(brand: str, team: str, link: str) -> OwnMail:
+    place = f"{team} on {brand}" if team else brand
+    return OwnMail(
+        subject=f"You are invited to {place}",
+        said=f"You are invited to work with {place}.",
+        todo="See by whom, then accept or decline.",
+        button=("See the invitation", link),
+        end="The link is good for 7 days. If you expect no invitation, do nothing.",
+    )
+
+
+def _reset(brand: str, team: str, link: str) -> OwnMail:
+    return OwnMail(
+        subject=f"A new password for {brand}",
+        said=f"Somebody asked for a new password of yours at {brand}.",
+        todo="Choose it now, if that was you.",
+        button=("Choose a new password", link),
+        end="The link is good for one hour. If you asked nobody for it, do nothing: your password stays.",
+    )
+
+
+MAILS = {"invite": _invitation, "reset": _reset}
 
 
 def terms_of(visit: Visit) -> LinkTerms:
@@ -31,12 +46,13 @@ async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, t
     url = f"{visit.context.base_url}/dashboard/link/{token}"
     if not terms.mailed:
         return url
-    subject, text = MAILS[purpose]
-    words = {"brand": visit.setup.platform.brand, "link": url}
-    whose = visit.team_found.record.id if visit.team_found else visit.person.person
-    mail = subject.format(**words), text.format(**words)
+    team = visit.team_found.record if visit.team_found else None
+    # Strangers are mailed no address that a team wrote into its name.
+    name = without_addresses(team.name)[:NAME_MAX] if team else ""
+    mail = MAILS[purpose](visit.setup.platform.brand, name, url)
     try:
-        await platform_mail.send(visit.store, visit.context.handover, whose, person.email, *mail)
+        whose = team.id if team else visit.person.person
+        await platform_mail.send(visit.store, visit.context.handover, whose, person.email, mail)
     except Refusal as refusal:
         await visit.store.people.use_link(token, purpose)
         if purpose != "invite":

@@ -3,9 +3,11 @@
 import msgspec
 
 from heliograph.manage.domains import Domains
+from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import Webhooks
 
 
 class Management(msgspec.Struct, frozen=True, kw_only=True):
     domains: Domains
     webhooks: Webhooks
+    chats: ChatHooks

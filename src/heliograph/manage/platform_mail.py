@@ -2,12 +2,9 @@
 
 import asyncio
 
-import msgspec
-
-from heliograph.channels.carrier import Parcel
-from heliograph.handover import Handover, first_of
-from heliograph.rules.content import EmailContent
+from heliograph.handover import Handover
 from heliograph.rules.outcome import Accepted, Asked
+from heliograph.rules.own_mail import OwnMail, to_content
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.snapshot import Setup
@@ -24,7 +21,7 @@ def is_simulated(setup: Setup, channel: Channel) -> bool:
     return all(carrier.kind == "simulator" for carrier in setup.carriers if carrier.channel == channel)
 
 
-async def send(store: Store, handover: Handover, whose: str, address: str, subject: str, text: str) -> None:
+async def send(store: Store, handover: Handover, whose: str, address: str, mail: OwnMail) -> None:
     """A refusal says why it cannot be sent. The words are ours: strangers would be mailed what a team writes.
 
     `whose` is the team or the person that may ask for so many.
@@ -32,16 +29,9 @@ async def send(store: Store, handover: Handover, whose: str, address: str, subje
     limits = {f"mails of {whose}": MAILS_MAX, f"mails to {address}": MAILS_MAX}
     if await store.tries.begin(limits, store.clock.now()):
         raise Refusal("Too many mails were asked for. Try again in 15 minutes.")
-    carriers = handover.reachable("email", None)
-    if not carriers:
+    if not handover.reachable("email", None):
         raise Refusal("No email carrier can be reached now. Try again in a minute.")
-    platform = store.setup.current.platform
-    content = EmailContent(
-        from_name=platform.brand, from_address=platform.sender, to=[address], subject=subject, text=text
-    )
-    id_ = store.clock.new_id("eml_")
-    parcel = Parcel(message_id=id_, address=address, content=msgspec.json.encode(content), attempt=0)
-    task = asyncio.create_task(handover.in_turn(first_of(carriers), lambda _: parcel))
+    task = asyncio.create_task(handover.mail(to_content(mail, store.setup.current.platform, address)))
     _mails.add(task)
     task.add_done_callback(_mails.discard)
     # Waited for, not cancelled: a slow mail server would count against the carrier.

@@ -11,9 +11,10 @@ from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, Ide
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
+from heliograph.rules.notices import low_credit
 from heliograph.rules.pricing import Account, format_money
 from heliograph.rules.refusals import Refusal
-from heliograph.storage import audit
+from heliograph.storage import audit, happenings
 from heliograph.storage.engine.database import Conflict, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
@@ -77,6 +78,7 @@ async def tell_low_credit(
                 created_at=at,
             )
             await publisher.publish(tx, [event])
+            await happenings.note(tx, low_credit(team, event.id, at, data["credit"], format_money(mark)))
 
 
 async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:

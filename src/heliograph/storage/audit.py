@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.notices import of_entry
+from heliograph.storage import happenings
 from heliograph.storage.engine.database import Database, Tx
 
 NEWEST = (1 << 62) - 1
@@ -22,8 +24,10 @@ class AuditLine(msgspec.Struct, frozen=True):
 
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """In the transaction of the change they record; None: there is nothing to record."""
-    await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in entries if entry])
+    """In the transaction of the change they record, with what people are told of it; None: nothing to record."""
+    given = [entry for entry in entries if entry]
+    await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
+    await happenings.note(tx, *filter(None, map(of_entry, given)))
 
 
 class Audit:

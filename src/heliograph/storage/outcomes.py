@@ -11,8 +11,9 @@ from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
+from heliograph.rules.notices import dead_letters
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
-from heliograph.storage import carrier_use, figures
+from heliograph.storage import carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
@@ -242,7 +243,10 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
     ]
     if not changes:
         return 0
-    return sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
+    count = sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
+    if count:
+        await happenings.note(tx, dead_letters(count, now))
+    return count
 
 
 async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:

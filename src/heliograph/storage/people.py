@@ -213,7 +213,13 @@ class People:
             await tx.run("delete_sessions", person=id_, kept="")
             await _end_links(tx, id_)
             await tx.run("delete_memberships", person=id_)
-            for query in ("delete_invitations", "delete_recovery", "delete_familiar", "delete_person"):
+            for query in (
+                "delete_invitations",
+                "delete_recovery",
+                "delete_familiar",
+                "delete_notice_choices",
+                "delete_person",
+            ):
                 await tx.run(query, person=id_)
             await audit.write(tx, entry)
 

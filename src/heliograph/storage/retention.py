@@ -13,6 +13,7 @@ from heliograph.storage import deliveries, grams, imports, outcomes, requests
 from heliograph.storage.engine.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
+NOTICES_KEPT_MS = 30 * DAY_MS
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
 PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
@@ -28,6 +29,8 @@ AGES = {
     "purge_spent": DAY_MS,
     "purge_carrier_use": COUNTS_KEPT_MS,
     "purge_tries": 0,
+    "purge_notices": NOTICES_KEPT_MS,
+    "purge_happenings": NOTICES_KEPT_MS,
 }
 LONE = {
     "old_verifications": "purge_verifications",

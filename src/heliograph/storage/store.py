@@ -26,6 +26,7 @@ from heliograph.storage.known_secret import SecretStore
 from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
+from heliograph.storage.notices import Notices
 from heliograph.storage.outbox import Outbox
 from heliograph.storage.people import People
 from heliograph.storage.pulses import Pulses
@@ -77,6 +78,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     people: People
     sessions: Sessions
     tries: Tries
+    notices: Notices
     audit: Audit
     secret: SecretStore
     upkeep: Upkeep
@@ -128,6 +130,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         people=People(database, clock),
         sessions=Sessions(database, clock),
         tries=Tries(database),
+        notices=Notices(database, clock),
         audit=Audit(database),
         secret=SecretStore(database),
         upkeep=Upkeep(database, clock, blobs, leases, setup),

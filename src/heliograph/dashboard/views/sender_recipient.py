@@ -15,6 +15,7 @@ from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, st
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import platform_mail, recipients
+from heliograph.rules.own_mail import OwnMail
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
@@ -133,8 +134,12 @@ async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
         visit.context.handover,
         team.id,
         address,
-        f"{brand}: confirm that you want test messages",
-        f"A team that uses {brand} would like to send test messages to {address}.{called}\n\n"
-        f"If you want them, give the team this code: {code}\n\nIf not, do nothing: there will be no other mail.\n",
+        OwnMail(
+            subject=f"{brand}: confirm that you want test messages",
+            said=f"A team that uses {brand} would like to send test messages to {address}.{called}",
+            todo="If you want them, give the team this code:",
+            code=code,
+            end="If not, do nothing: there will be no other mail.",
+        ),
     )
     return {}

@@ -1,0 +1,57 @@
+"""What somebody wants to be told of, and the chat that a team's notices, or the instance's, are posted to."""
+
+from collections.abc import Collection, Mapping
+
+from heliograph.clock import Clock
+from heliograph.manage.webhooks import RefusalOf
+from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.notices import INSTANCE, NoticeKind, host_of, kinds_of
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup.secrets import Vault
+from heliograph.storage.notices import ChatHook
+from heliograph.storage.store import Store
+
+
+async def choose(
+    store: Store, actor: Actor, person: str, email: str, teams: Collection[str], wanted: Collection[str]
+) -> bool:
+    """Of each kind of each of these teams (and of the instance), whether it is wanted: `team/kind`."""
+    choices = {NoticeKind(team, kind): f"{team}/{kind}" in wanted for team in teams for kind in kinds_of(team)}
+    entry = actor.did(store.clock.now(), "account.notices", email)
+    return await store.notices.choose(person, choices, entry)
+
+
+class ChatHooks:
+    def __init__(self, store: Store, clock: Clock, *, vault: Vault, refusal_of: RefusalOf) -> None:
+        self._store = store
+        self._clock = clock
+        self._vault = vault
+        self._refusal_of = refusal_of
+
+    async def set(self, actor: Actor, team: str, url: str) -> None:
+        """It is never shown again: whoever has it can post to the chat. Checked as webhooks are."""
+        if not url.lower().startswith("https://"):
+            raise InvalidRequest(
+                "Write the whole address of the chat's webhook, which begins with https://.", param="url"
+            )
+        if refusal := await self._refusal_of(url):
+            raise InvalidRequest(f"This address cannot be used: {refusal}.", param="url")
+        hook = ChatHook(team, self._vault.seal(url.encode(), f"chat/{team}"), host_of(url), self._clock.now())
+        await self._store.notices.set_hook(hook, self._entry(actor, team, "set", hook.host))
+
+    async def remove(self, actor: Actor, team: str) -> None:
+        await self._store.notices.drop_hook(team, self._entry(actor, team, "remove"))
+
+    async def test(self, actor: Actor, team: str) -> None:
+        if await self._store.notices.hook(team) is None:
+            raise InvalidRequest("There is no chat to test. Save its address first.", param="url")
+        await self._store.notices.test_hook(team, self._entry(actor, team, "test"))
+
+    def _entry(self, actor: Actor, team: str, what: str, detail: str = "") -> AuditEntry:
+        return actor.did(self._clock.now(), f"chat.{what}", team or "platform", detail, team=team or None)
+
+
+def defaults(role: str, team: str, chosen: Mapping[NoticeKind, bool]) -> dict[str, bool]:
+    """Kind → whether this person is told of it."""
+    own = role != "viewer" or team == INSTANCE
+    return {kind: chosen.get(NoticeKind(team, kind), own) for kind in kinds_of(team)}

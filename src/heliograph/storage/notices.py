@@ -1,0 +1,248 @@
+"""Notices: each happening for each person and chat that is to be told, sent at most once.
+
+A notice that was begun is never begun again: what a crash interrupts stays untold rather than being told twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
+from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, Happening, NoticeKind, batches, is_told
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage import audit, happenings
+from heliograph.storage.engine.database import Database, Tx
+
+PORTION = 100  # happenings, or notices, in one transaction
+CHAT = "chat "  # and the team: where a chat's notices go
+
+
+class ChatHook(msgspec.Struct, frozen=True):
+    team: str  # empty: the instance
+    sealed: str
+    host: str
+    set_at: int
+
+
+class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
+    """What one mail, or one post, tells of."""
+
+    place: str  # a person's id, or CHAT and the team
+    mail: str  # its id
+    email: str  # of a person
+    role: str  # in the team of the first
+    happenings: list[Happening]
+    tries: int  # this one too
+
+    @property
+    def chat_of(self) -> str | None:
+        """The team whose chat it goes to; None: it is a mail."""
+        return self.place.removeprefix(CHAT) if self.place.startswith(CHAT) else None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    state: str  # sent or failed, or waiting to be tried again
+    detail: str = ""
+
+
+class PastNotice(msgspec.Struct, frozen=True):
+    happening: Happening
+    state: str
+    done_at: int
+    detail: str
+
+
+class Notices:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    async def spread(self, setup: Setup, *, by_mail: bool) -> None:
+        """Make the notices of what happened; without `by_mail` for chats alone."""
+        now = self._clock.now()
+        if (await self._waiting(now))[0]:
+            await self._database.write(lambda tx: _spread(tx, setup, by_mail, now))
+
+    async def take(self) -> list[NoticeMail]:
+        """What is to be sent now; it counts as begun."""
+        now = self._clock.now()
+        if not (await self._waiting(now))[1]:
+            return []
+        return await self._database.write(lambda tx: _take(tx, now, self._clock.new_id))
+
+    async def record(self, told: NoticeMail, outcome: Outcome) -> None:
+        now, waits = self._clock.now(), outcome.state == "waiting"
+        if waits and told.tries > len(RETRY_MS):
+            outcome, waits = Outcome("failed", outcome.detail), False
+        due = now + RETRY_MS[told.tries - 1] if waits else now
+        rows = [
+            (one.name, told.place, outcome.state, due, told.tries, "" if waits else told.mail, now, outcome.detail)
+            for one in told.happenings
+        ]
+        await self._database.write(lambda tx: tx.run("move_notices", notices=rows))
+
+    async def _waiting(self, now: int) -> Sequence[Any]:
+        """Whether something happened, and whether a notice is due."""
+        (row,) = await self._database.read(lambda tx: tx.run("notices_wait", now=now))
+        return [bool(value) for value in row]
+
+    async def newest(self, place: str, limit: int = 5) -> list[PastNotice]:
+        """What was told, or was to be, last first."""
+        rows = await self._database.read(lambda tx: tx.run("notices_to", place=place, limit=limit))
+        return [
+            PastNotice(Happening(name="", at=at, team=team, kind=kind, facts=_facts(facts)), *rest)
+            for at, team, kind, facts, *rest in rows
+        ]
+
+    # -- what people choose -------------------------------------------------------------------------------------
+
+    async def choices(self, person: str) -> dict[NoticeKind, bool]:
+        """Whether they want it, where they said so."""
+        rows = await self._database.read(lambda tx: tx.run("notice_choices", person=person))
+        return {NoticeKind(team, kind): bool(wanted) for team, kind, wanted in rows}
+
+    async def choose(self, person: str, wanted: Mapping[NoticeKind, bool], entry: AuditEntry) -> bool:
+        """Whether anything is another choice than before."""
+
+        async def story(tx: Tx) -> bool:
+            before = {
+                NoticeKind(team, kind): bool(chosen)
+                for team, kind, chosen in await tx.run("notice_choices", person=person)
+            }
+            if before | dict(wanted) == before:
+                return False
+            rows = [(person, team, kind, int(chosen)) for (team, kind), chosen in wanted.items()]
+            await tx.run("choose_notices", choices=rows)
+            await audit.write(tx, entry)
+            return True
+
+        return await self._database.write(story)
+
+    # -- chats --------------------------------------------------------------------------------------------------
+
+    async def hook(self, team: str) -> ChatHook | None:
+        rows = await self._database.read(lambda tx: tx.run("find_chat_hook", team=team))
+        return ChatHook(*rows[0]) if rows else None
+
+    async def set_hook(self, hook: ChatHook, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            await tx.run("set_chat_hook", **msgspec.structs.asdict(hook))
+            await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    async def drop_hook(self, team: str, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            await audit.write(tx, entry if await tx.run("drop_chat_hook", team=team) else None)
+
+        await self._database.write(story)
+
+    async def test_hook(self, team: str, entry: AuditEntry) -> None:
+        """Tell the chat something, as the service would."""
+        one = Happening(name=self._clock.new_id("test/"), at=entry.at, team=team, kind=TEST)
+
+        async def story(tx: Tx) -> None:
+            await happenings.note(tx, one)
+            await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+
+async def _spread(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
+    rows = []
+    found = [
+        Happening(name=name, at=at, team=_team_id(team, setup), kind=kind, facts=_facts(facts), actor=actor)
+        for name, at, team, kind, facts, actor in await tx.run("untold_happenings", limit=PORTION)
+    ]
+    for one in found:
+        team = setup.teams.get(one.team)
+        if one.team != INSTANCE and (team is None or team.record.suspended):
+            continue
+        if by_mail and one.kind != TEST:
+            query = "members_to_tell" if one.team else "operators_to_tell"
+            given = {"team": one.team} if one.team else {}
+            people = await tx.run(query, kind=one.kind, **given)
+            rows += [
+                (one.name, person, now)
+                for person, role, chosen in people
+                if is_told(role, chosen) and person != one.actor
+            ]
+        if await tx.run("find_chat_hook", team=one.team):
+            rows.append((one.name, CHAT + one.team, now))
+    if rows:
+        await tx.run("insert_notices", notices=rows)
+    if found:
+        await tx.run("tell_happenings", happenings=[(one.name, one.team) for one in found])
+
+
+def _team_id(team: str, setup: Setup) -> str:
+    """A team that is gone keeps its number: nobody is its member."""
+    known = setup.teams_by_ref.get(int(team.removeprefix(NUMBERED))) if team.startswith(NUMBERED) else None
+    return known.record.id if known else team
+
+
+class _Due(msgspec.Struct, frozen=True, kw_only=True):
+    happening: Happening
+    place: str
+    tries: int
+    email: str | None
+    role: str | None
+    chosen: int | None
+
+    @property
+    def may_be_told(self) -> bool:
+        return self.place.startswith(CHAT) or is_told(self.role, self.chosen)
+
+
+async def _take(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
+    """Of each place as many as it may have now; the others wait until an hour has passed since the first."""
+    by_place: defaultdict[str, list[_Due]] = defaultdict(list)
+    moved: list[tuple[Any, ...]] = []
+    for name, place, tries, at, team, kind, facts, email, role, chosen in await tx.run(
+        "due_notices", now=now, limit=PORTION
+    ):
+        one = Happening(name=name, at=at, team=team, kind=kind, facts=_facts(facts))
+        due = _Due(happening=one, place=place, tries=tries, email=email, role=role, chosen=chosen)
+        if due.may_be_told:
+            by_place[place].append(due)
+        else:
+            moved.append((name, place, "dropped", now, tries, "", now, "no longer in the team, or not wanted"))
+    lately = {
+        place: (count, first)
+        for place, count, first in await tx.run(
+            "mails_lately", places=[(place,) for place in by_place], since=now - HOUR_MS
+        )
+    }
+    told = []
+    for place, waiting in by_place.items():
+        sent, first = lately.get(place, (0, now))
+        left = sorted(waiting, key=lambda due: (due.happening.at, due.happening.name))
+        for size in batches(len(waiting), sent):
+            taken, left = left[:size], left[size:]
+            mail = new_id("eml_")
+            told.append(_told(place, mail, taken))
+            moved += [(d.happening.name, place, "sending", now, d.tries + 1, mail, now, "") for d in taken]
+        moved += [(d.happening.name, place, "waiting", first + HOUR_MS, d.tries, "", None, "") for d in left]
+    await tx.run("move_notices", notices=moved)
+    return told
+
+
+def _told(place: str, mail: str, taken: Sequence[_Due]) -> NoticeMail:
+    return NoticeMail(
+        place=place,
+        mail=mail,
+        email=taken[0].email or "",
+        role=taken[0].role or "",
+        happenings=[due.happening for due in taken],
+        tries=max(due.tries for due in taken) + 1,
+    )
+
+
+def _facts(text: str) -> dict[str, str]:
+    return msgspec.json.decode(text, type=dict[str, str])
