@@ -84,10 +84,10 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.locator("#delivery")).to_contain_text("Delivery is paused")
     page.goto(OPERATOR)
-    page.locator(".notice", has_text="Delivery is paused").get_by_role("link", name="Queues").click()
+    page.locator(".notices", has_text="Delivery is paused").get_by_role("link", name="Resume delivery").click()
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     viewer = site.open("vera@example.com", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
-    expect(viewer.get_by_text("Delivery is paused: messages wait in the queue. See what waits")).to_be_visible()
+    expect(viewer.get_by_text("Delivery is paused: messages are accepted and wait. See what waits")).to_be_visible()
     shoot(viewer, "overview-paused")
     viewer.goto("/dashboard/teams/team_acme/keys")  # not even allowed there, and still told
     expect(viewer.get_by_text("Delivery is paused: messages are accepted and wait")).to_be_visible()
@@ -165,7 +165,7 @@ def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoo
     me = site.service.get("/v1/me", key="POOR").json
     assert (me["credit"], me["held"]) == ("0.0050", "0.0000")
     page.goto(f"{OPERATOR}/audit")
-    expect(page.locator("tr", has_text="deadletter.retry").first).to_contain_text(sent)
+    expect(page.locator("tr", has_text="Parked message tried again").first).to_contain_text(sent)
 
 
 def test_all_dead_letters_at_once(site: Site, shoot: Shoot) -> None:

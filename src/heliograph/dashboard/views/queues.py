@@ -13,6 +13,7 @@ from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
+from heliograph.storage.queues import PAGE_MOST
 
 HERE = "/dashboard/operator/queues"
 NOT_SURE = "Nothing was done: tick the box to say that you mean all of them."
@@ -37,6 +38,7 @@ async def show(visit: Visit) -> Answer:
             "later": not is_first,
             "dead_count": await store.dead_letters.count() if dead else 0,
             "count_most": COUNT_MOST,
+            "queue_most": PAGE_MOST,
             "all_most": ALL_MOST,
             "now": now,
             "teams": visit.setup.teams_by_ref,
