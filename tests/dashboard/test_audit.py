@@ -2,10 +2,21 @@
 
 import csv
 import io
+from typing import Any
 
+import pytest
+
+from heliograph.dashboard.changes import AREAS
 from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.rules.audit import COMMAND_LINE, Actor
+from heliograph.rules.setup.records import Key, TeamRecord
+from heliograph.storage import audit
+from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.inside import Pages, set_up
+from tests.manage.changes import CHANGES
 from tests.people import PASSWORD
+from tests.storage.test_idempotency import make_context
 
 expect = sync_api.expect
 AUDIT = "/dashboard/teams/team_acme/audit"
@@ -21,12 +32,18 @@ def test_changes_are_read_by_pages_and_exported(site: Site, shoot: Shoot) -> Non
         assert page.request.post(f"{site.url}/dashboard/teams/team_acme/team", form=form).ok
     page.goto(AUDIT)
     first = page.locator("tbody tr").first
-    for text in ("keeper@example.com", "member.invite", "50@example.com", "127.0.0.1"):
+    for text in ("keeper", "Member invited", "50@example.com", "127.0.0.1"):
         expect(first).to_contain_text(text)
     expect(page.locator("tbody tr")).to_have_count(50)
     shoot(page, "audit")
     page.get_by_role("link", name="Older").click()
     expect(page.locator("tbody tr").first).to_contain_text("0@example.com")
+    page.get_by_label("Person").select_option("Command line")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr").first).to_contain_text("Command line")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("link", name="Clear").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Export CSV").click()
     assert download.value.suggested_filename == "audit-team_acme.csv"
@@ -41,9 +58,78 @@ def test_the_whole_log_is_for_operators(site: Site, shoot: Shoot) -> None:
     page = site.page()
     page.request.post(site.add("all@example.com", "--operator"), form={"password": PASSWORD})
     page.goto("/dashboard/operator/audit")
-    expect(page.get_by_role("cell", name="operator.accept").first).to_be_visible()
+    expect(page.get_by_role("cell", name="Operator role accepted").first).to_be_visible()
     shoot(page, "operator-audit")
 
 
 def test_a_cell_is_no_formula() -> None:
     assert csv_lines([("=1+1", "a,b"), ("+1415", "-")]) == b"'=1+1,\"a,b\"\r\n'+1415,'-\r\n"
+
+
+# -- without a browser -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def pages(store: Store, clock: Any) -> Pages:
+    record = TeamRecord(ref=1, id="team_acme", name="Acme")
+    key = Key(id="key_1", team=record.id, name="Shop", hash="x")
+    await set_up(store, ("team", record.id, record, record.id), ("key", key.id, key, record.id))
+    actor, by_key = Actor(kind="person", id="usr_9", address="192.0.2.1"), Actor(kind="key", id="key_1")
+    day = 86_400_000
+    for entry in (
+        COMMAND_LINE.did(1 * day, "team.create", "team_acme", team="team_acme"),
+        actor.did(2 * day, "key.create", "Shop", "key_1", team="team_acme"),
+        by_key.did(3 * day, "suppression.import", "imp_1", "3 lines", team="team_acme"),
+        actor.did(4 * day, "carrier.unheard_of", "relay"),
+    ):
+        await store.audit.add(entry)
+    return Pages(make_context(store, clock))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", ["Suppressions imported", "API key created", "Team created"]),
+        ("?by=usr_9", ["API key created"]),
+        ("?by=key%20key_1", ["Suppressions imported"]),
+        ("?action=key.", ["API key created"]),
+        ("?action=team.create", ["Team created"]),
+        ("?from=1970-01-03&until=1970-01-03", ["API key created"]),
+        ("?until=1970-01-02", ["Team created"]),
+        ("?by=nobody", []),
+    ],
+)
+async def test_filters_of_page_and_file(pages: Pages, query: str, shown: list[str]) -> None:
+    page = await pages.get(f"/dashboard/teams/team_acme/audit{query}")
+    rows = page.html.partition("<tbody>")[2]
+    titles = [words for words in ("Suppressions imported", "API key created", "Team created") if words in rows]
+    assert titles == shown
+    file = (await pages.get(f"/dashboard/teams/team_acme/audit.csv{query}")).html
+    assert len([line for line in file.splitlines()[1:] if "set up" not in line and "team_acme" in line]) == len(shown)
+
+
+@pytest.mark.anyio
+async def test_names_and_links_instead_of_ids(pages: Pages) -> None:
+    page = await pages.get("/dashboard/teams/team_acme/audit")
+    assert 'href="/dashboard/teams/team_acme/keys/key_1">Shop</a>' in page.html
+    assert "API key Shop" in page.text  # who imported
+    whole = await pages.get("/dashboard/operator/audit", "operator")
+    assert "Carrier: unheard of" in whole.text  # without a row, still in words
+    wrong = await pages.get("/dashboard/teams/team_acme/audit?from=never")
+    assert wrong.status == 400 and "Give a day" in wrong.text
+
+
+@pytest.mark.anyio
+async def test_a_walk_that_ends_says_so_and_goes_on(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "WALK", 1)
+    page = await pages.get("/dashboard/teams/team_acme/audit?action=team.create")
+    assert "Look further back" in page.text
+    file = (await pages.get("/dashboard/teams/team_acme/audit.csv?action=team.create")).html
+    assert "team.create" in file  # the file has all of them
+
+
+@pytest.mark.parametrize("action", sorted({change.action for change in CHANGES}))
+def test_every_change_has_words(action: str) -> None:
+    area, _, verb = action.partition(".")
+    assert verb in AREAS[area][1] or f"{verb}_" in AREAS[area][1]

@@ -1,22 +1,62 @@
-"""The audit log of a team, and of the whole instance: read by pages, taken home as CSV."""
+"""The audit log of a team, and of the whole instance: in plain words, filtered, read by pages, taken home as CSV."""
 
 from collections.abc import AsyncGenerator
+from datetime import date, datetime, timedelta, tzinfo
+from urllib.parse import urlencode
 
+from heliograph.dashboard.changes import AREAS, actor_of, in_words, subject_of
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Stream, Visit
 from heliograph.rules.ids import timestamp
-from heliograph.storage.audit import NEWEST, AuditLine
+from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
 
 PAGE = 50
+PEOPLE = 200  # to choose from
 PORTION = 1000  # lines read at once for a file
 COLUMNS = ("time", "person", "team", "action", "subject", "detail", "address")
+OTHERS = (("command line", "Command line"), ("service", "Heliograph"))
+FILTERS = ("by", "action", "from", "until")
+WRONG_DAY = "Give a day such as 2026-11-15."
 
 
 async def show(visit: Visit) -> Answer:
-    lines = await visit.context.store.audit.lines(_team(visit), _before(visit), PAGE)
-    older = lines[PAGE - 1].key if len(lines) > PAGE else None
-    is_first = "before" not in visit.query
-    return Page("audit.html", {"lines": lines[:PAGE], "older": older, "here": visit.request.path, "is_first": is_first})
+    wanted, errors = read(visit)
+    found = await visit.store.audit.page(_team(visit), wanted, _before(visit), PAGE)
+    kept = {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
+    operator, here = visit.may("operator"), visit.request.path
+    lines = [
+        {
+            "line": line,
+            "who": actor_of(line, visit.setup),
+            "what": in_words(line.action),
+            "subject": subject_of(line, visit.setup, operator),
+            "team": visit.setup.teams.get(line.team or ""),
+        }
+        for line in ([] if errors else found.lines)
+    ]
+    people = await _people(visit)
+    values = {
+        "lines": lines,
+        "errors": errors,
+        "query": visit.query,
+        "is_filtered": bool(kept),
+        "people": sorted(people, key=lambda one: one[1].lower()) + list(OTHERS),
+        "areas": AREAS,
+        "here": here,
+        "export": f"{here}.csv?{urlencode(kept)}" if kept else f"{here}.csv",
+        "newest": f"{here}?{urlencode(kept)}" if "before" in visit.query else "",
+        "older": f"{here}?{urlencode(kept | {'before': str(found.after)})}" if found.after else "",
+        "is_cut": found.is_cut,
+        "by_line": lambda line: f"{here}?{urlencode({'by': line.by})}",
+    }
+    return Page("audit.html", values, 400 if errors else 200)
+
+
+async def _people(visit: Visit) -> list[tuple[str, str]]:
+    """Those to choose from; anybody else is found by a click on a line of theirs."""
+    if team := _team(visit):
+        return [(one.id, one.name or one.email) for one in await visit.store.people.members(team)]
+    return [(one.id, one.name or one.email) for one in await visit.store.people.lines(limit=PEOPLE)]
 
 
 async def export(visit: Visit) -> Answer:
@@ -25,14 +65,38 @@ async def export(visit: Visit) -> Answer:
 
 async def _file(visit: Visit) -> AsyncGenerator[bytes, None]:
     yield csv_lines([COLUMNS])
-    before = NEWEST
-    while lines := await visit.context.store.audit.lines(_team(visit), before, PORTION):
-        yield csv_lines(map(_cells, lines))
-        before = lines[-1].key
+    wanted, _ = read(visit)
+    before: int | None = NEWEST
+    while before is not None:
+        found = await visit.store.audit.page(_team(visit), wanted, before, PORTION)
+        yield csv_lines(map(_cells, found.lines))
+        before = found.after
 
 
 def _cells(line: AuditLine) -> tuple[str, ...]:
     return (timestamp(line.at), line.actor, line.team or "", line.action, line.subject, line.detail, line.address)
+
+
+def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
+    """Which lines are asked for, and what is wrong with that."""
+    days = {name: read_day(visit.query.get(name, ""), visit.zone, days=name == "until") for name in ("from", "until")}
+    errors = {name: WRONG_DAY for name, at in days.items() if at is None and visit.query.get(name)}
+    wanted = AuditFilter(
+        actor=visit.query.get("by", "").replace("\0", "") or None,
+        action=visit.query.get("action", "").replace("\0", ""),
+        since=days["from"] or 0,
+        until=days["until"] or FOREVER,
+    )
+    return wanted, errors
+
+
+def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
+    """When a day begins where the reader is, so many days later, in ms; None: it is none."""
+    try:
+        day = date.fromisoformat(text) + timedelta(days=days)
+        return max(1, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _team(visit: Visit) -> str | None:

@@ -1,0 +1,257 @@
+"""The audit log in plain words: what each change is called, what it was made to, and where that is. Pure."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.setup.records import CarrierRecord, Key, Team
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.audit import AuditLine
+
+OPERATOR = "/dashboard/operator"
+
+
+def _all(**verbs: str) -> dict[str, str]:
+    return verbs
+
+
+# Area → what it is called, and what each of its actions is.
+AREAS: dict[str, tuple[str, dict[str, str]]] = {
+    "key": ("API keys", _all(create="API key created", revoke="API key revoked", rotate="API key rotated")),
+    "webhook": (
+        "Webhooks",
+        _all(
+            create="Webhook created",
+            change="Webhook changed",
+            remove="Webhook deleted",
+            enable="Webhook enabled",
+            disable="Webhook disabled",
+            rotate="Webhook secret rotated",
+            test="Webhook tested",
+            replay="Events replayed",
+        ),
+    ),
+    "template": (
+        "Templates",
+        _all(
+            save="Template saved",
+            publish="Template published",
+            approve="Template approved",
+            refuse="Template refused",
+            restore="Template version restored",
+            archive="Template archived",
+            unarchive="Template taken from the archive",
+            discard="Draft discarded",
+            duplicate="Template duplicated",
+            test="Template test sent",
+        ),
+    ),
+    "domain": (
+        "Domains",
+        _all(
+            add="Domain added",
+            remove="Domain deleted",
+            verified="Domain verified",
+            failed="Domain no longer verified",
+            approve="Domain approved",
+            refuse="Domain refused",
+            submit="Domain approval requested",
+            rotate="DKIM keys rotated",
+            brand="Brand name changed",
+            check="Domain checked",
+        ),
+    ),
+    "display_name": (
+        "Display names",
+        _all(
+            submit="Display name requested",
+            approve="Display name approved",
+            refuse="Display name refused",
+            remove="Display name deleted",
+        ),
+    ),
+    "sender_id": (
+        "SMS sender IDs",
+        _all(
+            submit="Sender ID requested",
+            approve="Sender ID approved",
+            refuse="Sender ID refused",
+            remove="Sender ID deleted",
+        ),
+    ),
+    "recipient": (
+        "Sandbox recipients",
+        _all(add="Recipient verified", ask="Recipient asked for a code", remove="Recipient removed"),
+    ),
+    "suppression": (
+        "Suppressions",
+        _all(add="Address suppressed", remove="Suppression removed", import_="Suppressions imported"),
+    ),
+    "address": ("Erasure", _all(erase="Address erased")),
+    "message": ("Messages", _all(resend="Message sent again", test="Test message sent")),
+    "inbox": ("Test inbox", _all(clear="Test inbox cleared", remove="Test inbox message deleted")),
+    "member": (
+        "Members",
+        _all(
+            invite="Member invited",
+            accept="Invitation accepted",
+            decline="Invitation declined",
+            role="Role changed",
+            remove="Member removed",
+        ),
+    ),
+    "team": (
+        "Team",
+        _all(
+            create="Team created",
+            change="Team changed",
+            keep="Retention changed",
+            plan="Plan changed",
+            live="Team went live",
+            sandbox="Team went back to the sandbox",
+            suspend="Team suspended",
+            resume="Suspension lifted",
+        ),
+    ),
+    "credit": ("Billing", _all(book="Credit booked")),
+    "reputation": (
+        "Reputation",
+        _all(
+            warn="Bounce or complaint rate high",
+            pause="Direct emails paused",
+            clear="Reputation good again",
+            resume="Direct emails resumed",
+        ),
+    ),
+    "account": (
+        "Accounts",
+        _all(
+            name="Name changed",
+            password="Password changed",
+            totp="Two-factor authentication changed",
+            sessions="Signed out everywhere",
+        ),
+    ),
+    "person": (
+        "People",
+        _all(
+            add="Person added",
+            remove="Person removed",
+            operator="Operator role changed",
+            link="Sign-in link created",
+            sessions="Person signed out",
+            totp="Two-factor authentication turned off",
+        ),
+    ),
+    "link": (
+        "Links",
+        _all(first="Link for the first operator", reset="Password link created", invite="Invitation link created"),
+    ),
+    "operator": ("Operators", _all(accept="Operator role accepted", decline="Operator role declined")),
+    "carrier": (
+        "Carriers",
+        _all(
+            add="Carrier added",
+            create="Carrier added",
+            change="Carrier changed",
+            edit="Carrier settings changed",
+            remove="Carrier deleted",
+            order="Carriers reordered",
+            test="Carrier tested",
+        ),
+    ),
+    "deadletter": ("Queues", _all(retry="Parked message tried again", drop="Parked message dropped")),
+    "delivery": ("Delivery", _all(pause="Delivery paused", resume="Delivery resumed")),
+    "platform": ("Platform", _all(change="Platform settings changed")),
+    "setup": ("Setup", _all(apply="Setup file applied")),
+    "secret": ("Secret", _all(replace="Master secret replaced")),
+}
+
+
+def in_words(action: str) -> str:
+    """What a change is called; one without a row is written as it is, in words."""
+    area, _, verb = action.partition(".")
+    _, known = AREAS.get(area, ("", {}))
+    fallback = action.replace(".", ": ").replace("_", " ")
+    return known.get(verb) or known.get(f"{verb}_") or fallback[:1].upper() + fallback[1:]
+
+
+class Subject(NamedTuple):
+    """What a change was made to."""
+
+    text: str
+    page: str = ""  # empty: there is none, or not for this reader
+    detail: str = ""
+
+
+def subject_of(line: AuditLine, setup: Setup, operator: bool) -> Subject:
+    """By name, with the page where it is."""
+    area = line.action.partition(".")[0]
+    team = setup.teams.get(line.team or "")
+    base = f"/dashboard/teams/{line.team}" if team else ""
+    detail = line.detail
+    if area == "team" and team:
+        return Subject(team.record.name, base, detail)
+    if area == "key" and team:
+        key = setup.records.get(("key", line.detail))
+        return Subject(line.subject, f"{base}/keys/{line.detail}" if isinstance(key, Key) else "")
+    if area == "template" and team and line.subject in team.templates:
+        return Subject(team.templates[line.subject].name, f"{base}/templates/{line.subject}", detail)
+    if area == "carrier" and isinstance(setup.records.get(("carrier", line.subject)), CarrierRecord):
+        return Subject(line.subject, f"{OPERATOR}/carriers" if operator else "", detail)
+    if area == "reputation" and team:
+        return Subject(team.record.name, f"{base}/messages?status=bounced", detail)
+    if line.subject.startswith(tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))) and team:
+        return Subject(line.subject, f"{base}/messages/{line.subject}", detail)
+    page = PLACES.get(area)
+    return Subject(line.subject, page(team, line) if page and team else _operator_page(area, operator), detail)
+
+
+def _hook(team: Team, line: AuditLine) -> str:
+    base = f"/dashboard/teams/{team.record.id}/webhooks"
+    return next((f"{base}/{hook.id}" for hook in team.webhooks if hook.url == line.subject), base)
+
+
+def _domain(team: Team, line: AuditLine) -> str:
+    base = f"/dashboard/teams/{team.record.id}/senders"
+    domain = team.domains.get(line.subject)
+    return f"{base}/domains/{domain.id}" if domain else base
+
+
+def _at(place: str) -> Callable[[Team, AuditLine], str]:
+    return lambda team, _: f"/dashboard/teams/{team.record.id}{place}"
+
+
+PLACES: dict[str, Callable[[Team, AuditLine], str]] = {
+    "webhook": _hook,
+    "domain": _domain,
+    "display_name": _at("/senders"),
+    "sender_id": _at("/senders"),
+    "recipient": _at("/senders"),
+    "suppression": _at("/suppressions"),
+    "member": _at("/team"),
+    "credit": _at("/billing"),
+    "inbox": _at("/inbox"),
+}
+
+
+def _operator_page(area: str, operator: bool) -> str:
+    places = {
+        "person": "/people",
+        "operator": "/people",
+        "deadletter": "/queues",
+        "delivery": "/queues",
+        "platform": "/platform",
+    }
+    return OPERATOR + places[area] if operator and area in places else ""
+
+
+def actor_of(line: AuditLine, setup: Setup) -> str:
+    """Who made it, by name."""
+    if line.email:
+        return line.name or line.email
+    kind, _, id_ = line.by.partition(" ")
+    if kind == "key":
+        key = setup.records.get(("key", id_))
+        return f"API key {key.name}" if isinstance(key, Key) else f"API key {id_}"
+    return {"command line": "Command line", "service": "Heliograph"}.get(line.by, line.by)

@@ -1,0 +1,2 @@
+-- The audit log from a time on, or up to one.
+CREATE INDEX audit_by_time ON audit (at, key);
