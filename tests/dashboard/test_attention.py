@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.dashboard.attention import Concern, of_instance, of_team
+from heliograph.dashboard.attention import Concern, notices, of_channels, of_instance, of_team
 from heliograph.rules.circuit import Circuit
 from heliograph.rules.pricing import Account
 from heliograph.rules.reputation import Reputation
@@ -41,12 +41,12 @@ def test_all_is_well() -> None:
         ({"suspended": True, "operator": True}, "suspended", "/dashboard/operator/teams/team_1"),
         ({"mode": "sandbox", "domains": {}}, "sandbox", "/settings"),
         ({"domains": {}}, "pending", "/senders"),
-        ({"domains": {"a.test": replace(DOMAIN, verified=False)}}, "pending", "/senders/domains/dom_1"),
+        ({"domains": {"a.test": replace(DOMAIN, verified=False)}}, "unverified", "/senders/domains/dom_1"),
         ({"domains": {"a.test": replace(DOMAIN, approved=False)}}, "pending", "/senders/domains/dom_1"),
         ({"webhooks": (replace(HOOK, enabled=False, disabled_reason="410"),)}, "failed", "/webhooks/wh_1"),
         ({"webhooks": (replace(HOOK, id="wh_2"),)}, "failed", "/webhooks/wh_2"),
-        ({"account": {"available": 4_999_999}}, "warn", "/money"),
-        ({"account": {"used": 10_000}}, "warn", "/money"),
+        ({"account": {"available": 4_999_999}}, "low", "/billing"),
+        ({"account": {"used": 10_000}}, "low", "/billing"),
         ({"reputation": Reputation(team="team_1", state="warn", since=0)}, "warn", "/messages?status=bounced"),
         ({"reputation": Reputation(team="team_1", state="paused", since=0)}, "paused", "/messages?status=bounced"),
     ],
@@ -67,3 +67,32 @@ def test_what_operators_see() -> None:
     (told,) = of_instance(setup, [circuit], operator=False)
     assert (told.word, told.to) == ("paused", "/messages?status=queued")
     assert "restored" not in told.text
+
+
+def test_simulated_channels_and_their_cure() -> None:
+    (told,) = of_channels(Setup(), operator=True)
+    assert told.text.startswith("Email, SMS, WhatsApp: simulated.")
+    assert told.to == "/dashboard/operator/carriers"
+    assert [one.to for one in of_channels(Setup(), operator=False)] == ["/inbox"]
+
+
+@pytest.mark.parametrize(
+    ("record", "domain", "available", "words"),
+    [
+        ({}, {}, 5_000_000, ["simulated"]),
+        ({}, {"verified": False}, 5_000_000, ["simulated", "unverified"]),
+        ({}, {"approved": False}, 5_000_000, ["simulated"]),  # said on the overview: nobody here can mend it
+        ({}, {}, 1, ["simulated", "low"]),
+        ({"suspended": True}, {}, 5_000_000, ["simulated", "suspended"]),
+    ],
+)
+def test_what_every_page_of_the_team_says(
+    record: dict[str, Any], domain: dict[str, Any], available: int, words: list[str]
+) -> None:
+    own = TeamRecord(ref=1, id="team_1", name="T", mode="live", **record)
+    team = Team(record=own, domains={"a.test": replace(DOMAIN, **domain)})
+    account = Account(team=1, available=available, held=0, month="2027-01", used=0)
+    assert [one.word for one in notices(Setup(), team, account, NOW, False)] == words
+    paused = Setup(platform=Platform(paused=True))
+    assert [one.word for one in notices(paused, team, account, NOW, True)] == ["paused", *words]
+    assert [one.word for one in notices(paused, None, None, NOW, True)] == ["paused"]  # an operator's page

@@ -1,10 +1,22 @@
 """The reputation guard: what counts, the exact limits, and who is warned, paused or well again."""
 
+from typing import Literal
+
 import pytest
 
 from heliograph.rules.message import move
 from heliograph.rules.refusals import DirectSendsPaused
-from heliograph.rules.reputation import Counts, Reputation, ReputationState, changed, check_direct, judge, tally
+from heliograph.rules.reputation import (
+    Counts,
+    Reputation,
+    ReputationState,
+    changed,
+    check_direct,
+    judge,
+    judge_share,
+    tally,
+    warned_from,
+)
 from heliograph.rules.setup.records import Team, TeamRecord
 
 NOW = 5_000
@@ -113,3 +125,20 @@ def test_only_a_pause_refuses() -> None:
         check_direct(in_state("paused"))
     for words in ("of 1000 emails 12.3 % bounced and 0.40 % were complained about", "operator", "template_id"):
         assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("of", "count", "sends", "state"),
+    [
+        ("bounces", 100, 199, None),  # too few to say
+        ("bounces", 49, 1000, "ok"),
+        ("bounces", 50, 1000, "warn"),
+        ("bounces", 100, 1000, "paused"),
+        ("complaints", 0, 1000, "ok"),
+        ("complaints", 1, 1000, "warn"),
+        ("complaints", 5, 1000, "paused"),
+    ],
+)
+def test_one_rate_by_itself(of: Literal["bounces", "complaints"], count: int, sends: int, state: str | None) -> None:
+    assert judge_share(of, count, sends) == state
+    assert (warned_from("bounces"), warned_from("complaints")) == (5.0, 0.1)

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 import structlog
 from msgspec.structs import replace
 
+from heliograph.dashboard import attention
 from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import Reader, render
 from heliograph.dashboard.visit import (
@@ -37,6 +38,7 @@ from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
 FLASH = "heliograph_notice"
+OPERATOR_PAGES = "/dashboard/operator"
 NOT_FOUND = "There is no such page, or it is not for you."
 TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Try again in a moment"}
 TEAMS = "/dashboard/teams/"
@@ -72,7 +74,7 @@ class Dashboard:
                 self._budget.give_back(request.holder)
         told = await self._told(answer, visit)
         try:
-            response = self._response(answer, visit, told)
+            response = self._response(await self._noticed(answer, visit), visit, told)
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id, address=request.address)
             response = self._response(_broken(request), visit)
@@ -165,6 +167,18 @@ class Dashboard:
         origin = visit.request.headers.get(b"origin")
         host = visit.request.headers.get(b"host", b"").decode("latin-1")
         return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
+
+    async def _noticed(self, answer: Answer, visit: Visit | None) -> Answer:
+        """A page with what is to be said on every page of its team, or of the operator's."""
+        if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
+            return answer
+        team = visit.team_found if visit.may("viewer") else None
+        if visit.request.path.startswith(OPERATOR_PAGES):
+            team = None
+        account = await self._store.ledger.account(team.record.ref) if team else None
+        now, operator = self._tools.context.clock.now(), visit.may("operator")
+        notices = attention.notices(visit.setup, team, account, now, operator) if team or operator else []
+        return replace(answer, values={"notices": notices} | answer.values)
 
     # -- answering ------------------------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from heliograph.dashboard.render import CHANNEL_NAMES, money
 from heliograph.rules.circuit import Circuit
-from heliograph.rules.pricing import Account, format_money, month_of
+from heliograph.rules.pricing import Account, month_of
 from heliograph.rules.reputation import Reputation, rates
+from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
 
@@ -16,6 +18,7 @@ class Concern(msgspec.Struct, frozen=True):
     text: str
     mend: str  # the link's text
     to: str  # below the team's pages, unless it is a whole path
+    everywhere: bool = False  # said on every page, not on the overview alone
 
 
 OPERATOR = "/dashboard/operator"
@@ -24,14 +27,30 @@ OPERATOR = "/dashboard/operator"
 def of_instance(setup: Setup, circuits: Iterable[Circuit], operator: bool) -> Iterator[Concern]:
     """`operator`: the reader is one, and can mend it."""
     if setup.platform.paused:
-        text, reason = "Delivery is paused: messages wait in the queue.", setup.platform.paused_reason
+        text, reason = "Delivery is paused: messages are accepted and wait.", setup.platform.paused_reason
         if operator and reason:
-            text = f"Delivery is paused: {reason}. Messages wait in the queue."
-        mend = ("Resume it", f"{OPERATOR}/queues") if operator else ("See what waits", "/messages?status=queued")
-        yield Concern("paused", text, *mend)
+            text = f"Delivery is paused: {reason}. Messages are accepted and wait."
+        mend = ("Resume delivery", f"{OPERATOR}/queues") if operator else ("See what waits", "/messages?status=queued")
+        yield Concern("paused", text, *mend, everywhere=True)
     for circuit in circuits if operator else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
         yield Concern("failed", text, "Look at the carriers", f"{OPERATOR}/carriers")
+
+
+def of_channels(setup: Setup, operator: bool) -> Iterator[Concern]:
+    """The channels of which nothing leaves this instance."""
+    if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
+        text = f"{', '.join(names)}: simulated. What is sent there reaches nobody, also where it says delivered."
+        mend = ("Set up a carrier", f"{OPERATOR}/carriers") if operator else ("See the test inbox", "/inbox")
+        yield Concern("simulated", text, *mend, everywhere=True)
+
+
+def notices(setup: Setup, team: Team | None, account: Account | None, now: int, operator: bool) -> list[Concern]:
+    """What every page of the team says, or without a team every page of an operator's."""
+    found = [*of_instance(setup, (), operator)]
+    if team and account:
+        found += [*of_channels(setup, operator), *of_team(team, None, account, {}, now, operator)]
+    return [one for one in found if one.everywhere]
 
 
 def of_team(
@@ -45,7 +64,7 @@ def of_team(
     """`failing`: webhooks whose last tries failed; `operator`: the reader is one."""
     if team.record.suspended:
         mend = ("Lift it", f"{OPERATOR}/teams/{team.record.id}") if operator else ("Ask an operator", "/team")
-        yield Concern("suspended", "The team is suspended: nothing can be sent.", *mend)
+        yield Concern("suspended", "The team is suspended: nothing can be sent.", *mend, everywhere=True)
     yield from _email(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
@@ -74,7 +93,8 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
     for domain in team.domains.values():
         here = f"/senders/domains/{domain.id}"
         if not domain.verified:
-            yield Concern("pending", f"{domain.name} is not verified.", "See its records", here)
+            text = f"{domain.name} is not verified: nothing can be sent from it."
+            yield Concern("unverified", text, "See its records", here, everywhere=True)
         elif not domain.approved:
             yield Concern("pending", f"{domain.name} waits for an operator's approval.", "See the domain", here)
 
@@ -82,11 +102,11 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
 def _money(team: Team, account: Account, now: int) -> Iterator[Concern]:
     record = team.record
     if account.available < record.credit_low:
-        text = f"The credit is low: {format_money(account.available)} {record.currency}."
-        yield Concern("warn", text, "See the money", "/money")
+        text = f"The credit is low: {money(account.available, record.currency)} left."
+        yield Concern("low", text, "Billing", "/billing", everywhere=True)
     if 0 < record.email_quota <= used_this_month(account, now):
         text = "This month's email quota is used up: priced templates cost credit now."
-        yield Concern("warn", text, "See the plan", "/money")
+        yield Concern("low", text, "Billing", "/billing")
 
 
 def used_this_month(account: Account, now: int) -> int:

@@ -105,14 +105,28 @@ def ceiling(highest: float, least: float) -> float:
 
 
 def bars(
-    title: str, times: Sequence[Bucket], series: Sequence[Series], *, text: Callable[[float], str], least: float
+    title: str,
+    times: Sequence[Bucket],
+    series: Sequence[Series],
+    *,
+    text: Callable[[float], str],
+    least: float,
+    limit: float | None = None,
+    page_of: Callable[[Bucket], str] | None = None,
 ) -> Chart:
-    """The series stacked, one bar for each bucket; `text` writes a value, `least` is the lowest upper line."""
+    """The series stacked, one bar for each bucket; `text` writes a value, `least` is the lowest upper line.
+
+    `limit`: a value with a line of its own, above which it is too much. `page_of`: where a bar leads to.
+    """
     columns = list(zip(*(one.values for one in series), strict=True))
     top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
     parts = [_lines(top, text)]
+    if limit is not None and limit <= top:
+        y = FLOOR - (FLOOR - TOP) * limit / top
+        parts.append(Markup('<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>').format(y))
     for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
-        parts.append(_bar(index, len(times), bucket, _caption(series, column, text), _heights(series, column, top)))
+        place, to = (index, len(times)), page_of(bucket) if page_of else ""
+        parts.append(_bar(place, bucket, _caption(series, column, text), _heights(series, column, top), to))
     svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
     rows = [
         (bucket.name, ["–" if value is None else text(value) for value in column])
@@ -151,7 +165,10 @@ def _lines(top: float, text: Callable[[float], str]) -> Markup:
     return lines
 
 
-def _bar(index: int, count: int, bucket: Bucket, caption: str, pieces: Iterable[tuple[str, float, float]]) -> Markup:
+def _bar(
+    place: tuple[int, int], bucket: Bucket, caption: str, pieces: Iterable[tuple[str, float, float]], to: str
+) -> Markup:
+    index, count = place
     width = 100 / count
     x = width * index
     label = Markup('<text x="{:.2f}%" y="{}">{}</text>').format(x, HEIGHT - 6, bucket.label) if bucket.label else ""
@@ -164,8 +181,10 @@ def _bar(index: int, count: int, bucket: Bucket, caption: str, pieces: Iterable[
         for kind, y, height in pieces
     )
     said = f"{bucket.name}: {caption}"
+    tag = Markup("a") if to else Markup("g")
+    about = Markup('href="{}"').format(to) if to else Markup('tabindex="0" role="img"')
     return Markup(
-        '{label}<g tabindex="0" role="img" aria-label="{said}"><title>{said}</title>'
+        '{label}<{tag} {about} aria-label="{said}"><title>{said}</title>'
         '<rect class="place" x="{x:.2f}%" width="{width:.2f}%" y="{top}" height="{height}"/>'
-        '{rects}<text class="said" x="100%" y="12" text-anchor="end">{said}</text></g>'
-    ).format(label=label, said=said, x=x, width=width, top=TOP, height=FLOOR - TOP, rects=rects)
+        '{rects}<text class="said" x="100%" y="12" text-anchor="end">{said}</text></{tag}>'
+    ).format(label=label, tag=tag, about=about, said=said, x=x, width=width, top=TOP, height=FLOOR - TOP, rects=rects)

@@ -17,7 +17,7 @@ WINDOW_MS = 7 * DAY_MS  # … and of none before
 
 # Bounces and complaints of 1,000 sends; the first row that is reached.
 LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
-
+_PLACE = {"bounces": 0, "complaints": 1}  # in a row, after its state
 
 # What the audit log calls each decision.
 ACTIONS: dict[ReputationState, str] = {
@@ -64,6 +64,18 @@ def judge(sends: int, bounces: int, complaints: int) -> ReputationState:
             if 1000 * bounces >= bounced * sends or 1000 * complaints >= complained * sends:
                 return state
     return "ok"
+
+
+def judge_share(of: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
+    """One of the two rates by itself; None: too few were sent to say."""
+    if sends < MIN_SENDS:
+        return None
+    return next((state for state, *limits in LIMITS if 1000 * count >= limits[_PLACE[of]] * sends), "ok")
+
+
+def warned_from(of: Literal["bounces", "complaints"]) -> float:
+    """The rate in percent from which a team is warned."""
+    return next(limits[_PLACE[of]] / 10 for state, *limits in LIMITS if state == "warn")
 
 
 def changed(

@@ -1,9 +1,11 @@
 """A team's first page: what became of its messages, what needs attention, and a test message to begin with."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from itertools import chain
+from typing import Literal
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import replace
@@ -11,16 +13,25 @@ from msgspec.structs import replace
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
 from heliograph.dashboard import attention, charts
 from heliograph.dashboard.charts import Bucket, Chart, Series
+from heliograph.dashboard.render import number
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.refusals import Refusal
+from heliograph.rules.reputation import MIN_SENDS, judge_share, warned_from
 from heliograph.rules.setup.records import Team
 from heliograph.storage.figures import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
 MAGIC = "delivered@simulator.test"
+STATES = ("delivered", "read", "bounced", "complained", "failed")  # of the table, after `sent`
+# Of emails alone: what its figures are called, the state, and what the reputation guard counts it as.
+BY_EMAIL: tuple[tuple[str, str, Literal["bounces", "complaints"]], ...] = (
+    ("Bounce rate", "bounced", "bounces"),
+    ("Complaint rate", "complained", "complaints"),
+)
 
 ByChannel = dict[str, list[Reached]]  # one for each bucket
 
@@ -61,23 +72,32 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     span = span if span in SPANS else "day"
     channel = channel if channel in CHANNELS else ""
     times = charts.buckets(span, now, visit.zone)
-    since, width = times[0].start, DAY_MS if span == "year" else HOUR_MS
+    width = DAY_MS if span == "year" else HOUR_MS
     hooks = [hook.id for hook in team.webhooks if hook.enabled]
     stream = await live.team_stream_address(visit, "overview")
-    seen = await store.figures.overview(team.record.ref, since, width, hooks)
+    seen = await store.figures.overview(team.record.ref, _earlier(times), width, hooks)
     account = await store.ledger.account(team.record.ref)
     operator = visit.may("operator")
-    series = _fold(seen.figures, times, width, [channel] if channel else list(CHANNELS))
+    channels = [channel] if channel else list(CHANNELS)
+    series = _fold(seen.figures, times, width, channels)
+    before = [counts for (start, of), counts in seen.figures.items() if of in channels and start < times[0].start]
+    old_email = [counts for (start, of), counts in seen.figures.items() if of == "email" and start < times[0].start]
+    total = _sum(chain(*series.values()))
+    email = _sum(series.get("email", ()))
+    link = partial(_messages, visit.base, times[0].start, times[-1].finish)
     values = {
         "live": stream,
         "span": span,
         "spans": SPANS,
         "channel": channel,
         "channels": CHANNELS,
-        "total": _sum(chain(*series.values())),
-        "by_channel": [(CHANNELS[one], _sum(counts)) for one, counts in series.items()],
-        "sends": _sends(series, times),
-        "rates": _rates(series, times),
+        "total": total,
+        "tiles": _tiles(total, _sum(before), email, _sum(old_email), channel, span, link),
+        "by_channel": [(one, CHANNELS[one], _sum(counts)) for one, counts in series.items()],
+        "link": link,
+        "states": STATES,
+        "sends": _sends(visit.base, series, times, channel),
+        "rates": _rates(visit.base, series, times, channel),
         "rate": rate,
         "percent": charts.percent,
         "account": account,
@@ -87,6 +107,7 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
         "concerns": [
             *attention.of_instance(visit.setup, visit.store.circuits.current.values(), operator),
+            *attention.of_channels(visit.setup, operator),
             *attention.of_team(
                 team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, operator
             ),
@@ -96,6 +117,91 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "wrong": wrong,
     }
     return Page("overview.html", values, 400 if wrong else 200)
+
+
+def _earlier(times: Sequence[Bucket]) -> int:
+    """Where the period before begins, which is as long; figures of the year before are not kept."""
+    start, finish = times[0].start, times[-1].finish
+    return start if finish - start > 60 * DAY_MS else start - (finish - start)
+
+
+def _messages(base: str, start: int, finish: int, **wanted: str) -> str:
+    """The messages of a time, in a state, of a channel."""
+    given = {"from": timestamp(start), "until": timestamp(finish)} | {name: one for name, one in wanted.items() if one}
+    return f"{base}/messages?{urlencode(given)}"
+
+
+class Tile(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure, judged by the product's own thresholds and beside the period before."""
+
+    name: str
+    figure: str
+    page: str
+    change: str = ""  # since the period before
+    better: bool | None = None  # the change; None: neither
+    state: str = ""  # of its badge
+    judged: str = ""
+
+
+def _tiles(
+    total: Reached,
+    before: Reached,
+    email: Reached,
+    old_email: Reached,
+    channel: str,
+    span: str,
+    link: Callable[..., str],
+) -> list[Tile]:
+    name = SPANS[span]
+    tiles = [
+        Tile(
+            name="Sent",
+            figure=number(total.sent),
+            page=link(channel=channel),
+            change=_change(total.sent, before.sent, name) if before.sent else "",
+        ),
+        _share_tile("Delivered", "delivered", total, before, link(channel=channel, status="delivered"), name, up=True),
+    ]
+    if channel in ("", "email"):
+        for title, state, of in BY_EMAIL:
+            page = link(channel="email", status=state)
+            tiles.append(_judged(_share_tile(title, state, email, old_email, page, name, up=False), state, of, email))
+    failed = Tile(name="Failed", figure=number(total.failed), page=link(channel=channel, status="failed"))
+    return [*tiles, failed]
+
+
+def _share_tile(title: str, state: str, now: Reached, before: Reached, page: str, span: str, *, up: bool) -> Tile:
+    share, old = (rate(getattr(one, state), one.sent) for one in (now, before))
+    change, better = "", None
+    if share is not None and old is not None:
+        points = share - old
+        if abs(points) >= 0.05:
+            change = f"{'▲' if points > 0 else '▼'} {abs(points):.1f} points on the {span} before"
+            better = (points > 0) == up
+        else:
+            change = f"as in the {span} before"
+    figure = "–" if share is None else charts.percent(share)
+    return Tile(name=title, figure=figure, page=page, change=change, better=better)
+
+
+def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email: Reached) -> Tile:
+    if not email.sent:
+        return tile
+    verdict = judge_share(of, getattr(email, state), email.sent)
+    if verdict is None:
+        return replace(tile, judged=f"Judged from {MIN_SENDS} emails on.")
+    limit = charts.percent(warned_from(of))
+    state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
+    return replace(
+        tile, state=state, judged=f"Below {limit} is good." if verdict == "ok" else f"Keep it below {limit}."
+    )
+
+
+def _change(now: int, before: int, span: str) -> str:
+    share = 100 * (now - before) / before
+    if abs(share) < 0.5:
+        return f"as in the {span} before"
+    return f"{'▲' if share > 0 else '▼'} {abs(share):.0f} % on the {span} before"
 
 
 def rate(part: int, whole: int) -> float | None:
@@ -114,25 +220,38 @@ def _fold(
     starts = [time.start for time in times]
     folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
-        if channel in folded:
-            index = bisect_right(starts, start + width // 2) - 1
+        index = bisect_right(starts, start + width // 2) - 1
+        if channel in folded and index >= 0:
             folded[channel][index] = folded[channel][index].plus(counts)
     return folded
 
 
-def _sends(series: ByChannel, times: Sequence[Bucket]) -> Chart:
-    sent = [Series(CHANNELS[channel], channel, [one.sent for one in counts]) for channel, counts in series.items()]
-    return charts.bars("Sent", times, sent, text=charts.count, least=2)
+def _sends(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> Chart:
+    sent = [Series(CHANNELS[of], of, [one.sent for one in counts]) for of, counts in series.items()]
+
+    def page_of(bucket: Bucket) -> str:
+        return _messages(base, bucket.start, bucket.finish, channel=channel)
+
+    return charts.bars("Sent", times, sent, text=charts.count, least=2, page_of=page_of)
 
 
-def _rates(series: ByChannel, times: Sequence[Bucket]) -> list[Chart]:
+def _rates(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> list[Chart]:
     """Bounces and complaints are of emails alone, so they are shown where there are emails."""
-    wanted = [("Delivery rate", "delivered", list(series), 100.0)]
+    wanted: list[tuple[str, str, list[str], float, float | None]] = [
+        ("Delivery rate", "delivered", list(series), 100.0, None)
+    ]
     if "email" in series:
-        wanted += [("Bounce rate", "bounced", ["email"], 1.0), ("Complaint rate", "complained", ["email"], 0.1)]
+        for title, state, of in BY_EMAIL:
+            wanted.append((title, state, ["email"], 2 * warned_from(of), warned_from(of)))
     made = []
-    for title, state, channels, least in wanted:
-        each = [_sum(column) for column in zip(*(series[channel] for channel in channels), strict=True)]
+    for title, state, channels, least, limit in wanted:
+        each = [_sum(column) for column in zip(*(series[of] for of in channels), strict=True)]
         rates = [rate(getattr(one, state), one.sent) for one in each]
-        made.append(charts.bars(title, times, [Series(title, state, rates)], text=charts.percent, least=least))
+        page_of = partial(_page_of, base, state, channel if state == "delivered" else "email")
+        one = [Series(title, state, rates)]
+        made.append(charts.bars(title, times, one, text=charts.percent, least=least, limit=limit, page_of=page_of))
     return made
+
+
+def _page_of(base: str, state: str, channel: str, bucket: Bucket) -> str:
+    return _messages(base, bucket.start, bucket.finish, channel=channel, status=state)
