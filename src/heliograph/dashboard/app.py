@@ -202,7 +202,7 @@ class Dashboard:
                     "notice": unquote(notice),
                     "path": visit.request.path if visit else "",
                 }
-                shared["told"] = told
+                shared["decisions"] = told
                 headers = [*HEADERS]
                 if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
