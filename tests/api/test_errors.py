@@ -169,7 +169,7 @@ def test_both_401s_ask_for_a_bearer(shared_service: Service, code: str) -> None:
     ],
 )
 def test_a_405_says_what_is_allowed(shared_service: Service, path: str, allow: str) -> None:
-    answer = shared_service.ask("PATCH", path)
+    answer = shared_service.ask("PUT", path)
     assert_refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == allow
 
