@@ -76,7 +76,7 @@ def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
     assert re.search(r"\bto string or list of strings required\b", text)
     assert "Cc addresses, up to 50." in text and "up to 50. At most 50." not in text
     assert "At most 500 characters." in shown(PAGES["/docs/api/post_webhooks"])
-    assert "attachments[].content_type string required" in text
+    assert "attachments[].content string required" in text
     assert "limit integer How many. 1 to 100. Default: 20 ." in shown(PAGES["/docs/api/get_emails"])
 
 
