@@ -16,7 +16,7 @@ SAID = ("alt", "aria-label", "data-ask", "placeholder", "title")  # attributes t
 
 # Words of the program that no reader should meet.
 INTERNAL = ("display_name.approve", "undefined", "NoneType")
-NOT_YET: set[str] = {"Empty the inbox", "Turn it on"}
+NOT_YET: set[str] = {"Empty the inbox"}
 
 
 def wrong_words() -> list[str]:
