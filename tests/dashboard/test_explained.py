@@ -101,7 +101,7 @@ async def sent(pages: Pages, store: Store, clock: Any) -> Sent:
             {"carrier": "smpp", "state": "EXPIRED", "text": "expired before it could be delivered"},
             ["on its way for too long", "EXPIRED expired before"],
         ),
-        ("sms", "failed", {"carrier": "twilio", "code": "canceled", "text": "canceled"}, ["canceled or deleted"]),
+        ("sms", "failed", {"carrier": "twilio", "code": "canceled", "text": "canceled"}, ["The message was canceled"]),
         (
             "whatsapp",
             "failed",

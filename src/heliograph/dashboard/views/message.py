@@ -60,7 +60,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",
-        "told": told,
+        "fates": told,
         "kind": min((one.why.kind for one in told), key=WORST.index),
         "summary": summary(told),
         "tried_for": tried_for(facts.channel),
