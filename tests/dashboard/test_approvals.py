@@ -80,6 +80,8 @@ async def test_the_count_is_in_the_navigation(store: Store, pages: Pages) -> Non
     await set_up(store, ("template", SMS.id, SMS, TEAM))
     for path in ("/dashboard/operator", HERE, LIST):
         assert "2 waiting" in (await pages.get(path, OPERATOR)).text
+    # That it is not taken for what waits in the team's queue.
+    assert "Everything is handed over." in (await pages.get(HERE, OPERATOR)).text
     shown = await pages.get(HERE, "developer")
     assert "2 waiting" not in shown.text and "approvals/live" not in shown.html
 
