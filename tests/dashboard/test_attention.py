@@ -71,8 +71,8 @@ def test_what_operators_see() -> None:
 
 def test_simulated_channels_and_their_cure() -> None:
     (told,) = of_channels(Setup(), operator=True)
-    assert told.text.startswith("Email, SMS, WhatsApp: simulated.")
-    assert told.to == "/dashboard/operator/carriers"
+    assert told.text.startswith("Email, SMS and WhatsApp are simulated:")
+    assert told.to == "/dashboard/operator/carriers/new"
     assert [one.to for one in of_channels(Setup(), operator=False)] == ["/inbox"]
 
 

@@ -39,7 +39,7 @@ def page(browser: Any, tabs: Tabs, port: int) -> Iterator[Any]:
 
 def send_a_test(page: Any, shoot: Shoot) -> None:
     """From a team's overview to its inbox."""
-    page.get_by_role("button", name="Send it").click()
+    page.get_by_role("button", name="Send test").click()
     page.wait_for_url("**/messages/eml_*")
     page.evaluate("window.isStillHere = true")
     expect(page.locator("#moving .badge.delivered").first).to_be_visible()

@@ -82,7 +82,7 @@ def test_a_test_message_from_the_page(site: Site) -> None:
     page = site.open("dev@acme.test", "--team", "team_acme", "--role", "developer")
     for team, sender in {"team_acme": "hello@acme.test", "team_sandbox": "hello@sandbox.heliograph.test"}.items():
         page.goto(f"/dashboard/teams/{team}")
-        page.get_by_role("button", name="Send it").click()
+        page.get_by_role("button", name="Send test").click()
         page.wait_for_url(re.compile(f"/dashboard/teams/{team}/messages/eml_"))
         path, key = f"/v1/emails/{page.url.rpartition('/')[2]}", team.removeprefix("team_").upper()
         until(lambda path=path, key=key: site.service.get(path, key=key).json["status"] == "delivered")
@@ -99,7 +99,7 @@ def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
     ]:
         page.goto(f"/dashboard/teams/{team}")
         page.get_by_label("To", exact=True).fill(to)
-        page.get_by_role("button", name="Send it").click()
+        page.get_by_role("button", name="Send test").click()
         assert text in page.get_by_role("alert").inner_text()
         assert page.get_by_label("To", exact=True).input_value() == to
         shoot(page, f"overview-refused-{team}")
@@ -107,7 +107,7 @@ def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
 
 def test_a_viewer_looks_and_a_stranger_does_not(site: Site) -> None:
     page = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
-    assert page.get_by_role("button", name="Send it").count() == 0
+    assert page.get_by_role("button", name="Send test").count() == 0
     token = page.locator("input[name=csrf]").first.get_attribute("value")
     assert page.request.post(f"{site.url}/dashboard/teams/team_acme/test", form={"csrf": token}).status == 403
     assert page.goto("/dashboard/teams/team_other").status == 404

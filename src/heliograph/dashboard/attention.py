@@ -40,9 +40,14 @@ def of_instance(setup: Setup, circuits: Iterable[Circuit], operator: bool) -> It
 def of_channels(setup: Setup, operator: bool) -> Iterator[Concern]:
     """The channels of which nothing leaves this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
-        text = f"{', '.join(names)}: simulated. What is sent there reaches nobody, also where it says delivered."
-        mend = ("Set up a carrier", f"{OPERATOR}/carriers") if operator else ("See the test inbox", "/inbox")
+        are = f"{_listed(names)} {'is' if len(names) == 1 else 'are'} simulated"
+        text = f"{are}: messages reach nobody, even those that say delivered."
+        mend = ("Add a carrier", f"{OPERATOR}/carriers/new") if operator else ("See the test inbox", "/inbox")
         yield Concern("simulated", text, *mend, everywhere=True)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def notices(setup: Setup, team: Team | None, account: Account | None, now: int, operator: bool) -> list[Concern]:

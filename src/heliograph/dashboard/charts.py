@@ -120,13 +120,14 @@ def bars(
     """
     columns = list(zip(*(one.values for one in series), strict=True))
     top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
-    parts = [_lines(top, text)]
+    parts = [_lines(top)]
     if limit is not None and limit <= top:
-        y = FLOOR - (FLOOR - TOP) * limit / top
-        parts.append(Markup('<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>').format(y))
+        limit_line = Markup('<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
+        parts.append(limit_line.format(_height_of(limit, top)))
     for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
         place, to = (index, len(times)), page_of(bucket) if page_of else ""
         parts.append(_bar(place, bucket, _caption(series, column, text), _heights(series, column, top), to))
+    parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(TOP - 3, text(top)))
     svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
     rows = [
         (bucket.name, ["–" if value is None else text(value) for value in column])
@@ -155,14 +156,13 @@ def _heights(
             yield one.kind, y, height
 
 
-def _lines(top: float, text: Callable[[float], str]) -> Markup:
-    lines = Markup("")
-    for value in (top, top / 2, 0):
-        y = FLOOR - (FLOOR - TOP) * value / top
-        lines += Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>').format(y)
-        if value:
-            lines += Markup('<text class="tick" x="0" y="{:.1f}">{}</text>').format(y - 3, text(value))
-    return lines
+def _lines(top: float) -> Markup:
+    line = Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
+    return Markup("").join(line.format(_height_of(value, top)) for value in (top, top / 2, 0))
+
+
+def _height_of(value: float, top: float) -> float:
+    return FLOOR - (FLOOR - TOP) * value / top
 
 
 def _bar(

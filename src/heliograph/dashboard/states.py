@@ -24,7 +24,8 @@ STATES: dict[str, Word] = {
     **_all("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),
     **_all("wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated", failing="Failing"),
     **_all("wait", "pause", "paused"),
-    **_all("wait", "dot", "draft", "sandbox"),
+    **_all("wait", "dot", "draft"),
+    **_all("wait", "inbox", "sandbox"),
     **_all(
         "bad", "error", "bounced", "failed", "complained", "exhausted", "suspended", "refused", "rejected", "stopped"
     ),

@@ -176,10 +176,10 @@ def _share_tile(title: str, state: str, now: Reached, before: Reached, page: str
     if share is not None and old is not None:
         points = share - old
         if abs(points) >= 0.05:
-            change = f"{'▲' if points > 0 else '▼'} {abs(points):.1f} points on the {span} before"
+            change = f"{'▲' if points > 0 else '▼'} {abs(points):.1f} points vs. previous {span}"
             better = (points > 0) == up
         else:
-            change = f"as in the {span} before"
+            change = f"same as previous {span}"
     figure = "–" if share is None else charts.percent(share)
     return Tile(name=title, figure=figure, page=page, change=change, better=better)
 
@@ -189,7 +189,7 @@ def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email:
         return tile
     verdict = judge_share(of, getattr(email, state), email.sent)
     if verdict is None:
-        return replace(tile, judged=f"Judged from {MIN_SENDS} emails on.")
+        return replace(tile, judged=f"Rated from {MIN_SENDS} emails.")
     limit = charts.percent(warned_from(of))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
     return replace(
@@ -200,8 +200,8 @@ def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email:
 def _change(now: int, before: int, span: str) -> str:
     share = 100 * (now - before) / before
     if abs(share) < 0.5:
-        return f"as in the {span} before"
-    return f"{'▲' if share > 0 else '▼'} {abs(share):.0f} % on the {span} before"
+        return f"same as previous {span}"
+    return f"{'▲' if share > 0 else '▼'} {abs(share):.0f} % vs. previous {span}"
 
 
 def rate(part: int, whole: int) -> float | None:
