@@ -28,13 +28,17 @@ from heliograph.rules import (
     address,
     attachments,
     blame,
+    captured,
     client_address,
     content,
     erasure,
+    grams,
     gsm,
+    html_check,
     idempotency,
     ids,
     phone,
+    placeholders,
     recipients,
     sender,
     smtp_reply,
@@ -67,6 +71,10 @@ HOSTILE = (
     *("a", "é", "1", " ", "\n", "<", '"', "\\", "&", ";", ":", ".", "@", "-", "=", "{"),
     *("a ", "a\n", "\n ", "a.", "a@", "=?", "<a", "{{", "%2", "a="),
 )
+
+
+def many_names(size: int) -> str:
+    return "".join(f"{{{{customer.a{number}.id}}}}" for number in range(size // 20))
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -352,6 +360,43 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         attachments._decoded,
         (Shape("", "YWFh", ""), Shape("", "YWFh", "=")),
     ),
+    "code in a mail": (
+        # Codes, and far from them the words that announce one.
+        lambda given: captured.code_in(None, given + "\n" * 100 + given.replace("1234", "code"), given),
+        (Shape("", "1234 ", ""), Shape("", "<style>", ""), Shape("", "<style></style>", ""), Shape("", "code ", "")),
+    ),
+    "links of a mail": (
+        lambda given: [captured.check_link(url) for url in captured.find_links(given, None)],
+        (
+            Shape("", "<a href=", ""),
+            Shape("", "<a href='", ""),
+            Shape("", '<a href="x', ""),
+            Shape("<a ", "href ", ""),
+            Shape("<a href=", " ", ""),
+            Shape("<a href='", "%7B", "'>"),
+        ),
+    ),
+    "links of a text": (lambda given: captured.find_links(None, given), (Shape("", "http://", ""),)),
+    "html check": (
+        html_check.check_html,
+        (
+            Shape("", "<img ", ""),
+            Shape("<img ", "alt ", ""),
+            Shape("", "<style>", ""),
+            Shape("<style>", "background:", ""),
+            Shape("<style>", ": ", ""),
+            Shape("<style>:", "1", ""),
+            Shape("<style>", "max-width:", ""),
+            Shape("", "style='", ""),
+        ),
+    ),
+    "short placeholders": (
+        # So many of one, and as many that it can mean.
+        lambda given: placeholders.complete({"text": given + many_names(len(given))}, []),
+        (Shape("", "{{id}}", ""), Shape("{{", "a.", ""), Shape("", "{{a.a", ""), Shape("{{", " ", "")),
+    ),
+    "needle": (grams.read_needle, ()),
+    "marked": (lambda given: (gsm.marked(given), gsm.outside(given)), (Shape("", "ab€😀", ""),)),
     "template": (
         compiled,
         (

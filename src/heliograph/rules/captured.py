@@ -1,6 +1,7 @@
 """What is in a captured message: its code, its links, and whether they are well formed. The network is not asked."""
 
 import re
+from bisect import bisect_left
 from html import unescape
 from ipaddress import ip_address
 from typing import Literal
@@ -36,12 +37,18 @@ def find_code(text: str) -> str | None:
     text = text[:LOOKED_AT]
     found = list(_CODE.finditer(text))
     words = [match.start() for match in _NEAR.finditer(text)]
-    near = [one for one in found if any(abs(one.start() - at) <= _NEAR_CHARACTERS for at in words)]
+    near = [one for one in found if _has_near(words, one.start())]
     # The word stands before the code more often than behind it, and six digits are the most usual.
-    near.sort(key=lambda one: (not any(at < one.start() for at in words), len(_digits(one[1])) != 6, one.start()))
+    near.sort(key=lambda one: (one.start() < words[0], len(_digits(one[1])) != 6, one.start()))
     six = [one for one in found if len(_digits(one[1])) == 6]
     best = near[0] if near else six[0] if len(six) == 1 else None
     return _digits(best[1]) if best else None
+
+
+def _has_near(places: list[int], at: int) -> bool:
+    """Whether one of these, in their order, is near."""
+    first = bisect_left(places, at - _NEAR_CHARACTERS)
+    return first < len(places) and places[first] <= at + _NEAR_CHARACTERS
 
 
 def code_in(subject: str | None, text: str | None, html: str | None) -> str | None:

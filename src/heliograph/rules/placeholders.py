@@ -28,8 +28,8 @@ class Known(msgspec.Struct, frozen=True):
     longer: dict[str, list[str]]  # by the end of their name
 
     def meant(self, name: str) -> list[str]:
-        """The full names that a short one can mean. What the template has already wins."""
-        found = [name] if name in self.names else [name, *self.longer.get(name, [])]
+        """The full names that a short one can mean, the first of many. What the template has already wins."""
+        found = [name] if name in self.names else [name, *self.longer.get(name, [])[:MEANT_MAX]]
         brand = [f"brand.{name}"] if name in BRAND and name not in self.names else []
         return [*(f"customer.{one}" for one in found), *brand]
 
