@@ -1,6 +1,7 @@
 """Finding things: the list of messages with every filter, its file, the search over everything, and who sees what."""
 
 import csv
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC
 from typing import Any
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
 from heliograph.dashboard.views.messages import read_moment
 from heliograph.rules.acceptance import AcceptedRecipient, Decision
@@ -19,7 +21,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.service import until
 from tests.storage.samples import ENTRY, message
 from tests.storage.test_idempotency import make_context
@@ -227,3 +229,21 @@ def test_search_by_keyboard(site: Site, shoot: Shoot) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Webhooks").last.click()
     page.wait_for_url(f"**{team}/webhooks")
+
+
+ASKED = ("q", "search", "id", "before", "after", "by", "action", "type", "test", "key", "domain", "template", "route")
+NUL = "?" + "&".join(f"{name}=a%00" for name in ASKED)
+GIVEN = {"team": TEAM, "webhook": "whk_1", "template": "tpl_1", "id": "dom_1"}
+
+
+@pytest.mark.anyio
+async def test_a_nul_in_an_address_breaks_no_page(pages: Pages) -> None:
+    """PostgreSQL takes none."""
+    own = ("/dashboard/account", "/dashboard/account/totp")  # of a person, whom these tests make up
+    paths = [one.path for one in PAGES if one.method == "GET" and not one.path.endswith("/live")]
+    asked = {
+        path: await pages.get(path.format_map(defaultdict(lambda: "x", GIVEN)) + NUL, OPERATOR)
+        for path in paths
+        if path not in own
+    }
+    assert {path for path, page in asked.items() if page.status >= 500} == set()

@@ -137,8 +137,9 @@ class Request:
         return found
 
     def loose_query(self) -> dict[str, str]:
-        """All query parameters, whatever they are."""
-        return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
+        """All query parameters, whatever they are, but for NUL: PostgreSQL takes none."""
+        pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
+        return {name: value.replace("\0", "") for name, value in pairs}
 
     def check_media_type(self) -> None:
         given = self.headers.get(b"content-type", b"")

@@ -54,8 +54,8 @@ async def show(visit: Visit) -> Answer:
     tab = visit.query.get("channel", "")
     if tab not in TABS:
         raise Gone
-    text, unread = visit.query.get("q", "").replace("\0", "").strip(), "unread" in visit.query
-    team, before = visit.team.record.ref, visit.query.get("before", "").replace("\0", "")
+    text, unread = visit.query.get("q", "").strip(), "unread" in visit.query
+    team, before = visit.team.record.ref, visit.query.get("before", "")
     wanted = InboxSearch(text=text.lower(), before=before, unread=unread)
     stream = "" if "before" in visit.query else await live.team_stream_address(visit, "inbox")
     values = {"tabs": TABS, "tab": tab, "q": text, "unread": unread, "live": stream, "first": not before}

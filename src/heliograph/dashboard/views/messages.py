@@ -86,7 +86,7 @@ def _cells(line: MessageLine) -> tuple[str, ...]:
 
 def typed(visit: Visit) -> str:
     """What is searched for."""
-    return visit.query.get("q", "").replace("\0", "").strip()
+    return visit.query.get("q", "").strip()
 
 
 def kept(visit: Visit) -> dict[str, str]:
@@ -105,7 +105,7 @@ def read_search(visit: Visit) -> tuple[Search, dict[str, str]]:
         "channel": channel if channel in CHANNELS else None,
         "template_id": _id(visit, "template"),
         "key_id": _id(visit, "key") if visit.may("developer") else None,
-        "domain": domain.replace("\0", "") or None,
+        "domain": domain or None,
         "oldest_first": visit.query.get("sort") == "oldest",
         **looked_for(typed(visit)),
     }

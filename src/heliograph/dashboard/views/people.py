@@ -129,7 +129,7 @@ async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Page:
 
 
 async def show(visit: Visit) -> Page:
-    search, after = (visit.query.get(name, "").replace("\0", "") for name in ("search", "after"))
+    search, after = (visit.query.get(name, "") for name in ("search", "after"))
     lines = await visit.store.people.lines(search, after, PAGE)
     more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""
     values = {"people": lines[:PAGE], "more": more, "search": search}

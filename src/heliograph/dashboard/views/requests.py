@@ -27,13 +27,13 @@ FILTERS = ("class", "code", "key", "route", "time")
 
 
 async def show(visit: Visit) -> Answer:
-    wanted = visit.query.get("id", "").replace("\0", "").strip()
+    wanted = visit.query.get("id", "").strip()
     store, team = visit.store.requests, visit.team.record.ref
     await visit.context.state.requests.write(store)  # of other processes, those of the last second may be missing
     if wanted and await store.find(team, wanted):
         return Redirect(f"{_here(visit)}/{wanted}")
-    given = {name: visit.query.get(name, "").replace("\0", "").strip() for name in FILTERS}
-    before = visit.query.get("before", "").replace("\0", "")
+    given = {name: visit.query.get(name, "").strip() for name in FILTERS}
+    before = visit.query.get("before", "")
     live = await live_address(visit)
     found = [] if wanted else await store.page(team, _wanted(given, visit.context.clock.now()), before or NEWEST, PAGE)
     chosen = {name: value for name, value in given.items() if value}

@@ -113,7 +113,7 @@ def _followed(visit: Visit) -> Watch:
 
 
 async def _import(visit: Visit) -> Import:
-    team, id_ = visit.team.record.ref, visit.params["id"].replace("\0", "")
+    team, id_ = visit.team.record.ref, visit.params["id"]
     begun = await visit.store.imports.find(team, id_)
     if begun is None:
         raise Gone
@@ -124,7 +124,7 @@ async def _import(visit: Visit) -> Import:
 
 
 async def show(visit: Visit) -> Answer:
-    text = visit.query.get("q", "").replace("\0", "").strip()
+    text = visit.query.get("q", "").strip()
     team, before = visit.team.record.ref, _end(visit.query.get("before", ""))
     page = await visit.store.suppressions.search(team, part_of(text), before)
     values = {
@@ -143,7 +143,7 @@ def part_of(text: str) -> str:
 
 
 def _end(text: str) -> End:
-    at, _, address = text.replace("\0", "").partition("~")
+    at, _, address = text.partition("~")
     return End(int(at), address) if at.isascii() and at.isdigit() and len(at) < 16 else START
 
 
