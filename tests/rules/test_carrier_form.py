@@ -79,6 +79,13 @@ def test_each_field_says_what_is_wrong(kind: CarrierKind, form: dict[str, str], 
     assert all(wrong[name] in errors[name] for name in wrong)
 
 
+def test_what_may_be_a_secret_is_not_said_again() -> None:
+    form = HTTP | {"url": "ftp://example.com/KEY", "headers": "KEY\x01: KEY", "from": "x" * 99, "accepted.id": "KEY"}
+    errors = read_form(("sms", "http"), form).errors
+    assert {"url", "headers"} <= errors.keys()
+    assert not [name for name in ("url", "headers") if "KEY" in errors[name]]
+
+
 def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
     kept = read_form(
         ("email", "smtp"), {"host": "a", "forget-password": "yes", "forget-host": "yes"}, kept=["password"]

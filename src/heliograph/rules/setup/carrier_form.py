@@ -242,10 +242,9 @@ def read_form(kind: CarrierKind, form: Mapping[str, str], kept: Collection[str] 
             continue
         try:
             value = read(_value(one, given, types[one.name]), types[one.name])
-        except Misfit as misfit:
-            errors[one.name] = _sentence(misfit.why)
-        except ValueError as error:
-            errors[one.name] = _sentence(str(error))
+        except (Misfit, ValueError) as error:
+            why = error.why if isinstance(error, Misfit) else str(error)
+            errors[one.name] = _sentence(why.partition(", got ")[0] if one.secret else why)
         else:
             table, _, part = one.name.rpartition(".")
             (fields.setdefault(table, {}) if table else fields)[part] = value
