@@ -52,9 +52,20 @@ async def test_the_asker_is_told_once_on_the_next_page(pages: Pages, word: dict[
     assert done.notice.startswith("Approved: Send as" if word["approve"] == "yes" else "Refused: Send as")
     assert said not in (await pages.get(HERE, "owner")).text  # somebody else's
     assert said not in (await pages.get(HERE, "developer", {"sec-fetch-dest": "empty"})).text  # a script's fetch
+    assert said not in (await pages.get(HERE, "developer", {"accept": "*/*"})).text  # on plain http
     seen = await pages.get(HERE, "developer")
     assert said in seen.text and f'href="{HERE}/senders"' in seen.html and "<yours>" not in seen.html
     assert said not in (await pages.get(HERE, "developer")).text
+
+
+@pytest.mark.anyio
+async def test_many_decisions_are_told_page_by_page(pages: Pages, store: Store, clock: Any) -> None:
+    for number in range(7):
+        await store.decisions.tell("usr_developer", f"Approved: name {number}.", HERE)
+        clock.forward(1)
+    told = [(await pages.get(HERE, "developer")).text for _ in range(3)]
+    seen = [[number for number in range(7) if f"Approved: name {number}." in text] for text in told]
+    assert seen == [[0, 1, 2, 3, 4], [5, 6], []]
 
 
 @pytest.mark.anyio

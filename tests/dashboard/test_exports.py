@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.dashboard.app import saved_as
 from heliograph.dashboard.views import suppressions
 from heliograph.dashboard.visit import Stream
 from heliograph.storage.setup import NewSuppression
@@ -25,3 +26,15 @@ async def test_suppressions_are_exported_in_portions(store: Store, monkeypatch: 
     portions = [portion.decode().splitlines() async for portion in answer.chunks]
     assert [len(portion) for portion in portions] == [1, 2, 2, 1]
     assert {line.partition(",")[0] for portion in portions[1:] for line in portion} == wanted
+
+
+@pytest.mark.parametrize(
+    ("filename", "said"),
+    [
+        ("audit-team_a.csv", b"attachment; filename=audit-team_a.csv"),
+        ("Ünvoice 1.pdf", b"attachment; filename*=UTF-8''%C3%9Cnvoice%201.pdf"),
+        ('../a";\r\nb', b"attachment; filename*=UTF-8''..%2Fa%22%3B%0D%0Ab"),
+    ],
+)
+async def test_a_file_is_saved_under_its_name(filename: str, said: bytes) -> None:
+    assert saved_as(filename) == [(b"content-disposition", said)]

@@ -89,6 +89,7 @@ INDEXES = {
     "purge_carrier_use": "carrier_use_by_minute carrier_use_pkey",
     "insert_decision": "",
     "decisions_of": "decision_by_person",
+    "delete_decisions": "decision_by_person",
     "forget_decisions": "decision_by_person",
     "domain_checks": "",
     "keep_domain_check": "",

@@ -182,6 +182,13 @@ async def test_the_instance_keeps_an_operator(people: People, sessions: Sessions
     assert await actions(people) == ["remove", "operator"]
 
 
+async def test_nothing_waits_for_who_is_gone(store: Store, people: People) -> None:
+    ada = await add(people, "ada")
+    await store.decisions.tell(ada.id, "Refused: send as Ada.", "/dashboard")
+    await people.remove(ada.id, entry("remove"))
+    assert await store.decisions.take(ada.id) == []
+
+
 async def test_codes_are_used_once(people: People) -> None:
     ada = await add(people, "ada")
     await people.set_totp(ada.id, "sealed", ["aaaa", "bbbb"], 0, entry("on"))

@@ -186,7 +186,10 @@ class Dashboard:
         """What was decided for whoever opens a page; not for a script that fetches what changed on one."""
         if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
             return []
-        if visit.request.headers.get(b"sec-fetch-dest", b"document") != b"document":
+        headers = visit.request.headers  # on plain http, browsers say only what they accept
+        if headers.get(b"sec-fetch-dest", b"document") != b"document":
+            return []
+        if b"text/html" not in headers.get(b"accept", b"text/html"):
             return []
         try:
             return await self._store.decisions.take(visit.who.person)
@@ -216,9 +219,9 @@ class Dashboard:
                 return Response(303, b"", headers, HTML)
             case Download(body=body, content_type=kind, filename=name, headers=more):
                 headers = [*more] if more else [*HEADERS]
-                return Response(200, body, headers + _saved_as(name), kind.encode())
+                return Response(200, body, headers + saved_as(name), kind.encode())
             case Stream(chunks=chunks, content_type=kind, filename=name):
-                return Response(200, b"", HEADERS + _saved_as(name), kind.encode(), chunks)
+                return Response(200, b"", HEADERS + saved_as(name), kind.encode(), chunks)
         raise AssertionError(answer)
 
     def _cookie(self, cookie: str) -> bytes:
@@ -243,6 +246,10 @@ def _broken(request: Request) -> Page:
     return _error(500, f"Something went wrong here. The log has it as {request.id}.")
 
 
-def _saved_as(filename: str) -> Headers:
+def saved_as(filename: str) -> Headers:
     """Empty: shown, not saved."""
-    return [(b"content-disposition", f"attachment; filename={quote(filename)}".encode())] if filename else []
+    if not filename:
+        return []
+    name = quote(filename, safe="")  # browsers decode it in the longer form alone (RFC 6266)
+    said = f"filename={name}" if name == filename else f"filename*=UTF-8''{name}"
+    return [(b"content-disposition", f"attachment; {said}".encode())]

@@ -7,7 +7,7 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.storage.engine.database import Database, Tx
 
 KEPT_MS = 30 * DAY_MS
-SHOWN = 5  # at once; the newest
+SHOWN = 5  # at once, the oldest first; the next page has the others
 
 
 class ToldDecision(msgspec.Struct, frozen=True):

@@ -218,6 +218,7 @@ class People:
                 "delete_recovery",
                 "delete_familiar",
                 "delete_notice_choices",
+                "delete_decisions",
                 "delete_person",
             ):
                 await tx.run(query, person=id_)
