@@ -118,6 +118,8 @@ async def test_names_and_links_instead_of_ids(pages: Pages) -> None:
     assert "Carrier: unheard of" in whole.text  # without a row, still in words
     wrong = await pages.get("/dashboard/teams/team_acme/audit?from=never")
     assert wrong.status == 400 and "Give a day" in wrong.text
+    file = await pages.get("/dashboard/teams/team_acme/audit.csv?from=never&by=usr_9")  # not a file of everything
+    assert (file.status, file.headers["location"]) == (303, "/dashboard/teams/team_acme/audit?by=usr_9&from=never")
 
 
 @pytest.mark.anyio

@@ -143,6 +143,8 @@ async def test_a_template_that_went_meanwhile_is_saved_as_a_new_one(pages: Pages
     told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun, "developer")
     assert told.status == 400 and "save it as a new template" in told.text
     assert ">Mine</textarea>" in told.html and f'action="{HERE}/new"' in told.html
+    expired = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"csrf": "of another session"}, "developer")
+    assert ">Mine</textarea>" in expired.html and f'action="{HERE}/new"' in expired.html
 
 
 async def test_a_copy_is_a_new_template(pages: Pages) -> None:

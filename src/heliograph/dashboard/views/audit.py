@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from heliograph.dashboard.changes import AREAS, actor_of, in_words, subject_of
 from heliograph.dashboard.csv_lines import csv_lines
-from heliograph.dashboard.visit import Answer, Page, Stream, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.rules.ids import timestamp
 from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
 
@@ -22,7 +22,7 @@ WRONG_DAY = "Give a day such as 2026-11-15."
 async def show(visit: Visit) -> Answer:
     wanted, errors = read(visit)
     found = await visit.store.audit.page(_team(visit), wanted, _before(visit), PAGE)
-    kept = {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
+    kept = _kept(visit)
     operator, here = visit.may("operator"), visit.request.path
     lines = [
         {
@@ -60,12 +60,14 @@ async def _people(visit: Visit) -> list[tuple[str, str]]:
 
 
 async def export(visit: Visit) -> Answer:
-    return Stream(_file(visit), "text/csv; charset=utf-8", f"audit-{_team(visit) or 'instance'}.csv")
+    wanted, errors = read(visit)
+    if errors:  # the page says so: a file of everything would be another one than was asked for
+        return Redirect(f"{visit.request.path.removesuffix('.csv')}?{urlencode(_kept(visit))}")
+    return Stream(_file(visit, wanted), "text/csv; charset=utf-8", f"audit-{_team(visit) or 'instance'}.csv")
 
 
-async def _file(visit: Visit) -> AsyncGenerator[bytes, None]:
+async def _file(visit: Visit, wanted: AuditFilter) -> AsyncGenerator[bytes, None]:
     yield csv_lines([COLUMNS])
-    wanted, _ = read(visit)
     before: int | None = NEWEST
     while before is not None:
         found = await visit.store.audit.page(_team(visit), wanted, before, PORTION)
@@ -82,8 +84,8 @@ def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
     days = {name: read_day(visit.query.get(name, ""), visit.zone, days=name == "until") for name in ("from", "until")}
     errors = {name: WRONG_DAY for name, at in days.items() if at is None and visit.query.get(name)}
     wanted = AuditFilter(
-        actor=visit.query.get("by", "").replace("\0", "") or None,
-        action=visit.query.get("action", "").replace("\0", ""),
+        actor=visit.query.get("by", "") or None,
+        action=visit.query.get("action", ""),
         since=days["from"] or 0,
         until=days["until"] or FOREVER,
     )
@@ -97,6 +99,11 @@ def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
         return max(1, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000))
     except (ValueError, OverflowError):
         return None
+
+
+def _kept(visit: Visit) -> dict[str, str]:
+    """What the next page is asked for as well."""
+    return {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
 
 
 def _team(visit: Visit) -> str | None:

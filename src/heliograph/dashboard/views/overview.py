@@ -52,7 +52,8 @@ async def send_test(visit: Visit) -> Answer:
         return await show(visit, to, _in_words(refusal))
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     return Redirect(
-        f"{visit.base}/messages/{id_}", "The test message is on its way. What the simulator delivers lies in the Inbox."
+        f"{visit.base}/messages/{id_}",
+        "The test message is on its way. What the simulator delivers is in the test inbox.",
     )
 
 

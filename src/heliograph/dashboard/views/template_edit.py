@@ -48,17 +48,25 @@ async def edit(visit: Visit) -> Answer:
 async def save(visit: Visit) -> Answer:
     try:
         base = _editable(visit)
-    except Refusal as refusal:  # it went while somebody wrote
-        told = f"{refusal.message} Your text is still here: save it as a new template."
-        return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
+    except Refusal as refusal:
+        return await _without(visit, refusal)
     return await _save(visit, base, visit.form.get("mark", ""))
 
 
 async def expired(visit: Visit) -> Answer:
     """The form of a session that is over: shown again, not saved."""
-    base = _editable(visit) if "template" in visit.params else _blank(visit)
+    try:
+        base = _editable(visit) if "template" in visit.params else _blank(visit)
+    except Refusal as refusal:
+        return await _without(visit, refusal)
     page = await _editor(visit, base, visit.form, lines_of(visit.form), errors={"form": EXPIRED})
     return Page(page.template, page.values, 403)
+
+
+async def _without(visit: Visit, refusal: Refusal) -> Page:
+    """The template went while somebody wrote."""
+    told = f"{refusal.message} Your text is still here: save it as a new template."
+    return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
 
 
 async def preview(visit: Visit) -> Answer:
