@@ -135,6 +135,14 @@ SHEET = (Path(__file__).parents[2] / "src/heliograph/dashboard/static/style.css"
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{(.*?)\}", SHEET, re.S)[:2]
 )
+
+
+def test_each_section_of_the_sheet_stands_by_itself() -> None:
+    """A block left open swallows the sections after it, and no browser says so."""
+    for section in re.split(r"^(?=/\* )", SHEET, flags=re.M):
+        assert section.count("{") == section.count("}"), section.partition("\n")[0]
+
+
 GROUNDS = ("ground", "side", "card", "plain-ground")
 PAIRS = [
     *((text, ground, 4.5) for text in ("text", "quiet", "accent") for ground in GROUNDS),
