@@ -89,7 +89,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "address": ("Erasure", _all(erase="Address erased")),
     "message": ("Messages", _all(resend="Message sent again", test="Test message sent")),
-    "inbox": ("Test inbox", _all(clear="Test inbox cleared", remove="Test inbox message deleted")),
+    "inbox": ("Test inbox", _all(clear="Test inbox cleared", delete="Test inbox message deleted")),
     "member": (
         "Members",
         _all(
@@ -130,7 +130,12 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             password="Password changed",
             totp="Two-factor authentication changed",
             sessions="Signed out everywhere",
+            notices="Notices changed",
         ),
+    ),
+    "chat": (
+        "Chat notices",
+        _all(set="Chat for notices saved", remove="Chat for notices removed", test="Chat for notices tested"),
     ),
     "person": (
         "People",
@@ -204,7 +209,8 @@ def subject_of(line: AuditLine, setup: Setup, operator: bool) -> Subject:
     if line.subject.startswith(tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))) and team:
         return Subject(line.subject, f"{base}/messages/{line.subject}", detail)
     page = PLACES.get(area)
-    return Subject(line.subject, page(team, line) if page and team else _operator_page(area, operator), detail)
+    name = team.record.name if team and line.subject == team.record.id else line.subject
+    return Subject(name, page(team, line) if page and team else _operator_page(area, operator), detail)
 
 
 def _hook(team: Team, line: AuditLine) -> str:
@@ -232,6 +238,7 @@ PLACES: dict[str, Callable[[Team, AuditLine], str]] = {
     "member": _at("/team"),
     "credit": _at("/billing"),
     "inbox": _at("/inbox"),
+    "chat": _at("/notices"),
 }
 
 
@@ -242,6 +249,7 @@ def _operator_page(area: str, operator: bool) -> str:
         "deadletter": "/queues",
         "delivery": "/queues",
         "platform": "/platform",
+        "chat": "/notices",
     }
     return OPERATOR + places[area] if operator and area in places else ""
 
