@@ -25,7 +25,7 @@ async def roles(house: House, email: str) -> tuple[dict[str, str], dict[str, str
 async def test_somebody_new_chooses_a_password_and_is_in(house: House) -> None:
     owner = await house.person("owner@example.com", team_a="owner")
     made = await owner.post(f"{A}/team", email=NEW, role="viewer")
-    assert "no mail can be sent from here" in made.body
+    assert "no email can be sent from here yet" in made.body
     assert "chooses the password of this new account, accepts the invitation" in made.body
     assert await roles(house, NEW) == ({}, {"team_a": "viewer"})
     guest = house.browser()

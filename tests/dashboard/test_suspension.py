@@ -25,7 +25,7 @@ OPEN = {
     *("/senders/remove", "/senders/decide", "/senders/domains/{id}/remove"),
     *("/templates/{template}/archive", "/templates/{template}/discard"),
     *("/templates/{template}/approve", "/templates/{template}/refuse"),
-    *("/settings/keep", "/settings/sandbox"),
+    *("/settings/keep", "/settings/sandbox", "/notices/remove"),
 }
 SHUT = [route for route in FORMS if route.path.removeprefix(TEAM) not in OPEN]
 
