@@ -26,8 +26,8 @@ DESKTOP = {"width": 1280, "height": 720}
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[tuple[Any, Any]]:
-    """One browser for all files, and its event loop. It starts as running, which async tests of other files could not
-    bear: between the files that use it, it is put aside."""
+    """One browser for all files, and its event loop. It starts as running, which async tests could not bear: while no
+    test has a page of it, it is put aside."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
@@ -40,24 +40,18 @@ def chromium() -> Iterator[tuple[Any, Any]]:
         started.close()
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: tuple[Any, Any]) -> Iterator[Any]:
-    started, loop = chromium
-    asyncio._set_running_loop(loop)
-    yield started
-    asyncio._set_running_loop(None)
-
-
 class Tabs:
     """Pages of browsers that nobody is signed in to. A new browser context costs a second of CPU, an emptied one a
     twentieth: they are kept by the options that they were made with."""
 
-    def __init__(self, browser: Any) -> None:
+    def __init__(self, browser: Any, loop: Any) -> None:
         self._browser = browser
+        self._loop = loop
         self._free: dict[str, list[Any]] = {}
         self._taken: list[tuple[str, Any]] = []
 
     def take(self, *, viewport: Any = DESKTOP, color_scheme: Any = "light", **options: Any) -> Any:
+        asyncio._set_running_loop(self._loop)
         kind = repr(sorted(options.items()))
         page = free.pop() if (free := self._free.get(kind)) else self._new(**options)
         self._taken.append((kind, page))
@@ -74,20 +68,23 @@ class Tabs:
         return page
 
     def give_back(self) -> None:
-        for kind, page in self._taken:
-            for other in page.context.pages:
-                if other != page:
-                    other.close()
-            page.goto("about:blank")
-            page.context.clear_cookies()
-            page.context.clear_permissions()
-            self._free.setdefault(kind, []).append(page)
-        self._taken.clear()
+        try:
+            for kind, page in self._taken:
+                for other in page.context.pages:
+                    if other != page:
+                        other.close()
+                page.goto("about:blank")
+                page.context.clear_cookies()
+                page.context.clear_permissions()
+                self._free.setdefault(kind, []).append(page)
+        finally:
+            self._taken.clear()
+            asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="session")
 def tabs(chromium: tuple[Any, Any]) -> Tabs:
-    return Tabs(chromium[0])
+    return Tabs(*chromium)
 
 
 class Site:
@@ -136,7 +133,7 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, browser: Any, port: int) -> Iterator[Service]:
+def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("site")
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as service:
         service.apply()

@@ -66,7 +66,7 @@ def served(folder: Path, resolver: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=[1280, 390], ids=["desk", "phone"])
-def page(request: Any, browser: Any, tabs: Tabs, port: int) -> Iterator[Any]:
+def page(request: Any, tabs: Tabs, port: int) -> Iterator[Any]:
     size = {"width": request.param, "height": 844}
     yield tabs.take(base_url=f"http://127.0.0.1:{port}", viewport=size)
     tabs.give_back()

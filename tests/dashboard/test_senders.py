@@ -37,7 +37,7 @@ def peer() -> Iterator[DnsPeer]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, browser: Any, peer: DnsPeer) -> Iterator[Service]:
+def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, peer: DnsPeer) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("senders")
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", resolver=peer.at) as service:
         service.apply()
