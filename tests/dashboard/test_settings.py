@@ -67,7 +67,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     me = until(lambda: (me := site.service.get("/v1/me", key="UDH").json)["held"] == "0.0000" and me)
     assert (me["credit"], me["mode"]) == (held["credit"], "sandbox")  # the holds were captured
     page.goto("/dashboard/teams/team_udh/audit")
-    expect(page.locator("tr", has_text="team.sandbox")).to_contain_text("uma@example.com")
+    expect(page.locator("tr", has_text="Team went back to the sandbox")).to_contain_text("uma@example.com")
     page.goto(here)
     page.get_by_role("button", name="Go live").click()
     expect(page.locator(".side summary .badge.live")).to_be_visible()
