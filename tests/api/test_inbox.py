@@ -80,6 +80,7 @@ def test_newest_first_page_by_page_and_newer_than(shared_service: Service) -> No
     first = read(shared_service, path=f"/{ids[0]}").json["created_at"]
     newer = read(shared_service, to=to, after=first).json["data"]
     assert [one["id"] for one in newer] == ids[:0:-1]
+    assert len(read(shared_service, to=to, after="0001-01-01T00:00:00Z").json["data"]) == 3  # before there were ids
     assert read(shared_service, to=to, after=ids[2]).json == {"object": "list", "has_more": False, "data": []}
 
 

@@ -51,8 +51,9 @@ async def test_an_operator_names_the_host_where_it_is_missed(pages: Pages) -> No
     for wrong in ("", "localhost", "10.0.0.1", "not a host.test"):
         said = await pages.post(place, {"mail_host": wrong, "back": here}, OPERATOR)
         assert (said.status, said.headers["location"], pages.setup.platform.mail_host) == (303, here, "")
-    said = await pages.post(place, {"mail_host": "Mail.Acme.test.", "back": "https://evil.test/"}, OPERATOR)
-    assert said.headers["location"] == "/dashboard/operator/platform/sender"
+    for back in ("https://evil.test/", "//evil.test/dashboard/", "/dashboard/\r\nX-Evil: 1"):
+        said = await pages.post(place, {"mail_host": "Mail.Acme.test.", "back": back}, OPERATOR)
+        assert said.headers["location"] == "/dashboard/operator/platform/sender"
     assert "10 mail.acme.test" in (await pages.get(f"{here}/zone")).html
     assert "mail.acme.test" in (await pages.get(here)).text
 

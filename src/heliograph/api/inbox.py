@@ -127,6 +127,7 @@ def _wanted(query: dict[str, str]) -> InboxSearch:
         since, after = parse_timestamp(after), ""
         if since is None:
             raise InvalidRequest("after is an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after")
+        since = max(0, since)  # no id is of an earlier time
     if before and not before.startswith(_PREFIXES):
         raise InvalidRequest("before is the last id of the page before.", param="before")
     address = parse_address(to) if to else None

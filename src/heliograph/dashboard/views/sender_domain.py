@@ -140,7 +140,7 @@ async def set_mail_host(visit: Visit) -> Answer:
     """The public name that all domains' records lead to, said where its lack is seen."""
     host = visit.form.get("mail_host", "").strip().lower().removesuffix(".")
     back = visit.form.get("back", "")
-    there = back if back.startswith("/dashboard/") else PLATFORM
+    there = back if back.startswith("/dashboard/") and back.isprintable() else PLATFORM
     if not is_public(host):
         return Redirect(there, f"“{host}” is not a public host name, such as mail.example.com.")
     try:
