@@ -120,6 +120,10 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     page.keyboard.press("ControlOrMeta+v")
     expect(page.get_by_label("Name", exact=True)).to_have_value("team_acme")
 
+    page.locator(".bar .team").evaluate("(one) => { one.textContent = 'A team of a long name'.repeat(3) }")
+    side, switch = (page.locator(place).bounding_box() for place in (".side", ".bar .switch > summary"))
+    assert side and switch and switch["x"] + switch["width"] < side["x"] + side["width"], "a long name is cut short"
+
     page.locator("header .mine > summary").click()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Sign out")).to_be_hidden()

@@ -70,7 +70,7 @@ def test_what_needs_attention_leads_to_its_mend(site: Site, shoot: Shoot) -> Non
     }
     for team, texts in expected.items():
         page.goto(f"/dashboard/teams/{team}")
-        found = concerns.filter(has_not_text="simulated.")
+        found = concerns.filter(has_not_text="simulated:")
         assert found.count() == len(texts)
         for place, text in enumerate(texts):
             assert text in found.nth(place).inner_text()

@@ -33,5 +33,5 @@ def test_simulators_are_stated() -> None:
     (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
     assert (said.done, said.text) == (
         False,
-        "Simulators take sms: nothing of it leaves this instance. No carrier takes whatsapp: all are disabled.",
+        "Simulators take SMS: nothing of it leaves this instance. No carrier takes WhatsApp: all are disabled.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.setup.records import CarrierRecord, Team
+from heliograph.rules.setup.records import CarrierRecord, Channel, Team
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,10 @@ def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     simulated = simulated_channels(carriers)
     served = {carrier.channel for carrier in carriers if carrier.enabled}
     closed = sorted({carrier.channel for carrier in carriers} - served)
-    said = [f"Simulators take {', '.join(simulated)}: nothing of it leaves this instance."] if simulated else []
-    said += [f"No carrier takes {', '.join(closed)}: all are disabled."] if closed else []
+    said = [f"Simulators take {_said(simulated)}: nothing of it leaves this instance."] if simulated else []
+    said += [f"No carrier takes {_said(closed)}: all are disabled."] if closed else []
     return Requirement(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)
+
+
+def _said(channels: Sequence[Channel]) -> str:
+    return ", ".join({"email": "email", "sms": "SMS", "whatsapp": "WhatsApp"}[channel] for channel in channels)
