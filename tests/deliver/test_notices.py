@@ -96,8 +96,8 @@ async def world(store: Store, clock: TestClock) -> World:
 @pytest.mark.parametrize(
     ("action", "subject"),
     [
-        ("template.approve", "[The team_a] Approved: template “x”"),
-        ("domain.refuse", "[The team_a] Refused: domain “x”"),
+        ("template.approve", "[The team_a] Approved: “x”"),
+        ("domain.refuse", "[The team_a] Refused: “x”"),
         ("domain.failed", "[The team_a] x can no longer send"),
         ("webhook.disable", "[The team_a] The webhook to its address was disabled"),
         ("reputation.warn", "[The team_a] Too many emails bounce"),

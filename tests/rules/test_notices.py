@@ -194,3 +194,10 @@ def test_the_parts_of_a_mail() -> None:
     html = to_html(OwnMail(**given, button=("Go", f"{BASE}/x?a=1&b=2")), "Sun")
     assert f'href="{BASE}/x?a=1&amp;b=2"' in html and "<table" not in html and "<img" not in html
     assert "prefers-color-scheme: dark" in html
+
+
+def test_what_was_asked_for_in_a_sentence_is_told_as_one() -> None:
+    wish = "Send SMS as Acme to GB, instead of AcmeLtd"
+    told = say(happened("approval", action="sender_id.approve", subject=wish, detail=""), setup_of(), BASE)
+    assert told.subject.endswith(f"Approved: “{wish}”")
+    assert told.said.startswith(f"“{wish}” (SMS sender ID of ")

@@ -15,6 +15,7 @@ from heliograph.rules.text import without_addresses
 HOURLY = 10  # mails to one person, or posts to one chat, in an hour; the last of them tells of all that waits
 LISTED = 20  # things that one mail tells of by name
 NAME_MAX = 60  # characters of a name
+WISH_MAX = 110  # of what was asked for, such as “Send as Acme from acme.com”
 # After each try that was put off; none is left: it is given up.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
@@ -24,7 +25,7 @@ TEST = "test"  # tells the chat alone
 
 # What a member of a team, and what an operator, is asked about.
 TEAM_KINDS = {
-    "approval": ("Approvals", "An operator approved or refused a domain, a sender name or a template."),
+    "approval": ("Approvals", "An operator approved or refused a domain, a name, a sender ID or a template."),
     "domain": ("Domains", "A domain can no longer send, because its DNS records are missing."),
     "webhook": ("Webhooks", "A webhook was disabled, because its endpoint kept failing."),
     "bounces": ("Bounces and complaints", "Too many emails bounce or are reported as spam."),
@@ -38,8 +39,8 @@ INSTANCE_KINDS = {
 # What an approval is about, and where it is shown.
 _THINGS = {
     "domain": ("domain", "senders"),
-    "display_name": ("sender name", "senders"),
-    "sender_id": ("SMS sender id", "senders"),
+    "display_name": ("display name", "senders"),
+    "sender_id": ("SMS sender ID", "senders"),
     "template": ("template", "templates"),
     "team": ("team name", "settings"),
 }
@@ -201,10 +202,11 @@ def _approval(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, 
     if thing == "template":
         path = f"/templates/{subject}"
         subject = team.templates[subject].name if team and subject in team.templates else subject
-    what = f"The {word} “{one_line(subject, NAME_MAX)}” of {whose}"
+    wish = f"“{one_line(subject, WISH_MAX)}”"  # a name, or what was asked for in a sentence
+    what = f"{wish} ({word} of {whose})"
     if verb == "approve":
         return (
-            f"Approved: {word} “{one_line(subject, NAME_MAX)}”",
+            f"Approved: {wish}",
             f"{what} is approved.",
             "You can use it now.",
             "Open it",
@@ -213,7 +215,7 @@ def _approval(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, 
     why = one_line(one.facts.get("detail", ""))
     reason = f": {why}" if why else ", and no reason was given."
     return (
-        f"Refused: {word} “{one_line(subject, NAME_MAX)}”",
+        f"Refused: {wish}",
         f"{what} was refused{reason}",
         "Change it and ask again, or ask an operator.",
         "Open it",
