@@ -32,6 +32,7 @@ COMMAND = (sys.executable, "-m", "heliograph.cli.main")
 PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
 
 PATIENCE_S = 60.0  # for what must come, on a machine that does much else
+NOBODY = "127.0.0.1:9"  # a name server that does not answer: tests ask no other machine
 
 _alone = threading.Lock()  # a command in this process has its environment and its streams for itself
 
@@ -55,7 +56,7 @@ class Service:
     """One or more processes on one database; all are ended when the block ends."""
 
     def __init__(
-        self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off", resolver: str = ""
+        self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off", resolver: str = NOBODY
     ) -> None:
         self.database = database
         self.data = data

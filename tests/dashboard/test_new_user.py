@@ -131,7 +131,7 @@ def sign_up(page: Any, first: str) -> None:
 def add_carrier(page: Any, carriers: str, relay: Relay) -> None:
     """From the notice that all is simulated: it is on every page of the team."""
     page.locator("main").get_by_role("link", name=re.compile("carrier", re.I)).first.click()
-    page.wait_for_url(f"{carriers}*")
+    page.wait_for_url(f"{carriers}**")
     if not page.url.rstrip("/").endswith("/new"):
         link(page, "Add carrier").click()
     link(page, "SMTP relay").click()
