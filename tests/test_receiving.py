@@ -159,7 +159,7 @@ def snippets(heading: str) -> list[str]:
 def test_the_vectors_are_what_we_sign() -> None:
     assert [len(secrets) for secrets, _, _ in vectors()] == [1, 2]
     for secrets, body, given in vectors():
-        assert headers(secrets, given["webhook-id"], T, body) == given
+        assert given.items() <= headers(secrets, given["webhook-id"], T, body).items()  # Svix's names are beside them
         for secret in secrets:
             assert verify_webhook(body, given, secret, now=T)["type"] == "email.bounced"
 

@@ -599,6 +599,11 @@ EXCEPTIONS = {
     "POST /v1/emails": "accepts a message",
     "POST /v1/sms": "accepts a message",
     "POST /v1/whatsapp": "accepts a message",
+    **{
+        change: "a message's own timeline tells it"
+        for path in ("emails", "sms", "whatsapp")
+        for change in (f"PATCH /v1/{path}/{{id}}", f"POST /v1/{path}/{{id}}/cancel")
+    },
     "POST /v1/verify": "accepts a verification",
     "POST /v1/verify/{id}/check": "answers whether a code is right",
     "POST /v1/templates/{id}/render": "shows a template, filled in",

@@ -157,14 +157,18 @@ class Sent:
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "render", lambda template, values: b"")
+    async def nothing_to_say(_: Dashboard, answer: Any, visit: Any) -> Any:
+        return answer
+
+    monkeypatch.setattr(app, "render", lambda template, values, reader: b"")
+    monkeypatch.setattr(Dashboard, "_noticed", nothing_to_say)
 
 
 def post(sent: Sent, role: str = "owner") -> Sent:
     team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
     setup = SimpleNamespace(teams={"team_acme": team})
     context = SimpleNamespace(
-        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1"),
+        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1", now=lambda: 0),
         base_url="",
         store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role), sessions=Sessions()),
     )
