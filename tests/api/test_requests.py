@@ -181,7 +181,7 @@ SHAPES: list[tuple[str, Body, str]] = [
     ("/v1/emails", {"to": [None]}, "to"),
     ("/v1/emails", {"cc": "a@b.test"}, "cc"),
     ("/v1/emails", {"bcc": "a@b.test"}, "bcc"),
-    ("/v1/emails", {"reply_to": ["a@b.test"]}, "reply_to"),
+    ("/v1/emails", {"reply_to": [1]}, "reply_to"),
     ("/v1/emails", {"subject": 1}, "subject"),
     ("/v1/emails", {"html": True}, "html"),
     ("/v1/emails", {"text": []}, "text"),

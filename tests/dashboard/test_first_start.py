@@ -32,7 +32,7 @@ def printed_link(folder: Path, command: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser: Any, tabs: Tabs, port: int) -> Iterator[Any]:
+def page(tabs: Tabs, port: int) -> Iterator[Any]:
     yield tabs.take(base_url=f"http://127.0.0.1:{port}")  # as the others: nobody listens there now
     tabs.give_back()
 

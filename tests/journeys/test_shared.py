@@ -89,10 +89,11 @@ def test_a_request_refused_by_one_is_found_in_the_other(pair: Service) -> None:
     visitor = Visitor(pair, "log@example.com")
     for here, there in (pair.ports, pair.ports[::-1]):
         id_ = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
-        assert id_ in visitor.get(f"/requests?id={id_}", here)  # at once: the page has it written
+        assert id_ in visitor.get(f"/requests/{id_}", here)  # at once: the page has it written
         assert id_ in visitor.get("/requests", there)
         late = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
-        until(lambda late=late, there=there: "What to do" in visitor.get(f"/requests?id={late}", there))
+        until(lambda late=late, there=there: late in visitor.get("/requests", there))
+        assert "What to do" in visitor.get(f"/requests/{late}", there)
 
 
 def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
@@ -126,7 +127,7 @@ def test_what_was_refused_outlives_a_restart(service: Service) -> None:
     id_ = service.post("/v1/emails", {"to": "nobody"}).headers["x-request-id"]
     assert service.stop() == 0  # sooner than it would be written otherwise
     service.start()
-    assert "What to do" in visitor.get(f"/requests?id={id_}")
+    assert "What to do" in visitor.get(f"/requests/{id_}")
 
 
 def held_sqlite(database: str, id_: str) -> apsw.Connection | None:

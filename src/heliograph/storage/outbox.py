@@ -64,7 +64,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class LaneDepth(msgspec.Struct, frozen=True):
     lane: str
     waiting: int
-    due_at: int  # when the oldest was due
+    due_at: int  # when the oldest was or will be due
 
 
 MessageId = tuple[int, str]  # team, id
@@ -318,7 +318,8 @@ class Outbox:
         now = self._clock.now()
         found: dict[str, LaneDepth] = {}
         for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):
-            before = found.get(queue.lane, LaneDepth(queue.lane, 0, now))
-            due_at = min(before.due_at, now if queue.first_due is None else queue.first_due)
+            first_due = now if queue.first_due is None else queue.first_due  # None: all is in work
+            before = found.get(queue.lane, LaneDepth(queue.lane, 0, first_due))
+            due_at = min(before.due_at, first_due)
             found[queue.lane] = LaneDepth(queue.lane, before.waiting + queue.due + queue.later + queue.working, due_at)
         return list(found.values())
