@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.api.sends import VERIFY, Body, assert_refused, idle_me, without
-from tests.service import Service
+from tests.service import Service, until
 
 
 def test_the_answer(shared_service: Service) -> None:
@@ -49,8 +49,12 @@ def test_a_carriers_refusal_is_no_error_and_costs_nothing(shared_service: Servic
 
 
 def test_sandbox_is_free(shared_service: Service) -> None:
-    answer = shared_service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX")
-    assert (answer.status, answer.json["status"], answer.json["sandbox"]) == (202, "pending", True)
+    def start() -> dict[str, str] | None:  # another test may have sent a code to this number just now
+        answer = shared_service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX")
+        return answer.json if answer.status == 202 else None
+
+    begun = until(start)
+    assert (begun["status"], begun["sandbox"]) == ("pending", True)
     assert shared_service.get("/v1/me", key="SANDBOX").json["credit"] == "0.0000"
 
 

@@ -51,7 +51,7 @@ OTHER_IDS: dict[str, Schema] = {
         "example": f"eml_{ULID}",
     },
 }
-SAID = ("anyOf", "default", "description", "fixed", "needed")  # of a field, beside its limits
+SAID = ("anyOf", "default", "description", "fixed", "needed", "maybe")  # of a field, beside its limits
 TAGS = {
     "sms": "SMS",
     "inbox": "Test inbox",
@@ -342,8 +342,9 @@ def _schemas(routes: list[Route]) -> dict[str, Schema]:
 def _refined(schema: Schema, answered: bool) -> Schema:
     properties = {name: _property(base, answered) for name, base in schema["properties"].items()}
     needed = [name for name, base in schema["properties"].items() if base.get("needed")]
-    # An answer always has all its fields.
-    required = list(properties) if answered else [*schema["required"], *needed]
+    # An answer always has all its fields, but for those that only some records have.
+    every = [name for name, base in schema["properties"].items() if not base.get("maybe")]
+    required = every if answered else [*schema["required"], *needed]
     return {**schema, "properties": properties, "required": required}
 
 

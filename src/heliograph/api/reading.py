@@ -27,7 +27,6 @@ from heliograph.rules.field_docs import (
     says,
 )
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
-from heliograph.rules.options import ExpiresAt, ScheduledAt
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
@@ -83,8 +82,12 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     simulated: Simulated
 
 
-TagsView = Annotated[dict[str, str], says("The caller's tags.")]
-MetadataView = Annotated[dict[str, Any], says("The caller's metadata.")]
+TagsView = Annotated[dict[str, str], says("The caller's tags.", maybe=True)]
+MetadataView = Annotated[dict[str, Any], says("The caller's metadata.", maybe=True)]
+ReplyToView = Annotated[list[str], says("All Reply-To addresses.", maybe=True)]
+HeadersView = Annotated[dict[str, str], says("The caller's own header fields.", maybe=True)]
+ScheduledView = Annotated[str | None, says("When it is to be sent; null: at once.", maybe=True, **TIME)]
+ExpiresView = Annotated[str | None, says("When it is too late to be sent; null: never.", maybe=True, **TIME)]
 RecipientViews = Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
 EventViews = Annotated[list[EventView], says("The timeline.")]
 
@@ -92,12 +95,12 @@ EventViews = Annotated[list[EventView], says("The timeline.")]
 class EmailLine(EmailRecord, frozen=True, kw_only=True):
     """Of a list: with what the caller added, where there is some."""
 
-    reply_to_addresses: Annotated[list[str], says("All Reply-To addresses.")] = msgspec.field(default_factory=list)
-    headers: Annotated[dict[str, str], says("The caller's own header fields.")] = msgspec.field(default_factory=dict)
+    reply_to_addresses: ReplyToView = msgspec.field(default_factory=list)
+    headers: HeadersView = msgspec.field(default_factory=dict)
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
-    scheduled_at: ScheduledAt = None
-    expires_at: ExpiresAt = None
+    scheduled_at: ScheduledView = None
+    expires_at: ExpiresView = None
 
 
 class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
@@ -105,8 +108,8 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
-    scheduled_at: ScheduledAt = None
-    expires_at: ExpiresAt = None
+    scheduled_at: ScheduledView = None
+    expires_at: ExpiresView = None
 
 
 class EmailView(EmailLine, frozen=True, kw_only=True):

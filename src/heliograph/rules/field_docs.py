@@ -29,7 +29,10 @@ def limited(**schema: Any) -> msgspec.Meta:
 
 
 def says(meaning: str, **schema: Any) -> msgspec.Meta:
-    """`fixed=True`: always the default. `needed=True`: its absence is refused with a code of its own."""
+    """`fixed=True`: always the default. `needed=True`: its absence is refused with a code of its own.
+
+    `maybe=True`: only some records have it.
+    """
     return msgspec.Meta(description=meaning, extra_json_schema=schema)
 
 
