@@ -85,6 +85,7 @@ def test_unsaved_text_is_offered_back(site: Site) -> None:
     page = site.open("forgetful@example.com", *TEAM, path=f"{HERE}/tpl_short/edit")
     asked: list[str] = []
     page.on("dialog", lambda dialog: asked.append(dialog.type))
+    page.get_by_label("Text", exact=True).click()  # browsers ask only where somebody has done something
     page.get_by_label("Text", exact=True).fill("Words {{a.b}} and more")
     expect(page.get_by_text("Not saved yet.")).to_be_visible()
     expect(page.get_by_label("Variable 1", exact=True)).to_have_value("a.b")
