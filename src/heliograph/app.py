@@ -32,6 +32,7 @@ from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
+from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets
@@ -212,15 +213,16 @@ def make_front(
 ) -> Front:
     """The API and the dashboard, which share one budget of bytes."""
     budget = ByteBudget()
+    foreign = [route for surface in SURFACES for route in surface.routes]
     tools = PageTools(
         context=context,
         management=management,
         seal=secrets.sealer.seal,
         unseal=secrets.sealer.open,
         eml=outgoing.plain,
-        routes=tuple(route.name for route in ROUTES if route.scopes is not None),
+        routes=tuple(route.name for route in (*ROUTES, *foreign) if route.scopes is not None),
     )
-    return Front(Api(context, management, limits, budget), Dashboard(tools, budget), settings.trusted_proxies)
+    return Front(Api(context, management, limits, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
 
 
 def shared_duties(context: Context) -> dict[str, Loop]:

@@ -1,6 +1,7 @@
 """The API: the checks that every request passes, in the order of contract 2, then its endpoint."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -8,12 +9,12 @@ import structlog
 
 from heliograph.accept.context import Context
 from heliograph.api.auth import check_scope, find_caller
-from heliograph.api.bodies import parse_json
-from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
+from heliograph.api.errors import error_body, error_headers
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.route import Call, Route
 from heliograph.api.routes import ROUTES
 from heliograph.api.sending import REPLAYED
+from heliograph.api.surface import Surface, own
 from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
@@ -35,14 +36,24 @@ from heliograph.web.status import status_of
 log = structlog.get_logger()
 
 ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
+OTHERS = "/compat/"  # under it, a prefix for each service in whose shape we answer
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
-    def __init__(self, context: Context, management: Management, rates: RateLimits, budget: ByteBudget) -> None:
+    def __init__(
+        self,
+        context: Context,
+        management: Management,
+        rates: RateLimits,
+        budget: ByteBudget,
+        others: Sequence[Surface] = (),
+    ) -> None:
         self.context = context
         self._management = management
-        self._router = Router(ROUTES)
+        self._own = own(ROUTES)
+        self._others = {other.prefix: other for other in others}
+        self._router = Router([route for surface in (self._own, *others) for route in surface.routes])
         self._rates = rates
         self._budget = budget
         self._active = 0
@@ -51,6 +62,7 @@ class Api:
         request.id = self.context.clock.new_id("req_")
         extra: Headers = [(b"x-request-id", request.id.encode())]
         name, keyed = "none", False
+        surface = self._surface(request.path)
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, keyed = route.name, route.scopes is not None
@@ -61,22 +73,22 @@ class Api:
                     Call(self.context, self._management, route, request, params, None, read=read)
                 )
             else:
-                response = await self._keyed(route, request, params, extra)
+                response = await self._keyed(route, surface, request, params, extra)
         except ClientGone:
             raise
         except Refusal as refusal:
-            response = self._refused(refusal, request, name)
+            response = self._refused(refusal, surface, request, name)
         except StoreUnavailable as error:
             log.error("store unavailable", request_id=request.id, error=str(error))
-            response = self._refused(ServiceUnavailable(retry_after=2), request, name)
+            response = self._refused(ServiceUnavailable(retry_after=2), surface, request, name)
         except Exception:
             log.exception("internal error", request_id=request.id, address=request.address)
-            response = self._refused(InternalError(), request, name)
+            response = self._refused(InternalError(), surface, request, name)
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
-        if not keyed and b"authorization" in request.headers:  # no such route, or one that needs no key
-            self._tell_limits(request, extra)
+        if not keyed:  # no such route, or one that needs no key
+            self._tell_limits(surface, request, extra)
         self.context.state.answers[name, response.status] += 1
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
@@ -85,16 +97,25 @@ class Api:
         request.id = self.context.clock.new_id("req_")
         request.keep_alive = False
         extra: Headers = [(b"x-request-id", request.id.encode())]
-        self._tell_limits(request, extra)
+        surface = self._surface(request.path)
+        self._tell_limits(surface, request, extra)
         with suppress(Refusal):
             await request.read_body(BUDGETED, self._budget, "")
-        response = self._error(ServiceUnavailable("Too many connections. Try again later.", retry_after=1), request)
+        refusal = ServiceUnavailable("Too many connections. Try again later.", retry_after=1)
+        response = surface.error(refusal, request, self.context.base_url)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
-    async def _keyed(self, route: Route, request: Request, params: dict[str, str], extra: Headers) -> Response:
+    def _surface(self, path: str) -> Surface:
+        if path.startswith(OTHERS):
+            return self._others.get(path[: path.find("/", len(OTHERS))], self._own)
+        return self._own
+
+    async def _keyed(
+        self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
+    ) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
         now = self.context.clock.now()
-        caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
+        caller = find_caller(surface.token(request), self.context.store.setup.current, now)
         record = caller.team.record
         self.context.state.used[caller.key.id] = now
         turn = FREE
@@ -117,10 +138,10 @@ class Api:
             raise ServiceUnavailable(retry_after=1)
         value, raw = None, b""
         if route.body is not None:
-            request.check_media_type()
+            surface.check_media_type(request)
             raw = await request.read_body(route.body_max, self._budget, record.id)
-            value = await asyncio.to_thread(parse_json, raw) if len(raw) > IN_THREAD else parse_json(raw)
-        if not route.query:
+            value = await asyncio.to_thread(surface.parse, raw) if len(raw) > IN_THREAD else surface.parse(raw)
+        if not route.query and not surface.any_query:
             request.query(())
         self._active += 1
         try:
@@ -134,11 +155,11 @@ class Api:
             self._answered(response, request, route.name, params, caller)
         return response
 
-    def _tell_limits(self, request: Request, extra: Headers) -> None:
+    def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""
         now = self.context.clock.now()
         with suppress(Refusal):
-            caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
+            caller = find_caller(surface.token(request), self.context.store.setup.current, now)
             extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
 
     def _answered(
@@ -161,11 +182,11 @@ class Api:
             )
         )
 
-    def _refused(self, refusal: Refusal, request: Request, route: str) -> Response:
+    def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
         now = self.context.clock.now()
         with suppress(Refusal):
-            caller = find_caller(request.headers.get(b"authorization"), self.context.store.setup.current, now)
+            caller = find_caller(surface.token(request), self.context.store.setup.current, now)
             self.context.state.requests.waiting.append(
                 LoggedRequest(
                     id=request.id,
@@ -180,15 +201,10 @@ class Api:
                     refused=1,
                 )
             )
-        return self._error(refusal, request)
+        return surface.error(refusal, request, self.context.base_url)
 
     def refused(self, refusal: Refusal) -> Response:
         """The error answer to what is no request."""
         id_ = self.context.clock.new_id("req_")
         body = error_body(refusal, id_, self.context.base_url, problem=False)
         return Response(status_of(type(refusal)), body, [*error_headers(refusal), (b"x-request-id", id_.encode())])
-
-    def _error(self, refusal: Refusal, request: Request) -> Response:
-        problem = PROBLEM in request.headers.get(b"accept", b"")
-        body = error_body(refusal, request.id, self.context.base_url, problem=problem)
-        return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)

@@ -1,19 +1,16 @@
-"""From the Authorization header to the caller, in memory."""
+"""From the API key to the caller, in memory."""
 
-from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, MissingApiKey
+from heliograph.rules.refusals import InsufficientScope, InvalidApiKey
 from heliograph.rules.setup import keys
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.setup.snapshot import Setup
 
 
-def find_caller(header: bytes | None, setup: Setup, now: int) -> Caller:
-    if header is None or header[:7].lower() != b"bearer ":
-        raise MissingApiKey()
+def find_caller(token: bytes, setup: Setup, now: int) -> Caller:
     try:
-        token = header[7:].decode("ascii").strip()
+        return keys.find_caller(token.decode("ascii").strip(), setup.callers, now)
     except UnicodeDecodeError:
         raise InvalidApiKey() from None
-    return keys.find_caller(token, setup.callers, now)
 
 
 def check_scope(caller: Caller, scopes: tuple[str, ...]) -> None:

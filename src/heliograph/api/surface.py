@@ -1,0 +1,49 @@
+"""Under a prefix we speak as another service does: where its key is, how its bodies and its errors look."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.api.bodies import parse_json
+from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
+from heliograph.api.route import Route
+from heliograph.rules.refusals import MissingApiKey, Refusal
+from heliograph.web.request import Request, Response
+from heliograph.web.status import status_of
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True):
+    prefix: str  # such as /compat/resend; paths of its routes begin with it
+    routes: tuple[Route, ...]
+    token: Callable[[Request], bytes]  # the API key as given, or MissingApiKey
+    check_media_type: Callable[[Request], None]  # before the body is read
+    parse: Callable[[bytes], Any]
+    error: Callable[[Refusal, Request, str], Response]  # str: our base URL
+    any_query: bool = True  # what clients add to the query string is theirs; our own API refuses what it does not know
+
+
+def bearer(request: Request) -> bytes:
+    header = request.headers.get(b"authorization", b"")
+    if header[:7].lower() != b"bearer ":
+        raise MissingApiKey()
+    return header[7:]
+
+
+def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    problem = PROBLEM in request.headers.get(b"accept", b"")
+    body = error_body(refusal, request.id, base_url, problem=problem)
+    return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)
+
+
+def own(routes: list[Route]) -> Surface:
+    """Our own API: whatever has no other prefix."""
+    return Surface(
+        prefix="",
+        routes=tuple(routes),
+        token=bearer,
+        check_media_type=Request.check_media_type,
+        parse=parse_json,
+        error=_error,
+        any_query=False,
+    )
