@@ -22,7 +22,7 @@ from heliograph.rules.setup import records
 from heliograph.rules.setup.carrier_form import inputs
 from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, option_names
 from heliograph.rules.setup.keys import make_token
-from heliograph.settings import NAMES, PREFIX, Settings
+from heliograph.settings import NAMES, PREFIX, Settings, write_settings
 from tests.service import Service
 
 ROOT = Path(__file__).parents[1]
@@ -167,20 +167,13 @@ def test_anchors_are_unique() -> None:
 
 
 def test_settings_table() -> None:
-    usual = Settings()
-    defaults = {
-        "listen": f"{usual.host}:{usual.port}",
-        "database": usual.database,
-        "data": str(usual.data),
-        "simulator_step_ms": str(usual.simulator_step_ms),
-        "processes": str(usual.processes),
-    }
+    defaults = write_settings(Settings())
     wanted = [
         [
             f"`{name}`",
             f"`--{name.replace('_', '-')}`" if name in SERVE_FLAGS else "–",
             f"`{PREFIX}{name.upper()}`",
-            f"`{defaults[name]}`" if name in defaults else "–",
+            f"`{defaults[name]}`" if defaults[name] else "–",
         ]
         for name in NAMES
     ]

@@ -1,4 +1,6 @@
-"""How this process runs: from flags, the environment, the settings file and defaults, in that order."""
+"""How this process runs: from flags, the environment, systemd's credentials, the settings file and defaults, in that
+order.
+"""
 
 import base64
 import binascii
@@ -7,7 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,6 +22,13 @@ PROCESSES_MAX = 64
 
 class BadSetting(Exception):
     """A setting is unknown or malformed; the message names it and says what is expected."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a value came from; `name` is the flag, variable or file."""
+
+    kind: Literal["default", "flag", "environment", "file", "credential", "config"]
+    name: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +46,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
     processes: int = 1  # of `serve`
     simulator_step_ms: int = 200  # between two states of a simulated message
+    sources: dict[str, Origin] = {}  # of what is not a default, by name
 
     @property
     def base_url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.public_url or f"http://{host}:{self.port}"
+        return self.public_url or f"http://{self.listen}"
+
+    @property
+    def listen(self) -> str:
+        return _join(self.host, self.port)
 
 
-# The environment variable of a setting is HELIOGRAPH_ and the name in capitals.
+# The environment variable of a setting is HELIOGRAPH_ and the name in capitals; _FILE after it names a file.
 NAMES = (
     "listen",
     "database",
@@ -66,30 +79,85 @@ def read_settings(
     flags: Mapping[str, str | None], environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> Settings:
     environment = os.environ if environment is None else environment
-    given: dict[str, tuple[str, str]] = {}  # name → value, where it came from
-    for name, value in _from_file(file).items():
-        given[name] = (value, f"{file}: {name}")
-    for variable, value in environment.items():
-        if variable.startswith(PREFIX):
-            name = variable.removeprefix(PREFIX).lower()
-            if name not in NAMES:
-                raise BadSetting(f"{variable} is not a setting. Known: {', '.join(PREFIX + n.upper() for n in NAMES)}")
-            given[name] = (value, variable)
-    for name, flag in flags.items():
-        if flag is not None:
-            given[name] = (flag, f"--{name.replace('_', '-')}")
-    fields: dict[str, Any] = {}
+    given = {
+        **_from_file(file),
+        **_from_credentials(environment.get("CREDENTIALS_DIRECTORY")),
+        **_from_environment(environment),
+        **{
+            name: (flag, Origin("flag", f"--{name.replace('_', '-')}"))
+            for name, flag in flags.items()
+            if flag is not None
+        },
+    }
+    fields: dict[str, Any] = {"sources": {name: source for name, (_, source) in given.items()}}
     for name, (value, source) in given.items():
         try:
             fields |= _read(name, value)
         except ValueError as error:
             # Do not repeat the value of a secret: this line may end up in a log.
-            shown = "" if name in SECRETS else f"={value!r}"
-            raise BadSetting(f"{source}{shown}: {error}") from None
+            shown = "" if name in SECRETS or "@" in value else f"={value!r}"
+            raise BadSetting(f"{source.name}{shown}: {error}") from None
     return Settings(**fields)
 
 
-def _from_file(file: Path | None) -> dict[str, str]:
+def write_settings(settings: Settings) -> dict[str, str]:
+    """Each setting as it is written, secrets too; empty where there is none."""
+    return {name: _write(getattr(settings, name)) for name in NAMES}
+
+
+def _write(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return base64.b64encode(value).decode()
+        case (str(host), int(port)):
+            return _join(host, port)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+Given = dict[str, tuple[str, Origin]]
+
+
+def _from_environment(environment: Mapping[str, str]) -> Given:
+    """HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
+    given: Given = {}
+    for variable, value in environment.items():
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        kept = name not in NAMES and name.removesuffix("_file") in NAMES
+        name = name.removesuffix("_file") if kept else name
+        if name not in NAMES:
+            raise BadSetting(f"{variable} is not a setting. Known: {', '.join(PREFIX + n.upper() for n in NAMES)}")
+        if name in given:
+            raise BadSetting(f"{given[name][1].name} and {variable}: only one of them can be given")
+        if kept:
+            given[name] = (_text(Path(value), variable), Origin("file", f"{variable}={value}"))
+        else:
+            given[name] = (value, Origin("environment", variable))
+    return given
+
+
+def _from_credentials(folder: str | None) -> Given:
+    """What systemd's LoadCredential= puts there under the name of a setting; other files are not ours."""
+    paths = [Path(folder, name) for name in NAMES] if folder else []
+    return {path.name: (_text(path, "credential"), Origin("credential", str(path))) for path in paths if path.is_file()}
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError as error:
+        raise BadSetting(f"{what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadSetting(f"{what} {path}: expected text") from None
+
+
+def _from_file(file: Path | None) -> Given:
     if file is None:
         return {}
     try:
@@ -103,7 +171,7 @@ def _from_file(file: Path | None) -> dict[str, str]:
             raise BadSetting(f"{file}: {name} is not a setting. Known: {', '.join(NAMES)}")
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise BadSetting(f"{file}: {name}: expected a string or a number")
-    return {name: str(value) for name, value in loaded.items()}
+    return {name: (str(value), Origin("config", f"{file}: {name}")) for name, value in loaded.items()}
 
 
 def _read(name: str, value: str) -> dict[str, Any]:
@@ -150,6 +218,10 @@ def _address(value: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError("expected host:port, for example 127.0.0.1:8700")
     return host, int(port)
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _database(value: str) -> str:

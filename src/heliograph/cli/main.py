@@ -19,6 +19,7 @@ COMMANDS = {
     "apply": "Apply a setup file.",
     "backup": "Copy the database and the attachments into a folder.",
     "carriers": "Carriers: which can be reached, on and off, and their order.",
+    "config": "Print every setting and where its value came from.",
     "credit": "Top up a team's credit, or correct it.",
     "deadletter": "Messages that were put aside: list, retry, drop.",
     "demo": "Run the service with two teams, and print lines to copy.",

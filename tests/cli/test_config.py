@@ -1,0 +1,103 @@
+"""Every setting has a value and a source, and no secret is told."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from heliograph.settings import NAMES, BadSetting, read_settings
+
+from .conftest import Run
+
+KEY = base64.b64encode(bytes(32)).decode()
+TOKEN = "hush" * 8
+
+
+def sources(run: Run, *arguments: str) -> dict[str, tuple[str | None, str, str]]:
+    """Name → value, kind and name of its source."""
+    ended = run("config", "--json", *arguments)
+    assert ended.code == 0, ended.err
+    lines = json.loads(ended.out)["settings"]
+    return {line["name"]: (line["value"], line["source"]["kind"], line["source"]["name"]) for line in lines}
+
+
+def test_defaults(run: Run) -> None:
+    found = sources(run)
+    assert list(found) == list(NAMES)
+    assert {kind for _, kind, _ in found.values()} == {"default"}
+    assert found["listen"][0] == "127.0.0.1:8700"
+    assert found["secret"][0] is None
+    assert sources(run, "--listen", "[::1]:80")["listen"][0] == "[::1]:80"
+
+
+def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five settings, each source gives one more."""
+    names = ["processes", "public_url", "resolver", "simulator_step_ms", "data"]
+    values = ["2", "https://mail.example.com", "127.0.0.1:53", "9", "elsewhere"]
+    given = dict(zip(names, values, strict=True))
+    (tmp_path / "h.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in given.items()))
+    assert {sources(run, "--config", "h.toml")[name][1:] for name in names} == {
+        ("config", f"h.toml: {name}") for name in names
+    }
+    (tmp_path / "credentials").mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "credentials")
+    for name in names[:4]:
+        (tmp_path / "credentials" / name).write_text(f"{given[name]}\n")
+    (tmp_path / "credentials" / "other.key").write_text("not ours")
+    for name in names[:3]:
+        (tmp_path / name).write_text(f"{given[name]}\n")
+        monkeypatch.setenv(f"HELIOGRAPH_{name.upper()}_FILE", name)
+    monkeypatch.delenv("HELIOGRAPH_PUBLIC_URL_FILE")
+    monkeypatch.setenv("HELIOGRAPH_PUBLIC_URL", given["public_url"])
+    found = sources(run, "--config", "h.toml", "--processes", "2")
+    assert {name: found[name] for name in names} == {
+        "processes": ("2", "flag", "--processes"),
+        "public_url": ("https://mail.example.com", "environment", "HELIOGRAPH_PUBLIC_URL"),
+        "resolver": ("127.0.0.1:53", "file", "HELIOGRAPH_RESOLVER_FILE=resolver"),
+        "simulator_step_ms": ("9", "credential", "credentials/simulator_step_ms"),
+        "data": ("elsewhere", "config", "h.toml: data"),
+    }
+
+
+def test_secrets_are_hidden(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    (tmp_path / "secret").write_text(KEY + "\n")
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    monkeypatch.setenv("HELIOGRAPH_METRICS_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("HELIOGRAPH_DATABASE", "postgresql://u:hush@127.0.0.1/x?password=hush")
+    for arguments in ([], ["--json"]):
+        said = run("config", *arguments).out
+        assert "hush" not in said and KEY not in said
+        assert said.count("********") == 2
+    assert sources(run)["database"][0] == "postgresql://u@127.0.0.1/x"
+
+
+def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(KEY)
+    assert read_settings({}, {"CREDENTIALS_DIRECTORY": str(tmp_path)}).secret == bytes(32)
+    assert read_settings({}, {"HELIOGRAPH_SECRET_FILE": str(tmp_path / "secret")}).secret == bytes(32)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"HELIOGRAPH_SECRET_FILE": "none"}, "HELIOGRAPH_SECRET_FILE none: No such file or directory"),
+        ({"HELIOGRAPH_SECRET_FILE": "bytes"}, "HELIOGRAPH_SECRET_FILE bytes: expected text"),
+        ({"HELIOGRAPH_SECRET_FILE": "short"}, "HELIOGRAPH_SECRET_FILE=short: expected 32 bytes in base64"),
+        (
+            {"HELIOGRAPH_SECRET": KEY, "HELIOGRAPH_SECRET_FILE": "short"},
+            "HELIOGRAPH_SECRET and HELIOGRAPH_SECRET_FILE: only one of them can be given",
+        ),
+        ({"HELIOGRAPH_PORT_FILE": "short"}, "HELIOGRAPH_PORT_FILE is not a setting"),
+        ({"HELIOGRAPH_DATABASE": "mysql://u:hush@h/x"}, "HELIOGRAPH_DATABASE: expected sqlite:///"),
+    ],
+)
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    (tmp_path / "short").write_text("hush")
+    with pytest.raises(BadSetting) as refused:
+        read_settings({}, environment)
+    assert str(refused.value).startswith(message)
+    assert "hush" not in str(refused.value)
