@@ -15,7 +15,7 @@ from heliograph.rules.pricing import format_money
 from heliograph.web.icons import icon
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
-CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verify": "Verify"}
+CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 WEEK_MS = 7 * 86_400_000
 CENT = 10_000  # of the millionths that money is counted in
 
@@ -130,7 +130,7 @@ def unit_price(micros: int, currency: str = "") -> str:
 
 
 def channel_name(channel: str) -> str:
-    return CHANNEL_NAMES.get(channel, channel)
+    return CHANNEL_NAMES.get(channel) or channel.capitalize()
 
 
 def number(value: int) -> str:

@@ -9,12 +9,13 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.manage.management import Management
 from heliograph.manage.people import ROLES
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
-from heliograph.rules.setup.records import Caller, Channel, Key, Team
+from heliograph.rules.setup.records import Caller, Key, Team
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import list_pending
@@ -24,7 +25,6 @@ from heliograph.web.request import Headers, Request
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
-CHANNEL_NAMES: dict[Channel, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.told import again, normal_addresses, summary, tell
 from heliograph.dashboard.views.live import stream
-from heliograph.dashboard.views.messages import NAMES, is_id, template_name
+from heliograph.dashboard.views.messages import is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
@@ -55,8 +56,8 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "facts": facts,
         "record": record,
         "content": content,
-        "name": NAMES[facts.channel],
-        "title": record.get("subject") or f"{NAMES[facts.channel]} to {record.get('to', '')}",
+        "name": CHANNEL_NAMES[facts.channel],
+        "title": record.get("subject") or f"{CHANNEL_NAMES[facts.channel]} to {record.get('to', '')}",
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",

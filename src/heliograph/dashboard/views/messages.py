@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Redirect, Stream, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.manage.keys import keys_of
 from heliograph.rules.address import parse_address
 from heliograph.rules.grams import read_needle, read_said
@@ -23,7 +24,6 @@ from heliograph.storage.messages import COUNT_MOST
 from heliograph.storage.search import CHANNELS, FOREVER, WRONG, MessageLine, Row, Search, SearchPage
 
 PAGE = 50
-NAMES = CHANNEL_NAMES
 EXPORT_PORTION = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES.values() for state in states))
 MORE = ("template", "domain", "key", "from", "until", "sort")  # the filters behind a click

@@ -5,9 +5,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
 from heliograph.dashboard.views.suppressions import part_of
-from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Need, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Need, Page, Redirect, Visit
 from heliograph.manage.keys import keys_of
 from heliograph.rules.grams import NEEDLE_MAX, fold
 from heliograph.storage.search import Search

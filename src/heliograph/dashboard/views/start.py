@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.requests import live_address, newest_requests
-from heliograph.dashboard.visit import CHANNEL_NAMES, Answer, Page, Visit
+from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.template import asked_names
