@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from heliograph.api.errors import error_list
@@ -19,7 +19,7 @@ from heliograph.api.guides import GUIDES, NAMES, read_guide, soft
 from heliograph.api.openapi import EVERY, KEYED, operation_id, refusals_of, tag
 from heliograph.api.route import Route
 from heliograph.rules.field_docs import Schema
-from heliograph.web.icons import icon
+from heliograph.web.html import environment
 from heliograph.web.snippets import LANGUAGES
 
 FOUND_MAX = 50  # results of a search
@@ -242,14 +242,7 @@ def errors_markdown() -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("heliograph.api"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.globals["icons"] = icon
+    made = environment("heliograph.api")
     made.filters |= {"prose": prose, "soft": soft, "operation_id": operation_id}
     return made
 

@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment
 from markupsafe import Markup
 
 from heliograph.dashboard.states import state_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
-from heliograph.web.icons import icon
+from heliograph.web import html
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
@@ -32,13 +32,7 @@ _READER: ContextVar[Reader] = ContextVar("reader", default=Reader())  # noqa: B0
 
 @cache
 def environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("heliograph.dashboard"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = html.environment("heliograph.dashboard")
     made.filters |= {
         "when": when,
         "exact": exact,
@@ -49,7 +43,7 @@ def environment() -> Environment:
         "plural": plural,
         "lasted": lasted,
     }
-    made.globals |= {"icons": icon, "state_of": state_of}
+    made.globals["state_of"] = state_of
     return made
 
 

@@ -1,0 +1,18 @@
+"""Pages from templates: everything escaped, nothing undefined passes."""
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from heliograph.web.icons import icon
+
+
+def environment(package: str) -> Environment:
+    """Of the templates that lie in a package."""
+    made = Environment(
+        loader=PackageLoader(package),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["icons"] = icon
+    return made
