@@ -109,8 +109,7 @@ class Dashboard:
         except ClientGone:
             raise
         except StoreUnavailable as error:
-            log.error("store unavailable", request_id=request.id, error=str(error))
-            return _error(503, "The database is away. Try again in a moment: nothing was changed."), visit
+            return _away(request, error), visit
         except Exception:
             log.exception("page failed", request_id=request.id, address=request.address)
             return _broken(request), visit
@@ -175,7 +174,10 @@ class Dashboard:
         team = visit.team_found if visit.may("viewer") else None
         if visit.request.path.startswith(OPERATOR_PAGES):
             team = None
-        account = await self._store.ledger.account(team.record.ref) if team else None
+        try:
+            account = await self._store.ledger.account(team.record.ref) if team else None
+        except StoreUnavailable as error:
+            return _away(visit.request, error)
         now, operator = self._tools.context.clock.now(), visit.may("operator")
         notices = attention.notices(visit.setup, team, account, now, operator) if team or operator else []
         return replace(answer, values={"notices": notices} | answer.values)
@@ -240,6 +242,11 @@ def _error(status: int, text: str) -> Page:
     return Page(
         "error.html", {"text": text, "status": status, "title": TITLES.get(status, "That did not work")}, status
     )
+
+
+def _away(request: Request, error: StoreUnavailable) -> Page:
+    log.error("store unavailable", request_id=request.id, error=str(error))
+    return _error(503, "The database is away. Try again in a moment: nothing was changed.")
 
 
 def _broken(request: Request) -> Page:
