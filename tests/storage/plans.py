@@ -219,7 +219,6 @@ INDEXES = {
     "claimed_recipients": "message_pkey recipient_pkey",
     "waiting_rows": "outbox_due",
     "move_rows": "outbox_pkey",
-    "find_scheduled": "message_by_id",
     "change_record": "message_pkey",
     "contents": "content_pkey",
     "heartbeat": "outbox_pkey",

@@ -1,5 +1,7 @@
 """The whole URL space on one screen."""
 
+from typing import Any
+
 from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, preview_email, send_email
 from heliograph.accept.phone import PhoneRecord, PhoneRequest
 from heliograph.accept.scheduled import RescheduleRequest
@@ -34,6 +36,7 @@ from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
+from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
@@ -90,7 +93,12 @@ PHONE = (
     r.NoCarrierAvailable,
     r.InsufficientCredit,
 )
-MOVED = (r.InvalidSchedule, r.MessageNotFound, r.AlreadySending)
+UNTOUCHED = (r.MessageNotFound, r.AlreadySending)
+MOVABLE: tuple[tuple[str, Channel, str, Any], ...] = (
+    ("emails", "email", "an email", reading.EmailLine),
+    ("sms", "sms", "an SMS message", reading.PhoneLine),
+    ("whatsapp", "whatsapp", "a WhatsApp message", reading.PhoneLine),
+)
 VERIFY = (
     *ONCE,
     r.UnsupportedChannel,
@@ -130,24 +138,13 @@ V1 = [
           summary="Remove an address from the suppression list", answer=suppressions.DeletedSuppression,
           refusals=(r.SuppressionNotFound,)),
 
-    Route(method="PATCH", path="/v1/emails/{id}", call=scheduled.reschedule("email"), scopes=SEND,
-          summary="Move an email that waits for its time", body=RescheduleRequest, answer=reading.EmailLine,
-          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
-    Route(method="POST", path="/v1/emails/{id}/cancel", call=scheduled.cancel("email"), scopes=SEND,
-          summary="Cancel an email that is not on its way yet", answer=reading.EmailLine,
-          refusals=(r.MessageNotFound, r.AlreadySending)),
-    Route(method="PATCH", path="/v1/sms/{id}", call=scheduled.reschedule("sms"), scopes=SEND,
-          summary="Move an SMS message that waits for its time", body=RescheduleRequest, answer=reading.PhoneLine,
-          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
-    Route(method="POST", path="/v1/sms/{id}/cancel", call=scheduled.cancel("sms"), scopes=SEND,
-          summary="Cancel an SMS message that is not on its way yet", answer=reading.PhoneLine,
-          refusals=(r.MessageNotFound, r.AlreadySending)),
-    Route(method="PATCH", path="/v1/whatsapp/{id}", call=scheduled.reschedule("whatsapp"), scopes=SEND,
-          summary="Move a WhatsApp message that waits for its time", body=RescheduleRequest, answer=reading.PhoneLine,
-          refusals=MOVED, example={"scheduled_at": "2026-12-24T18:00:00Z"}),
-    Route(method="POST", path="/v1/whatsapp/{id}/cancel", call=scheduled.cancel("whatsapp"), scopes=SEND,
-          summary="Cancel a WhatsApp message that is not on its way yet", answer=reading.PhoneLine,
-          refusals=(r.MessageNotFound, r.AlreadySending)),
+    *(route for path, channel, one, line in MOVABLE for route in (
+        Route(method="PATCH", path=f"/v1/{path}/{{id}}", call=scheduled.reschedule(channel), scopes=SEND,
+              summary=f"Move {one} that waits for its time", body=RescheduleRequest, answer=line,
+              refusals=(r.InvalidSchedule, *UNTOUCHED), example={"scheduled_at": "2026-12-24T18:00:00Z"}),
+        Route(method="POST", path=f"/v1/{path}/{{id}}/cancel", call=scheduled.cancel(channel), scopes=SEND,
+              summary=f"Cancel {one} that is not on its way yet", answer=line, refusals=UNTOUCHED),
+    )),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
           summary="List emails, newest first", query=filters("email"), answer=reading.EmailList),

@@ -49,7 +49,7 @@ class Messages:
             rows = await tx.run("find_message", team=team, id=id_)
             if not rows:
                 return None
-            key, status, record = rows[0]
+            key, status, _, record = rows[0]
             return StoredMessage(
                 status=status,
                 record=record,

@@ -171,7 +171,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
 async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int, str, str, list[Any]] | None:
     """Key, status and record of a message, and its rows if all of them wait untouched."""
     team, id_ = whose
-    found = await tx.run("find_scheduled", team=team, id=id_)
+    found = await tx.run("find_message", team=team, id=id_)
     if not found:
         return None
     message, status, created_at, record = found[0]

@@ -63,9 +63,6 @@ FOR UPDATE SKIP LOCKED  --postgres
 -- name: move_rows
 UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
--- name: find_scheduled
-SELECT key, status, created_at, record FROM message WHERE team = :team AND id = :id;
-
 -- name: change_record
 UPDATE message SET record = :record WHERE key = :message;
 

@@ -1,7 +1,7 @@
 -- What the API reads. Every query carries the team. Public ids are ordered by time.
 
 -- name: find_message
-SELECT key, status, record FROM message WHERE team = :team AND id = :id;
+SELECT key, status, created_at, record FROM message WHERE team = :team AND id = :id;
 
 -- name: message_recipients
 SELECT given, kind, status, updated_at, carrier, detail FROM recipient WHERE message = :message ORDER BY position;
