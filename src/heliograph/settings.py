@@ -229,7 +229,7 @@ def _database(value: str) -> str:
         return value
     if value.startswith(("postgresql://", "postgres://")):
         return value
-    raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host/name")
+    raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host,host/name")
 
 
 def _secret(value: str) -> bytes:

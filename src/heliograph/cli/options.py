@@ -21,6 +21,7 @@ from heliograph.rules.setup.snapshot import Setup
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
+from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ Command = Callable[..., None]
 
 FLAGS = {
     "listen": ("HOST:PORT", "Where to answer HTTP.", "127.0.0.1:8700"),
-    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host/name.", "sqlite:///heliograph.db"),
+    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host,host/name.", "sqlite:///heliograph.db"),
     "data": ("FOLDER", "Attachments and the generated secret.", "heliograph-data"),
     "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
@@ -79,7 +80,8 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
 
 def _checked(settings: Settings) -> Settings:
     try:
-        urlsplit(settings.database).port  # noqa: B018  reading it is the check
+        for url in host_urls(settings.database):
+            urlsplit(url).port  # noqa: B018  reading it is the check
     except ValueError as error:
         raise BadSetting(f"database {shown(settings.database)}: {error}") from None
     return settings

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import asyncpg
 import structlog
@@ -73,15 +74,48 @@ def outages() -> Iterator[None]:
         raise StoreUnavailable(f"PostgreSQL: {reason_of(error)}") from error
 
 
+def host_urls(url: str) -> list[str]:
+    """An address for each host that it names."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
+    return [urlunsplit(parts._replace(netloc=user + at + host)) for host in hosts.split(",")]
+
+
+class Hosts:
+    """Whom an address names: one host, or several of which one takes writes; the one that did last comes first."""
+
+    def __init__(self, url: str) -> None:
+        self._urls = host_urls(url)
+        is_said = len(self._urls) == 1 or "target_session_attrs" in parse_qs(urlsplit(url).query)
+        self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
+
+    async def connect(self, *_: Any, **options: Any) -> Any:
+        """Each has its share of the time: one that swallows packets does not keep us from the next."""
+        options |= self._wanted | {"timeout": CONNECT_S / len(self._urls)}
+        refusals: list[str] = []
+        for url in tuple(self._urls):
+            try:
+                connection: Any = await asyncpg.connect(url, **options)
+            except Exception as error:
+                if len(self._urls) == 1 or not is_outage(error):
+                    raise
+                refusals.append(f"{urlsplit(url).netloc.rpartition('@')[2]}: {reason_of(error)}")
+            else:
+                self._urls.sort(key=lambda one: one != url)
+                keep_alive(connection)
+                return connection
+        raise ConnectionError("; ".join(refusals))
+
+
 async def connect(url: str) -> Any:
     """One connection; raises StoreUnavailable."""
     with outages():
-        connection: Any = await asyncpg.connect(url, timeout=CONNECT_S)
-    await keep_alive(connection)
-    return connection
+        return await Hosts(url).connect()
 
 
-async def keep_alive(connection: Any) -> None:
+def keep_alive(connection: Any) -> None:
     found: socket.socket | None = connection._transport.get_extra_info("socket")  # asyncpg has no public way to it
     if found is None or found.family == socket.AF_UNIX:
         return
@@ -113,7 +147,7 @@ class PostgresTx:
 
 class PostgresDatabase:
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._hosts = Hosts(url)
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
         self._reads = asyncio.Semaphore(READS_MAX)
@@ -136,7 +170,8 @@ class PostgresDatabase:
         while True:
             again_s = LISTEN_AGAIN_S
             with suppress(StoreUnavailable):  # others log what is wrong with the database
-                connection = await connect(self._url)
+                with outages():
+                    connection = await self._hosts.connect()
                 try:
                     await self._hear(connection)
                 except TimeoutError:
@@ -229,14 +264,12 @@ class PostgresDatabase:
 
     async def _make_pool(self) -> "asyncpg.Pool[Any]":
         self._pool = asyncpg.create_pool(
-            self._url,
+            connect=self._hosts.connect,
             min_size=0,
             max_size=POOL_MAX,
-            timeout=CONNECT_S,
             command_timeout=COMMAND_S,
             # A little earlier than we give up: a server that is only slow ends the statement itself.
             server_settings=SESSION | {"statement_timeout": str(int(COMMAND_S * 900))},
-            init=keep_alive,
             reset=_leave,
         )
         return await self._pool

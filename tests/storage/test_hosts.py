@@ -1,0 +1,73 @@
+"""An address with several hosts: whichever takes writes is used, and no other one delays that for long."""
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from heliograph.cli.options import shown
+from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.engine.migrate import migrate_postgres
+from heliograph.storage.engine.postgres import PostgresDatabase, connect
+from tests.conftest import fresh_database
+from tests.storage.hanging import Network
+from tests.storage.test_outage import bump, until_written
+
+pytestmark = pytest.mark.anyio
+
+
+def together(first: str, second: str) -> str:
+    """One address that names the hosts of two."""
+    host = urlsplit(second).netloc.rpartition("@")[2]
+    return urlunsplit((parts := urlsplit(first))._replace(netloc=f"{parts.netloc},{host}"))
+
+
+@pytest.fixture
+def url(postgres: str) -> str:
+    return fresh_database(postgres)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["first", "second"])
+async def test_a_host_that_swallows_packets(url: str, turned: bool) -> None:
+    """A fresh start waits for it only its share of the time."""
+    dead, live = Network(url), Network(url)
+    dead.hang()
+    async with dead.open() as nowhere, live.open() as there:
+        address = together(there, nowhere) if turned else together(nowhere, there)
+        await migrate_postgres(address)
+        database = PostgresDatabase(address)
+        assert await database.write(bump) == 1
+        asked = dead.connections
+        live.drop()
+        assert await until_written(database) == 2
+        assert dead.connections == asked  # the one that answered last is asked first
+        await database.close()
+
+
+async def test_what_each_host_said() -> None:
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .+; 127\.0\.0\.2:2: .+") as failed:
+        await connect("postgresql://u:hush@127.0.0.1:1,127.0.0.2:2/x")
+    assert "hush" not in str(failed.value)
+
+
+def test_the_password_of_several_hosts_is_not_shown() -> None:
+    assert shown("postgresql://u:hush@h1:1,h2:2/x?target_session_attrs=any") == "postgresql://u@h1:1,h2:2/x"
+
+
+async def test_a_host_that_takes_no_writes_is_passed_over(url: str) -> None:
+    """As two standbys of which one is promoted."""
+    await migrate_postgres(url)
+    first, second = Network(url), Network(url)
+    admin: Any = await asyncpg.connect(url)
+    name = await admin.fetchval("SELECT current_database()")
+    await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    async with first.open() as one, second.open() as other:
+        database = PostgresDatabase(together(one, other))
+        with pytest.raises(StoreUnavailable, match="read-write.*read-write"):
+            await database.write(bump)
+        assert first.connections == second.connections == 1
+        await admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        assert await database.write(bump) == 1
+        await database.close()
+    await admin.close()
