@@ -37,9 +37,7 @@ class Family:
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
         self.greetings: list[str] = []
-        self.parent = Parent(
-            count, None, None, self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)]
-        )
+        self.parent = Parent(count, [], self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)])
 
     def begun(self) -> list[tuple[int, int]]:
         """Number and process id of all that began, in that order."""

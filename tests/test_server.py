@@ -85,5 +85,5 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
         duties={"a duty": duty},
         clients=[part],
     )
-    await server._run(app, None, None, stop, ready)
+    await server._run(app, [], stop, ready)
     assert done == ["ready", "worker stopped", "duty ended", "client closed"]

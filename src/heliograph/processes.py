@@ -26,8 +26,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     control: int  # takes one line when the process is ready; ends with the parent
-    listener: int | None
-    returns: int | None  # listens for mail that comes back
+    sockets: list[tuple[str, int]]  # what each listens for
     greets: bool  # the first of all: it says whether there is an operator yet
 
 
@@ -56,13 +55,12 @@ class Parent:
     def __init__(
         self,
         count: int,
-        listener: socket.socket | None,
-        returns: socket.socket | None,
+        sockets: Sequence[tuple[str, socket.socket]],
         greet: Callable[[str], None],
         command: Sequence[str],
     ) -> None:
         self._numbers = range(1, count + 1)
-        self._listener, self._returns = listener, returns
+        self._sockets = sockets
         self._greet = greet
         self._command = command
         self._children: dict[int, Child] = {}
@@ -126,11 +124,10 @@ class Parent:
             place = Place(
                 number=number,
                 control=theirs.fileno(),
-                listener=self._listener.fileno() if self._listener else None,
-                returns=self._returns.fileno() if self._returns else None,
+                sockets=[(purpose, bound.fileno()) for purpose, bound in self._sockets],
                 greets=not self._greeted,
             )
-            files = [file for file in (place.control, place.listener, place.returns) if file is not None]
+            files = [place.control, *(file for _, file in place.sockets)]
             among = msgspec.json.encode(place).decode()
             process = await asyncio.create_subprocess_exec(*self._command, "--among", among, pass_fds=files)
         child = Child(process, *await asyncio.open_unix_connection(sock=ours))
@@ -150,9 +147,8 @@ class Parent:
 
     def _stop(self) -> None:
         self._stopping.set()
-        for bound in (self._listener, self._returns):
-            if bound is not None:
-                bound.close()  # as the children close theirs: new connections are refused
+        for _, bound in self._sockets:
+            bound.close()  # as the children close theirs: new connections are refused
         for child in self._running:
             child.stop()
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -29,7 +28,10 @@ LEAVE_S = 1.0  # in which open connections of one of several processes get their
 DRAIN_S = 30  # for requests under way when the stop comes
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 
+HTTP, RETURNS = "http", "returns"  # purposes of sockets: requests; bounces and complaints
+
 T = TypeVar("T")
+Sockets = list[tuple[str, Listener]]
 
 
 class Stopped(Exception):
@@ -55,11 +57,10 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
     listening.say_it_once(asyncio.get_running_loop())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listener, returns = (_adopted(place.listener), _adopted(place.returns)) if place else bind(settings, role)
-    if listener is not None:
-        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+    sockets = [(purpose, listening.adopt(file)) for purpose, file in place.sockets] if place else bind(settings, role)
     clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
-    if listener is not None:
+    for bound in _for(HTTP, sockets):
+        settings = msgspec.structs.replace(settings, port=bound.getsockname()[1])
         keep_address(settings.data, settings.base_url)
     try:
         async with contextlib.AsyncExitStack() as stack:
@@ -77,7 +78,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
                     why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
                 app = build(settings, role, secrets, store, clock, place.number if place else None)
-                await _run(app, listener, returns, stop, ready)
+                await _run(app, sockets, stop, ready)
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await attest(store, settings.data)
     finally:
@@ -107,25 +108,24 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(AGAIN_S)
 
 
-async def _run(
-    app: App, listener: socket.socket | None, returns: socket.socket | None, stop: asyncio.Event, ready: Ready
-) -> None:
+async def _run(app: App, sockets: Sockets, stop: asyncio.Event, ready: Ready) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
     connections = Connections(app.front)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(app.close)
-        if app.returns and returns:
-            server = await asyncio.get_running_loop().create_server(app.returns, sock=returns)
+        for bound in _for(RETURNS, sockets):
+            assert app.returns
+            server = await asyncio.get_running_loop().create_server(app.returns, sock=bound)
             opened.callback(server.close)
         duties = app.duties | {"slow clients": connections.sweep, "garbage": collect_when_idle}
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
-        if listener:
-            await connections.listen(listener, listening.BACKLOG)
+        for bound in _for(HTTP, sockets):
+            await connections.listen(bound, listening.BACKLOG)
             opened.push_async_callback(_drain, app, connections)
         opened.callback(log.info, "stopping")
-        log.info("started", role=app.role, address=app.settings.base_url if listener else None)
+        log.info("started", role=app.role, address=None if app.role == "worker" else app.settings.base_url)
         await _patiently(stop, partial(ready, app.settings, app.store))
         await _until_stopped(stop, tasks)
 
@@ -143,12 +143,16 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def bind(settings: Settings, role: str) -> tuple[Listener | None, Listener | None]:
-    """What listens for requests, and for bounces and complaints."""
-    listener, returns = None if role == "worker" else listen(settings), None
+def bind(settings: Settings, role: str) -> Sockets:
+    """What the role listens for, and where."""
+    sockets = [] if role == "worker" else [(HTTP, listen(settings))]
     if role != "api" and settings.bounce_listen:
-        returns = _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")
-    return listener, returns
+        sockets.append((RETURNS, _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")))
+    return sockets
+
+
+def _for(purpose: str, sockets: Sockets) -> list[Listener]:
+    return [bound for its, bound in sockets if its == purpose]
 
 
 def listen(settings: Settings) -> Listener:
@@ -163,10 +167,6 @@ def _bind(what: str, host: str, port: int, setting: str) -> Listener:
             f"cannot listen{what} on {host}:{port}: {error.strerror or error}. "
             f"Stop the other program, or choose another address with {setting}."
         ) from None
-
-
-def _adopted(file: int | None) -> Listener | None:
-    return None if file is None else listening.adopt(file)
 
 
 def _end_with_parent(place: Place, stop: asyncio.Event) -> None:

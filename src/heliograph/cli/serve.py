@@ -79,7 +79,7 @@ def run_many(settings: Settings, role: str, count: int) -> int:
     async def supervise() -> int:
         logs.configure(asyncio.get_running_loop().time)
         command = [sys.executable, "-m", "heliograph.cli.main", *sys.argv[1:]]
-        return await Parent(count, *sockets, greet=_greet, command=command).run()
+        return await Parent(count, sockets, greet=_greet, command=command).run()
 
     return asyncio.run(supervise())
 
