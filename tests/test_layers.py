@@ -285,13 +285,13 @@ def test_the_docs_show_the_same_table() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("rules/ids.py", "from heliograph.storage.engine import batch"),
+        ("rules/ids.py", "from heliograph.storage.engine import group"),
         ("rules/ids.py", "import heliograph.clock"),
         ("channels/sms/simulator.py", "from heliograph.channels.email import simulator"),
         ("channels/sms/simulator.py", "from heliograph.storage.store import Store"),
         ("accept/email.py", "from heliograph.deliver.worker import Worker"),
         ("api/health.py", "from heliograph import app"),
-        ("storage/engine/batch.py", "from heliograph.clock import Clock"),
+        ("storage/engine/group.py", "from heliograph.clock import Clock"),
         ("accept/email.py", "from heliograph.manage import keys"),
         ("manage/keys.py", "from heliograph.deliver import reports"),
         ("manage/keys.py", "from heliograph.storage.engine.database import Tx"),

@@ -13,9 +13,9 @@ import apsw
 
 from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
-from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Story, T
+from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
@@ -110,8 +110,8 @@ class Memory:
         return self.connection.execute(sql, given).fetchall()
 
 
-class Group:
-    """Group commit as `Batch` does it, in turns: whoever has the turn commits for all that wait."""
+class TurningGroup:
+    """Group commit as `GroupCommit` does it, in turns: whoever has the turn commits for all that wait."""
 
     def __init__(self, database: Memory, story: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> None:
         self._database = database
@@ -150,9 +150,9 @@ class Group:
 def make_turning_store(database: Memory, clock: Clock, owner: str, folder: Path) -> Store:
     store = make_store(database, Blobs(folder), clock, owner)
     for part in (store.messages, store.verifications, store.outbox, store.deliveries):
-        for name, batch in vars(part).items():
-            if isinstance(batch, Batch):
-                setattr(part, name, Group(database, batch._story))
+        for name, group in vars(part).items():
+            if isinstance(group, GroupCommit):
+                setattr(part, name, TurningGroup(database, group._story))
     return store
 
 

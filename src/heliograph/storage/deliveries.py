@@ -17,8 +17,8 @@ from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
-from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.setup import SetupChange, SetupStore
@@ -305,7 +305,9 @@ class Deliveries:
         self._owner = owner
         self._leases = leases
         self._setup = setup
-        self._tries: Batch[DeliveryTry, int | None] = Batch(database, lambda tx, items: record(tx, items, owner))
+        self._tries: GroupCommit[DeliveryTry, int | None] = GroupCommit(
+            database, lambda tx, items: record(tx, items, owner)
+        )
 
     async def due_webhooks(self) -> dict[str, bool]:
         """Those with deliveries due now, also disabled ones, and whether another process serves them."""

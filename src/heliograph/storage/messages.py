@@ -8,8 +8,8 @@ from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.storage import accepts, search
-from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
@@ -29,7 +29,7 @@ class Messages:
         self._database = database
         self._name_of = name_of
         self._leases = leases
-        self._accepts: Batch[Acceptance, Answer] = Batch(
+        self._accepts: GroupCommit[Acceptance, Answer] = GroupCommit(
             database, lambda tx, items: accepts.accept(tx, items, publisher, self._name_of, leases)
         )
 

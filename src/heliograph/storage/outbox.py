@@ -13,8 +13,8 @@ from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.outcome import DueReport, own
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import outcomes, verifications
-from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import Change, HeldClaim
@@ -208,7 +208,7 @@ class Outbox:
         self._owner = owner
         self._leases = leases
         self._publisher = publisher = setup.publisher
-        self._changes: Batch[Change, bool] = Batch(
+        self._changes: GroupCommit[Change, bool] = GroupCommit(
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
         self.queue = Probe(self.depth)

@@ -27,8 +27,8 @@ from heliograph.storage.accepts import (
     save_accounts,
     tell_low_credit,
 )
-from heliograph.storage.engine.batch import Batch
 from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
@@ -359,11 +359,15 @@ class Verifications:
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, leases: Leases) -> None:
         self._database = database
         self._clock = clock
-        self._starts: Batch[Start, Answer | None] = Batch(
+        self._starts: GroupCommit[Start, Answer | None] = GroupCommit(
             database, lambda tx, items: start(tx, items, publisher, leases)
         )
-        self._finishes: Batch[Finish, None] = Batch(database, lambda tx, items: finish(tx, items, publisher))
-        self._checks: Batch[Check, CheckResult] = Batch(database, lambda tx, items: check(tx, items, publisher))
+        self._finishes: GroupCommit[Finish, None] = GroupCommit(
+            database, lambda tx, items: finish(tx, items, publisher)
+        )
+        self._checks: GroupCommit[Check, CheckResult] = GroupCommit(
+            database, lambda tx, items: check(tx, items, publisher)
+        )
 
     async def start(self, item: Start) -> Answer | None:
         return await self._starts.submit(item)

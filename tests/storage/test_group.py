@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.engine.batch import BATCH_MAX, Batch
 from heliograph.storage.engine.database import StoreUnavailable, Story, T, Tx
+from heliograph.storage.engine.group import GROUP_MAX, GroupCommit
 from heliograph.storage.engine.hints import Hints
 
 pytestmark = pytest.mark.anyio
@@ -49,31 +49,31 @@ def database() -> Gate:
 
 
 @pytest.fixture
-def batch(database: Gate) -> Batch[Any, Any]:
+def group(database: Gate) -> GroupCommit[Any, Any]:
     async def double(tx: Tx, items: Sequence[Any]) -> Sequence[Any]:
         database.sizes.append(len(items))
         if "bomb" in items:
             raise Broken
         return [Broken("refused") if item == "bad" else item * 2 for item in items]
 
-    return Batch(database, double)
+    return GroupCommit(database, double)
 
 
-async def submit(batch: Batch[Any, Any], items: Sequence[Any]) -> list[Any]:
-    return await asyncio.gather(*(batch.submit(item) for item in items), return_exceptions=True)
+async def submit(group: GroupCommit[Any, Any], items: Sequence[Any]) -> list[Any]:
+    return await asyncio.gather(*(group.submit(item) for item in items), return_exceptions=True)
 
 
-async def test_what_waits_goes_together_in_order(batch: Batch[Any, Any], database: Gate) -> None:
-    assert await submit(batch, range(100)) == [2 * i for i in range(100)]
+async def test_what_waits_goes_together_in_order(group: GroupCommit[Any, Any], database: Gate) -> None:
+    assert await submit(group, range(100)) == [2 * i for i in range(100)]
     assert database.sizes == [100]
 
 
-async def test_what_comes_meanwhile_is_the_next_batch(batch: Batch[Any, Any], database: Gate) -> None:
+async def test_what_comes_meanwhile_is_the_next_group(group: GroupCommit[Any, Any], database: Gate) -> None:
     database.open.clear()
-    first = asyncio.create_task(submit(batch, [1]))
+    first = asyncio.create_task(submit(group, [1]))
     while not database.begun:
         await asyncio.sleep(0)
-    rest = asyncio.create_task(submit(batch, [2, 3, 4]))
+    rest = asyncio.create_task(submit(group, [2, 3, 4]))
     for _ in range(10):
         await asyncio.sleep(0)
     database.open.set()
@@ -81,36 +81,38 @@ async def test_what_comes_meanwhile_is_the_next_batch(batch: Batch[Any, Any], da
     assert database.sizes == [1, 3]
 
 
-async def test_a_batch_has_a_largest_size(batch: Batch[Any, Any], database: Gate) -> None:
-    await submit(batch, range(BATCH_MAX + 1))
-    assert database.sizes == [BATCH_MAX, 1]
+async def test_a_group_has_a_largest_size(group: GroupCommit[Any, Any], database: Gate) -> None:
+    await submit(group, range(GROUP_MAX + 1))
+    assert database.sizes == [GROUP_MAX, 1]
 
 
-async def test_a_refusal_is_its_own(batch: Batch[Any, Any], database: Gate) -> None:
-    one, bad, two = await submit(batch, [1, "bad", 2])
+async def test_a_refusal_is_its_own(group: GroupCommit[Any, Any], database: Gate) -> None:
+    one, bad, two = await submit(group, [1, "bad", 2])
     assert (one, two) == (2, 4)
     assert isinstance(bad, Broken)
     assert database.sizes == [3]
 
 
-async def test_an_item_that_breaks_the_story_fails_alone(batch: Batch[Any, Any], database: Gate) -> None:
-    one, bomb, two = await submit(batch, [1, "bomb", 2])
+async def test_an_item_that_breaks_the_story_fails_alone(group: GroupCommit[Any, Any], database: Gate) -> None:
+    one, bomb, two = await submit(group, [1, "bomb", 2])
     assert (one, two) == (2, 4)
     assert isinstance(bomb, Broken)
     assert database.sizes == [3, 1, 1, 1]
 
 
-async def test_an_outage_reaches_all_and_the_next_batch_works(batch: Batch[Any, Any], database: Gate) -> None:
+async def test_an_outage_reaches_all_and_the_next_group_works(group: GroupCommit[Any, Any], database: Gate) -> None:
     database.fail = StoreUnavailable("away")
-    assert [type(error) for error in await submit(batch, range(5))] == [StoreUnavailable] * 5
+    assert [type(error) for error in await submit(group, range(5))] == [StoreUnavailable] * 5
     assert database.sizes == []
-    assert await submit(batch, [1]) == [2]
+    assert await submit(group, [1]) == [2]
 
 
 @pytest.mark.parametrize("who", [0, 1, 2])
-async def test_a_cancelled_waiter_does_not_wedge_the_batch(batch: Batch[Any, Any], database: Gate, who: int) -> None:
+async def test_a_cancelled_waiter_does_not_wedge_the_group(
+    group: GroupCommit[Any, Any], database: Gate, who: int
+) -> None:
     database.open.clear()
-    waiters = [asyncio.ensure_future(batch.submit(item)) for item in range(3)]
+    waiters = [asyncio.ensure_future(group.submit(item)) for item in range(3)]
     await asyncio.sleep(0)
     waiters[who].cancel()
     await asyncio.sleep(0)
@@ -118,4 +120,4 @@ async def test_a_cancelled_waiter_does_not_wedge_the_batch(batch: Batch[Any, Any
     results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 60)
     assert [type(r) for i, r in enumerate(results) if i == who] == [asyncio.CancelledError]
     assert [r for i, r in enumerate(results) if i != who] == [2 * i for i in range(3) if i != who]
-    assert await submit(batch, [7]) == [14]
+    assert await submit(group, [7]) == [14]

@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 # A story for many items returns one result for each, in order; an exception in the list is that item's own.
 ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
-BATCH_MAX = 512  # items in one transaction: bounds its time and the size of its statements
+GROUP_MAX = 512  # items in one transaction: bounds its time and the size of its statements
 
 
-class Batch(Generic[Item, Result]):
+class GroupCommit(Generic[Item, Result]):
     def __init__(self, database: Database, story: ManyStory[Item, Result]) -> None:
         self._database = database
         self._story = story
@@ -33,7 +33,7 @@ class Batch(Generic[Item, Result]):
     async def _work(self) -> None:
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+                taken, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
                 await self._commit(taken)
         finally:
             self._task = None
@@ -51,7 +51,7 @@ class Batch(Generic[Item, Result]):
                 return
             results = [error] * len(taken)
         for (_, future), result in zip(taken, results, strict=True):
-            if future.done():  # its request was cancelled while the batch ran
+            if future.done():  # its request was cancelled while the group ran
                 continue
             if isinstance(result, Exception):
                 future.set_exception(result)
