@@ -86,19 +86,18 @@ async def test_one_is_set_up_by_hand(store: Store) -> None:
 
 async def test_editing_keeps_secrets_that_are_left_empty(store: Store) -> None:
     await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
-    form = {"host": "other.example.com", "username": "ada", "password": ""}
+    form = RELAY | {"username": "grace", "password": ""}
     edited = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)
-    assert edited.options == {
-        "host": "other.example.com",
-        "username": "ada",
-        "password": {"sealed": "carrier/relay-1/password:13"},
-    }
+    assert edited.options["username"] == "grace"
+    assert edited.options["password"] == {"sealed": "carrier/relay-1/password:13"}
     await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)  # changes nothing
+    with pytest.raises(InvalidRequest, match="another address"):
+        await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"host": "other.example.com"})
     again = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"forget-password": "yes"})
     assert "password" not in again.options
     assert [entry[1:] for entry in await entries(store)][:2] == [
         ("carrier.edit", "relay-1", "password"),
-        ("carrier.edit", "relay-1", "host, port"),
+        ("carrier.edit", "relay-1", "username"),
     ]
 
 

@@ -60,7 +60,14 @@ countries = ["GB", "DE"]
     ("kind", "form", "wrong"),
     [
         (("email", "smtp"), {}, {"host": "Fill this in."}),
-        (("email", "smtp"), {"host": "a\nb"}, {"host": "line"}),
+        (("email", "smtp"), {"host": "a\nb"}, {"host": "not a valid name"}),
+        (("email", "smtp"), {"host": "x y"}, {"host": "not a valid name"}),
+        (("email", "smtp"), {"host": "1.2.3"}, {"host": "IP address"}),
+        (
+            ("sms", "twilio"),
+            {"account_sid": "AC", "auth_token": "t", "base_url": "https://u:p@a.test"},
+            {"base_url": "user name or password"},
+        ),
         (("email", "smtp"), {"host": "a", "port": "0"}, {"port": "from 1 to 65535"}),
         (("email", "smtp"), {"host": "a", "port": "x"}, {"port": "Expected a whole number."}),
         (("email", "smtp"), {"host": "a", "tls": "ssl"}, {"tls": "'starttls'"}),
@@ -87,12 +94,34 @@ def test_what_may_be_a_secret_is_not_said_again() -> None:
 
 
 def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
-    kept = read_form(
-        ("email", "smtp"), {"host": "a", "forget-password": "yes", "forget-host": "yes"}, kept=["password"]
-    )
+    relay = {"host": "a", "password": {"sealed": "…"}}
+    kept = read_form(("email", "smtp"), {"host": "b", "forget-password": "yes", "forget-host": "yes"}, relay)
     assert (kept.errors, kept.forget) == ({}, frozenset({"password"}))
-    assert read_form(("sms", "twilio"), {"account_sid": "AC"}, kept=["auth_token"]).errors == {}
-    assert read_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}, kept=[]).errors
+    twilio = {"account_sid": "AC", "auth_token": {"sealed": "…"}}
+    assert read_form(("sms", "twilio"), {"account_sid": "AC"}, twilio).errors == {}
+    assert read_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}).errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "form", "typed_again"),
+    [
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "a", "tls": "tls", "username": "u"}, []),
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "b", "tls": "tls"}, ["password"]),
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "a", "tls": "none"}, ["password"]),
+        (("email", "smtp"), {"host": "a"}, {"host": "a", "port": "26"}, ["password"]),
+        (("email", "smtp"), {"host": "a"}, {"host": "b", "password": "new"}, []),
+        (("sms", "twilio"), {"base_url": "https://a.test"}, {"account_sid": "AC"}, ["auth_token"]),
+        (("sms", "smpp"), {"host": "a", "tls": False}, {"host": "a", "system_id": "s"}, []),
+        (("sms", "http"), {}, {"from": "Acme"}, []),
+        (("sms", "http"), {}, {"url": "https://b.test/"}, ["headers", "body"]),
+    ],
+)
+def test_a_saved_secret_does_not_go_to_another_address(
+    kind: CarrierKind, before: dict[str, str], form: dict[str, str], typed_again: list[str]
+) -> None:
+    names = {"smtp": ["password"], "smpp": ["password"], "twilio": ["auth_token"], "http": ["url", "headers", "body"]}
+    saved = before | {name: {"sealed": "…"} for name in names[kind[1]]}
+    assert list(read_form(kind, form, saved).errors) == typed_again
 
 
 @pytest.mark.parametrize("text", ["", "email", "email-fax", "fax-smtp", "sms-smtp"])

@@ -83,9 +83,9 @@ async def create(
 async def edit(
     store: Store, actor: Actor, seal: Seal, carriers: Carriers, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """All of its fields anew; a secret that is left empty stays."""
+    """All of its fields anew; a secret that is left empty stays while the address does."""
     before = find_carrier(store.setup.current, id_)
-    filled = read_form((before.channel, before.kind), form, kept=before.options.keys() & FIELDS)
+    filled = read_form((before.channel, before.kind), form, before.options)
     check_fields(filled.errors)
     _check_usable(carriers, _filled(before, filled, seal))
 

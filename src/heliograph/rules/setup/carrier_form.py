@@ -4,7 +4,7 @@ What a field may hold is said once, by the tables that `apply` reads (`file.py`)
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -15,6 +15,7 @@ from heliograph.rules.setup.secrets import FIELDS
 from heliograph.rules.shape import Misfit, read
 
 Control = Literal["text", "secret", "number", "checkbox", "choice", "list", "lines", "text area"]
+ADDRESS = ("host", "port", "tls", "base_url")  # where secrets go, and whether others can read them on their way
 SENDER = "The sender for teams without an approved sender ID. Empty: the platform's brand."
 UNCERTAIN = "When it is unknown whether a message was sent: send it once more, or stop and fail it."
 
@@ -228,17 +229,19 @@ def _control(type_: Any) -> Control:
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
-def read_form(kind: CarrierKind, form: Mapping[str, str], kept: Collection[str] = ()) -> Filled:
-    """`kept`: secrets that are there already, and stay where the form leaves them empty."""
+def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, Any] = {}) -> Filled:
+    """`before`: the options of a carrier that is there. Its secrets stay where the form leaves them empty, unless
+    they would go to another address then.
+    """
     types = {name: type_ for name, type_, _ in _flat(kind)}
     fields: dict[str, Any] = {}
     errors: dict[str, str] = {}
     forget = {one.name for one in inputs(kind) if one.secret and not one.required and form.get(f"forget-{one.name}")}
+    empty: list[Input] = []
     for one in inputs(kind):
         given = form.get(one.name, "").strip() if one.name != "body" else form.get(one.name, "")
         if not given.strip():
-            if one.required and one.name not in kept:
-                errors[one.name] = "Fill this in."
+            empty.append(one)
             continue
         try:
             value = read(_value(one, given, types[one.name]), types[one.name])
@@ -248,6 +251,13 @@ def read_form(kind: CarrierKind, form: Mapping[str, str], kept: Collection[str] 
         else:
             table, _, part = one.name.rpartition(".")
             (fields.setdefault(table, {}) if table else fields)[part] = value
+    moved = "url" in fields or any((fields.get(name) or None) != (before.get(name) or None) for name in ADDRESS)
+    for one in empty:
+        if one.secret and one.name in before:
+            if moved and one.name not in forget:
+                errors[one.name] = "Type it again: it would go to another address than before."
+        elif one.required:
+            errors[one.name] = "Fill this in."
     return Filled(fields=fields, errors=errors, forget=frozenset(forget))
 
 

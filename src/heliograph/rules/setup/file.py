@@ -20,7 +20,7 @@ from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
 from heliograph.rules.setup.keys import parse_token
 from heliograph.rules.setup.webhook import SECRET_PREFIX, checked_events, secret_size
-from heliograph.rules.setup.webhook_url import parse_target
+from heliograph.rules.setup.webhook_url import parse_target, read_host
 from heliograph.rules.shape import Misfit, form, read, read_at
 from heliograph.rules.text import line, quoted
 from heliograph.rules.verify_text import check_text
@@ -133,9 +133,13 @@ def _url(given: str) -> str:
     return given
 
 
-def _webhook_url(given: str) -> str:
+def _target(given: str) -> str:
     parse_target(given)
     return given
+
+
+def _host(given: str) -> str:
+    return read_host(f"[{given}]" if ":" in given else given)[0]
 
 
 def _webhook_secret(given: str) -> str:
@@ -170,6 +174,8 @@ _Line = Annotated[str, form(line)]
 _Money = Annotated[str, form(parse_money)]
 _Domain = Annotated[str, form(_domain)]
 _Url = Annotated[str, form(_url)]
+_Host = Annotated[str, form(_host)]
+_Target = Annotated[str, form(_target)]
 _Ip = Annotated[str, form(lambda given: str(ipaddress.ip_address(given)))]
 _Network = Annotated[str, form(lambda given: str(ipaddress.ip_network(given)))]
 _Country = Annotated[str, _like(_CODES, "a country as ISO code such as GB")]
@@ -219,7 +225,7 @@ class _Mx(_Carrier):
 
 
 class _Smtp(_Carrier, kw_only=True):
-    host: _Line
+    host: _Host
     port: _Port = _ABSENT
     tls: Literal["none", "starttls", "tls"] = _ABSENT
     username: str = _ABSENT
@@ -229,7 +235,7 @@ class _Smtp(_Carrier, kw_only=True):
 
 
 class _Smpp(_Carrier, kw_only=True):
-    host: _Line
+    host: _Host
     port: _Port = _ABSENT
     tls: bool = _ABSENT
     system_id: str
@@ -244,7 +250,7 @@ class _Smpp(_Carrier, kw_only=True):
 
 
 class _Twilio(_Carrier, kw_only=True):
-    base_url: _Url = _ABSENT
+    base_url: _Target = _ABSENT
     account_sid: _Line
     auth_token: str
     signing_key: str = _ABSENT
@@ -286,7 +292,7 @@ class _Http(_Carrier, kw_only=True):
 
 
 class _CloudApi(_Carrier, kw_only=True):
-    base_url: _Url = _ABSENT
+    base_url: _Target = _ABSENT
     phone_number_id: _Line
     access_token: str
     app_secret: str = _ABSENT
@@ -414,7 +420,7 @@ class _Key(_Table):
 
 
 class _Webhook(_Table):
-    url: Annotated[str, form(_webhook_url)]
+    url: _Target
     secret: Annotated[str, form(_webhook_secret)] = _ABSENT
     events: Annotated[list[str], form(_events)] = _ABSENT
 

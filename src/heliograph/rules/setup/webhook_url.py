@@ -65,7 +65,7 @@ def _parse(url: str) -> Target:
     split = _AUTHORITY.fullmatch(authority)
     if not split:
         raise ValueError(f"the host is not valid: {quoted(authority)}")
-    host, ip = _host(split[1])
+    host, ip = read_host(split[1])
     return Target(scheme=scheme, host=host, port=_port(split[2], scheme), path_and_query=path + query, ip=ip)
 
 
@@ -77,7 +77,7 @@ def _port(text: str | None, scheme: str) -> int:
     return int(text)
 
 
-def _host(text: str) -> tuple[str, str | None]:
+def read_host(text: str) -> tuple[str, str | None]:
     """The host in its one form, and once more if it is an IP address."""
     try:
         if text.startswith("["):
