@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.sends import EMAIL, SMS, WHATSAPP, Body, assert_refused, settled, without
+from tests.api.sends import EMAIL, SMS, WELCOME, WHATSAPP, Body, assert_refused, settled, without
 from tests.service import Service
 
 ADDED: Body = {"tags": {"kind": "receipt"}, "metadata": {"order": 4711, "lines": [{"a": None}]}}
@@ -26,6 +26,28 @@ def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: B
 
 
 @by_channel
+def test_priority_is_the_calls_the_templates_or_normal(shared_service: Service, path: str, body: Body) -> None:
+    for priority in ("critical", "normal", "bulk"):
+        answer = shared_service.post(path, body | {"priority": priority}).json
+        assert settled(shared_service, f"{path}/{answer['id']}")["priority"] == priority
+    plain = shared_service.post(path, body).json
+    assert shared_service.get(f"{path}/{plain['id']}").json["priority"] == "normal"
+
+
+@pytest.mark.parametrize(("own", "shown"), [({}, "bulk"), ({"priority": "critical"}, "critical")])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/emails", WELCOME | {"template_id": "tpl_many"}),
+        ("/v1/sms", without(SMS, "variables") | {"template_id": "tpl_short"}),
+    ],
+)
+def test_a_template_carries_its_own(shared_service: Service, path: str, body: Body, own: Body, shown: str) -> None:
+    answer = shared_service.post(path, body | own).json
+    assert shared_service.get(f"{path}/{answer['id']}").json["priority"] == shown
+
+
+@by_channel
 @pytest.mark.parametrize(
     ("added", "code", "param"),
     [
@@ -34,6 +56,8 @@ def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: B
         ({"tags": {"a": ""}}, "invalid_tags", "tags"),
         ({"metadata": "x"}, "invalid_request", "metadata"),
         ({"metadata": {"a": "x" * 4096}}, "invalid_metadata", "metadata"),
+        ({"priority": "urgent"}, "invalid_request", "priority"),
+        ({"priority": 1}, "invalid_request", "priority"),
     ],
 )
 def test_what_is_refused(

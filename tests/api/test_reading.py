@@ -33,6 +33,7 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
         "metadata",
         "scheduled_at",
         "expires_at",
+        "priority",
         *(("reply_to_addresses", "headers") if path == "/v1/emails" else ()),
     )
     assert tuple(found) == (*answer.json, *added, "simulated", "recipients", "events")

@@ -44,8 +44,9 @@ def test_a_past_time_is_now(shared_service: Service, path: str, body: Body) -> N
 
 
 @by_channel
-def test_it_is_canceled_once(shared_service: Service, path: str, body: Body) -> None:
-    answer = shared_service.post(path, body | {"scheduled_at": ahead(hours=1)}).json
+@pytest.mark.parametrize("priority", ["normal", "bulk"])
+def test_it_is_canceled_once(shared_service: Service, path: str, body: Body, priority: str) -> None:
+    answer = shared_service.post(path, body | {"scheduled_at": ahead(hours=1), "priority": priority}).json
     canceled = shared_service.post(f"{path}/{answer['id']}/cancel", None)
     assert (canceled.status, canceled.json["status"], canceled.json["id"]) == (200, "failed", answer["id"])
     found = shared_service.get(f"{path}/{answer['id']}").json

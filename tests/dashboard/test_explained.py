@@ -127,6 +127,11 @@ async def test_queued_and_paused(sent: Sent, store: Store) -> None:
     assert "Delivery is paused on this instance" in (await sent.page()).text
 
 
+async def test_what_the_caller_added(sent: Sent) -> None:
+    await sent.accept(added=b'{"priority":"critical"}')
+    assert "Priority Critical" in (await sent.page()).text
+
+
 async def test_deferred_says_when_it_is_tried_again(sent: Sent) -> None:
     await sent.accept("ada@example.com")
     await sent.move(None, FULL | {"next_attempt_at": "2030-01-02T03:04:05.000Z"})

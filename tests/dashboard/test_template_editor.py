@@ -147,6 +147,13 @@ async def test_a_template_that_went_meanwhile_is_saved_as_a_new_one(pages: Pages
     assert ">Mine</textarea>" in expired.html and f'action="{HERE}/new"' in expired.html
 
 
+async def test_the_priority_is_chosen_and_shown(pages: Pages) -> None:
+    await edit(pages, SMS.id, "publish", body="Your parcel is here.", priority="bulk")
+    assert given(pages, SMS.id).priority == "bulk"
+    assert "Priority Bulk" in (await pages.get(f"{HERE}/{SMS.id}")).text
+    assert '<option value="bulk" selected>' in (await pages.get(f"{HERE}/{SMS.id}/edit", "developer")).html
+
+
 async def test_a_copy_is_a_new_template(pages: Pages) -> None:
     shown = await pages.get(f"{HERE}/new?from={MAIL.id}", "developer")
     assert 'value="Copy of Welcome"' in shown.html and 'value="Grace"' in shown.html

@@ -24,6 +24,7 @@ def message(
     team: int = 1,
     channel: Any = "email",
     price: int = 0,
+    added: bytes = b"{}",
     decide: Callable[[Found], Decision] | None = None,
     **more: Any,
 ) -> Acceptance:
@@ -34,7 +35,7 @@ def message(
     def take(found: Found) -> Decision:
         pricing.hold(found.account, price)
         recipients = [AcceptedRecipient(address, address, "to") for address in to]
-        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=recipients, price=price)
+        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=recipients, price=price, added=added)
 
     fields: dict[str, Any] = {
         "id": id_,

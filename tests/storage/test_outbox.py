@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import CarrierReport, DueReport, Report
 from heliograph.storage.outbox import Claim, LaneDepth
@@ -38,6 +39,32 @@ async def test_every_team_gets_its_share_and_the_rest_goes_round(store: Store, c
     await asyncio.gather(*(store.messages.accept(message(clock, team=1)) for _ in range(50)))
     await asyncio.gather(*(store.messages.accept(message(clock, team=2)) for _ in range(3)))
     assert Counter(claim.team for claim in await store.outbox.claim("email", 20)) == {1: 17, 2: 3}
+
+
+async def test_the_urgent_go_first_and_no_priority_starves(store: Store, clock: TestClock) -> None:
+    items = [message(clock, team=team, priority=p) for p in PRIORITIES[::-1] for team in (1, 2) for _ in range(30)]
+    await asyncio.gather(*map(store.messages.accept, items))
+    priority = {item.id: item.priority for item in items}
+    handed: list[Claim] = []
+    for most in (40, *[1] * 20, 100, 100):  # many at once, and one at a time, as when all slots are taken
+        handed += await store.outbox.claim("email", most)
+    assert len(handed) == len(items)
+    order = [priority[claim.message_id] for claim in handed]
+    for start in range(0, 60, 20):
+        assert Counter(order[start : start + 20]) == {"critical": 18, "normal": 1, "bulk": 1}
+    last = {one: len(order) - 1 - order[::-1].index(one) for one in PRIORITIES}
+    assert last["critical"] < last["normal"] < last["bulk"]
+    first = Counter((claim.team, priority[claim.message_id]) for claim in handed[:40])
+    assert all(first[1, one] == first[2, one] for one in PRIORITIES)  # among equals, each team has its share
+
+
+async def test_all_queues_of_a_lane_are_one_in_the_figures(store: Store, clock: TestClock) -> None:
+    first, *others = [message(clock, priority=priority) for priority in PRIORITIES]
+    for item in (first, *others):
+        await store.messages.accept(item)
+    assert await store.outbox.depth() == [LaneDepth("email", 3, first.created_at)]
+    await store.outbox.claim("email", 2)
+    assert await store.outbox.depth() == [LaneDepth("email", 3, first.created_at)]
 
 
 async def test_lanes_are_apart_and_work_waits_for_its_time(store: Store, clock: TestClock) -> None:

@@ -211,6 +211,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
             added,
             reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else [],
             headers=request.headers or {},
+            priority=request.priority or (template.priority if template else "normal"),
         ),
         timing=timing,
     )
@@ -336,6 +337,7 @@ def email_acceptance(
         audit=caller.entry(id_) if caller.entry else None,
         due_at=draft.timing.due_at,
         expires_at=draft.timing.expires_at,
+        priority=draft.added.priority,
     )
 
 

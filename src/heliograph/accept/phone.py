@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, magic, pricing, routing
@@ -86,7 +87,7 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
         template=template,
         variables=values,
         body=body,
-        added=added,
+        added=replace(added, priority=request.priority or template.priority),
         timing=timing,
     )
 
@@ -193,4 +194,5 @@ def phone_acceptance(
         audit=caller.entry(id_) if caller.entry else None,
         due_at=draft.timing.due_at,
         expires_at=draft.timing.expires_at,
+        priority=draft.added.priority,
     )

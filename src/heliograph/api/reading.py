@@ -27,6 +27,7 @@ from heliograph.rules.field_docs import (
     says,
 )
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
@@ -88,6 +89,7 @@ ReplyToView = Annotated[list[str], says("All Reply-To addresses.", maybe=True)]
 HeadersView = Annotated[dict[str, str], says("The caller's own header fields.", maybe=True)]
 ScheduledView = Annotated[str | None, says("When it is to be sent; null: at once.", maybe=True, **TIME)]
 ExpiresView = Annotated[str | None, says("When it is too late to be sent; null: never.", maybe=True, **TIME)]
+PriorityView = Annotated[str, says("What goes first of what is due.", maybe=True, enum=list(PRIORITIES))]
 RecipientViews = Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
 EventViews = Annotated[list[EventView], says("The timeline.")]
 
@@ -101,6 +103,7 @@ class EmailLine(EmailRecord, frozen=True, kw_only=True):
     metadata: MetadataView = msgspec.field(default_factory=dict)
     scheduled_at: ScheduledView = None
     expires_at: ExpiresView = None
+    priority: PriorityView = "normal"
 
 
 class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
@@ -110,6 +113,7 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
     metadata: MetadataView = msgspec.field(default_factory=dict)
     scheduled_at: ScheduledView = None
     expires_at: ExpiresView = None
+    priority: PriorityView = "normal"
 
 
 class EmailView(EmailLine, frozen=True, kw_only=True):
@@ -279,7 +283,7 @@ def _record(status: str, record: str) -> dict[str, Any]:
 
 def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
     """What a caller may add, when nothing was."""
-    added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None}
+    added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None, "priority": "normal"}
     if channel == "email":
         added |= {"reply_to_addresses": [record["reply_to"]] if record["reply_to"] else [], "headers": {}}
     return added

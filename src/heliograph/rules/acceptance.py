@@ -10,7 +10,7 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account
-from heliograph.rules.setup.records import Channel
+from heliograph.rules.setup.records import Channel, Priority
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -79,3 +79,4 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditEntry | None = None  # of a send by a person
     due_at: int | None = None  # None: at once
     expires_at: int | None = None
+    priority: Priority = "normal"

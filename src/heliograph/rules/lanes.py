@@ -1,6 +1,12 @@
-"""Lanes of the outbox: each has slots of its own, so a slow channel never takes another's (reliability, choices)."""
+"""Lanes of the outbox: each has slots of its own, so a slow channel never takes another's (reliability, choices).
 
-from heliograph.rules.setup.records import Channel
+A lane has a queue for each priority; the outbox's rows bear its name.
+"""
+
+from collections.abc import Mapping
+from typing import get_args
+
+from heliograph.rules.setup.records import Channel, Priority
 
 LANE: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 
@@ -9,3 +15,27 @@ SETUP = "setup"  # nor this: it has changed, and all processes are to follow
 INBOX = "inbox"  # nor this: a simulator delivered something in a sandbox team, and somebody may wait for it anywhere
 
 SLOTS: dict[str, int] = {"email": 200, "phone": 200}  # hand-overs at once in one process
+
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+_ROUND = 20
+_FIRST: dict[int, Priority] = {9: "normal", 19: "bulk"}  # whose turn comes first; all others are critical's
+
+
+def queue_of(lane: str, priority: Priority) -> str:
+    return lane if priority == "normal" else f"{lane}.{priority}"
+
+
+QUEUES: dict[str, tuple[str, Priority]] = {queue_of(lane, p): (lane, p) for lane in SLOTS for p in PRIORITIES}
+
+
+def take_turns(turn: int, most: int, waiting: Mapping[Priority, int]) -> list[Priority]:
+    """Whose the next hand-overs are: the most urgent's, but one in 20 is each waiting priority's (contract 16)."""
+    left, order = dict(waiting), list[Priority]()
+    for number in range(turn, turn + most):
+        wish: tuple[Priority, ...] = (_FIRST.get(number % _ROUND, "critical"), *PRIORITIES)
+        taken = next((priority for priority in wish if left.get(priority)), None)
+        if taken is None:
+            break
+        left[taken] -= 1
+        order.append(taken)
+    return order

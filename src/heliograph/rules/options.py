@@ -9,6 +9,7 @@ from heliograph.rules.field_docs import TIME, limited, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, KIB
 from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
+from heliograph.rules.setup.records import Priority
 from heliograph.rules.text import CONTROLS, quoted
 
 TAGS_MAX = 10
@@ -49,6 +50,12 @@ ExpiresAt = Annotated[
 ]
 
 
+Urgency = Annotated[
+    Priority | None,
+    says("Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`."),
+]
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """When a message is due, and when it is too late."""
 
@@ -68,6 +75,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     headers: dict[str, str] = {}
     scheduled_at: str | None = None
     expires_at: str | None = None
+    priority: Priority = "normal"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +85,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     metadata: Metadata = None
     scheduled_at: ScheduledAt = None
     expires_at: ExpiresAt = None
+    priority: Urgency = None
 
 
 def read_options(given: Options, now: int) -> tuple[Added, Timing]:

@@ -10,6 +10,7 @@ from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
+from heliograph.rules.lanes import queue_of
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.notices import low_credit
 from heliograph.rules.pricing import Account, format_money
@@ -171,13 +172,13 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
-        due_at = max(at, item.due_at or at)
+        due_at, queue = max(at, item.due_at or at), queue_of(item.lane, item.priority)
         messages.append(_message(key, item, done))
         contents.append((key, item.content.decode()))
         blobs += [(blob, key) for blob in item.blobs]
         for position, to in enumerate(done.recipients):
             recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
-            outbox.append((item.lane, item.team, key, position, None, due_at, at, item.expires_at))
+            outbox.append((queue, item.team, key, position, None, due_at, at, item.expires_at))
         note(tx, item.lane, due_at - at)
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at, 0))

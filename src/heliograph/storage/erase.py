@@ -13,14 +13,13 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, stand_in
-from heliograph.rules.lanes import SLOTS
 from heliograph.rules.message import is_final
 from heliograph.storage import audit, grams
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.queues import EVERY
 
 PORTION = 1000  # rows looked at in one transaction
 SUBJECT = "[erased]"
-LANES = [(lane,) for lane in SLOTS]
 
 Tell = Callable[[str, int], None]  # what was looked through, how many rows of it so far
 
@@ -77,7 +76,7 @@ class Erasures:
 async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
     whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
     await tx.run("mark_erased", team=wanted.ref)
-    ((messages,),) = await tx.run("moving_messages", lanes=LANES, **whose)
+    ((messages,),) = await tx.run("moving_messages", lanes=EVERY, **whose)
     ((codes,),) = await tx.run("moving_verifications", now=entry.at, **whose)
     ((imports,),) = await tx.run("moving_imports", team=wanted.ref)
     if messages or codes:
@@ -135,7 +134,7 @@ async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: in
     await grams.begin_to_erase(tx)
     rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
     keys = [(row[0],) for row in rows]
-    working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=LANES, messages=keys)}
+    working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=EVERY, messages=keys)}
     people: dict[int, list[Any]] = {key: [] for (key,) in keys}
     for person in await tx.run("recipients_of", messages=keys):
         people[person[0]].append(person)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.queues import EVERY
 
 QUEUE_MOST = 1_000  # how far a queue is counted
 
@@ -68,12 +68,12 @@ class Figures:
 
     async def overview(self, team: int, since: int, width: int, webhooks: Iterable[str]) -> Overview:
         """Figures `since` then, in hours or days as the `width` in ms says; whether these webhooks fail."""
-        now, lanes = self._clock.now(), [(lane,) for lane in sorted(set(LANE.values()))]
+        now = self._clock.now()
         hooks = [(id_,) for id_ in webhooks]
 
         async def story(tx: Tx) -> Overview:
             rows = await tx.run("team_figures", team=team, since=since, width=width)
-            queues = await tx.run("team_queue", team=team, lanes=lanes, most=QUEUE_MOST)
+            queues = await tx.run("team_queue", team=team, lanes=EVERY, most=QUEUE_MOST)
             return Overview(
                 figures={(start, channel): Reached(*counts) for start, channel, *counts in rows},
                 waiting=min(QUEUE_MOST, sum(row[1] for row in queues)),

@@ -8,10 +8,11 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.lanes import LANE
+from heliograph.rules.lanes import LANE, PRIORITIES, queue_of, take_turns
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
+from heliograph.rules.options import Added
 from heliograph.rules.outcome import DueReport, own
-from heliograph.rules.setup.records import Channel
+from heliograph.rules.setup.records import Channel, Priority
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.group import GroupCommit
@@ -74,45 +75,57 @@ _deferrals = msgspec.json.Decoder(dict[str, int])
 _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
-async def claim(tx: Tx, owner: str, lane: str, most: int, now: int, leases: Leases) -> list[Claim]:
-    teams = await _due_teams(tx, lane, now)
-    if not teams:
+async def claim(tx: Tx, owner: str, lane: str, most: int, turn: int, now: int, leases: Leases) -> list[Claim]:
+    """`turn`: how many this process has claimed of the lane before."""
+    due = await _due_teams(tx, lane, now)
+    if not due:
         return []
     lease_until = await leases.until(tx)
     if leases.off():
         return []
-    # Every team with due work gets the same share of the batch: none starves another (P9).
-    # What small teams leave over goes to those that filled their share, so a short batch means an empty lane.
-    turn = now % len(teams)
+    given = {"owner": owner, "lease_until": lease_until, "now": now}
+    wishes = Counter(take_turns(turn, most, dict.fromkeys(due, most)))
+    taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], given) for p in due}
+    # What one priority leaves over goes to those that got all they may, so a short batch means an empty lane.
+    for priority, rows in taken.items():
+        rest = most - sum(map(len, taken.values()))
+        if rest and len(rows) == wishes[priority]:
+            rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, given)
+    order = take_turns(turn, most, {priority: len(rows) for priority, rows in taken.items()})
+    if len(order) < most:
+        await _due_teams(tx, lane, now)
+    left = {priority: iter(rows) for priority, rows in taken.items()}
+    return await _read(tx, [next(left[priority]) for priority in order])
+
+
+async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, given: dict[str, Any]) -> list[Any]:
+    """Every team with due work gets the same share of the batch: none starves another (P9).
+
+    What small teams leave over goes to those that filled their share.
+    """
+    turn = given["now"] % len(teams)
     teams = teams[turn:] + teams[:turn]
     rows: list[Any] = []
     while teams and len(rows) < most:
         teams = teams[: most - len(rows)]
         share = (most - len(rows)) // len(teams)
-        got = await tx.run(
-            "claim",
-            teams=[(team,) for team in teams],
-            lane=lane,
-            now=now,
-            share=share,
-            claims=CLAIMS_MAX,
-            owner=owner,
-            lease_until=lease_until,
-        )
+        who = [(team,) for team in teams]
+        got = await tx.run("claim", lane=queue, teams=who, share=share, claims=CLAIMS_MAX, **given)
         rows += got
         taken = Counter(row[2] for row in got)
         teams = [team for team in teams if taken[team] == share]
-    if len(rows) < most:
-        await _due_teams(tx, lane, now)
-    return await _read(tx, rows)
+    return rows
 
 
-async def _due_teams(tx: Tx, lane: str, now: int) -> list[int]:
-    """Those with due work; when the next of the others' is due is noted."""
-    rows = await tx.run("waiting_teams", lane=lane)
-    if later := [due_at - now for _, due_at in rows if due_at > now]:
+async def _due_teams(tx: Tx, lane: str, now: int) -> dict[Priority, list[int]]:
+    """Those with due work, the most urgent first; when the next of the others' is due is noted."""
+    rows = await tx.run("waiting_teams", lanes=[(queue_of(lane, priority),) for priority in PRIORITIES])
+    if later := [due_at - now for _, _, due_at in rows if due_at > now]:
         note(tx, lane, min(later))
-    return [team for team, due_at in rows if due_at <= now]
+    due = {
+        p: [team for queue, team, due_at in rows if queue == queue_of(lane, p) and due_at <= now] for p in PRIORITIES
+    }
+    return {priority: teams for priority, teams in due.items() if teams}
 
 
 async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Claim]:
@@ -175,8 +188,10 @@ async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int
     if not found:
         return None
     message, status, created_at, record = found[0]
-    due_at = parse_timestamp(msgspec.json.decode(record).get("scheduled_at") or "") or created_at
-    rows = await tx.run("waiting_rows", lane=LANE[channel], team=team, message=message, due_at=max(due_at, created_at))
+    added = msgspec.json.decode(record, type=Added)
+    due_at = max(created_at, parse_timestamp(added.scheduled_at or "") or 0)
+    queue = queue_of(LANE[channel], added.priority)
+    rows = await tx.run("waiting_rows", lane=queue, team=team, message=message, due_at=due_at)
     everyone = await tx.run("message_recipients", message=message)
     return message, status, record, list(rows) if len(rows) == len(everyone) else []
 
@@ -211,11 +226,14 @@ class Outbox:
         self._changes: GroupCommit[Change, bool] = GroupCommit(
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
+        self._turns: Counter[str] = Counter()
         self.queue = Probe(self.depth)
 
     async def claim(self, lane: str, most: int) -> list[Claim]:
-        now = self._clock.now()
-        return await self._database.write(lambda tx: claim(tx, self._owner, lane, most, now, self._leases))
+        now, turn = self._clock.now(), self._turns[lane]
+        claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, turn, now, self._leases))
+        self._turns[lane] += len(claims)
+        return claims
 
     async def release(self, claims: Sequence[Claim]) -> None:
         await self._database.write(lambda tx: release(tx, self._owner, claims))

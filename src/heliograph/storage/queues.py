@@ -2,12 +2,12 @@
 
 import msgspec
 
-from heliograph.rules.lanes import LANE
+from heliograph.rules.lanes import QUEUES
 from heliograph.storage.engine.database import Tx
 
 PAGE_MOST = 10_000  # how far a page counts what waits for each team or webhook: a millisecond
 DEPTH_MOST = 100_000  # … and the metrics
-_LANES = [(lane,) for lane in sorted(set(LANE.values()))]
+EVERY = [(queue,) for queue in QUEUES]
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,15 +23,33 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_due(self) -> int | None:
-        return min((at for at in (self.oldest, self.working_since) if at is not None), default=None)
+        return _earlier(self.oldest, self.working_since)
 
 
 async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
-    found = {
-        (lane, team): Queue(lane=lane, team=team, due=due, later=later, oldest=oldest)
-        for lane, team, due, later, oldest in await tx.run("waiting_by_team", lanes=_LANES, now=now, most=most)
-    }
-    for lane, team, working, since in await tx.run("working_by_team"):
-        before = found.get((lane, team), Queue(lane=lane, team=team))
-        found[lane, team] = msgspec.structs.replace(before, working=working, working_since=since)
+    parts = [
+        Queue(lane=queue, team=team, due=due, later=later, oldest=oldest)
+        for queue, team, due, later, oldest in await tx.run("waiting_by_team", lanes=EVERY, now=now, most=most)
+    ]
+    parts += [
+        Queue(lane=queue, team=team, working=working, working_since=since)
+        for queue, team, working, since in await tx.run("working_by_team")
+    ]
+    found: dict[tuple[str, int], Queue] = {}
+    for part in parts:
+        lane, _ = QUEUES[part.lane]
+        before = found.get((lane, part.team), Queue(lane=lane, team=part.team))
+        found[lane, part.team] = Queue(
+            lane=lane,
+            team=part.team,
+            due=before.due + part.due,
+            later=before.later + part.later,
+            working=before.working + part.working,
+            oldest=_earlier(before.oldest, part.oldest),
+            working_since=_earlier(before.working_since, part.working_since),
+        )
     return list(found.values())
+
+
+def _earlier(*times: int | None) -> int | None:
+    return min((at for at in times if at is not None), default=None)

@@ -13,7 +13,6 @@ import msgspec
 from heliograph.clock import OFF_MS
 from heliograph.rules.grams import Needle
 from heliograph.rules.ids import PREFIXES, ulid
-from heliograph.rules.lanes import LANE
 from heliograph.rules.message import STATES
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import find
@@ -21,13 +20,13 @@ from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.find import Aim
 from heliograph.storage.pulses import message_pulse
+from heliograph.storage.queues import EVERY
 
 WRONG = ("bounced", "complained", "failed")  # what one recipient of several may have
 WRONG_PORTION = 500
 FOREVER = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
-LANES = [(lane,) for lane in sorted(set(LANE.values()))]
 _FIRST, _LAST = 0, (1 << 80) - 1  # random parts of ids
 
 
@@ -321,7 +320,7 @@ async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
     names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before = await _key(tx, team, wanted.before) if wanted.before else NEWEST
     given = {"team": team, "before": before, **{name: getattr(wanted, name) for name in names}}
-    rows = await tx.run("search_unseen", lanes=LANES, limit=wanted.limit + 1, **given)
+    rows = await tx.run("search_unseen", lanes=EVERY, limit=wanted.limit + 1, **given)
     lines = {row[0]: MessageLine(*row) for row in rows}
     seen, stride = 0, 1
     span = None if span is None else min(span, before >> 12)

@@ -55,6 +55,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
     values = {
         "facts": facts,
         "record": record,
+        "added": msgspec.json.decode(facts.record, type=Added),
         "content": content,
         "name": CHANNEL_NAMES[facts.channel],
         "title": record.get("subject") or f"{CHANNEL_NAMES[facts.channel]} to {record.get('to', '')}",

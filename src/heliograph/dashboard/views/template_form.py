@@ -26,7 +26,8 @@ class FormLine(msgspec.Struct, frozen=True):
 def to_form(template: Template) -> dict[str, str]:
     form = {part: getattr(template, part) or "" for part in PARTS[template.channel]}
     prices = "\n".join(f"{country} {format_money(price)}" for country, price in template.prices.items())
-    return form | {"name": template.name, "price": format_money(template.price), "prices": prices}
+    price = format_money(template.price)
+    return form | {"name": template.name, "priority": template.priority, "price": price, "prices": prices}
 
 
 def lines_for(template: Template) -> list[FormLine]:
@@ -53,6 +54,7 @@ def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> di
     given: dict[str, Any] = {part: form.get(part, "").replace("\r\n", "\n") or None for part in PARTS[channel]}
     given |= {
         "name": form.get("name", "").strip(),
+        "priority": form.get("priority", "normal"),
         "variables": [line.name for line in lines],
         "optional": [line.name for line in lines if line.optional],
         "examples": {line.name: line.example for line in lines if line.example},

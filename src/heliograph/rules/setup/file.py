@@ -410,6 +410,7 @@ class _Template(_Table):
     prices: dict[_Country, _Money] = _ABSENT
     examples: dict[str, str] = _ABSENT
     validity_minutes: Annotated[int, _from(0, 2880)] = _ABSENT
+    priority: records.Priority = _ABSENT
 
 
 class _Key(_Table):

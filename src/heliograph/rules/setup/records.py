@@ -15,6 +15,7 @@ Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]
 Segmenting = Literal["spec", "udh"]
+Priority = Literal["critical", "normal", "bulk"]
 
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
@@ -160,6 +161,7 @@ class Template(Setting, frozen=True):
     prices: dict[str, int] = {}  # by ISO country; 0 is a price
     examples: dict[str, str] = {}  # values to preview and to try it with
     validity_minutes: int = 0  # sms: how long the carrier may try; 0: as long as it pleases
+    priority: Priority = "normal"  # of sends that name none
     refused_reason: str = ""  # of a draft: why an operator did not approve it
     unfinished: bool = False  # of a draft: its team has not asked to publish it yet
 

@@ -24,7 +24,7 @@ from heliograph.rules.setup.template_approvals import (
 from heliograph.rules.template import PARTS, check_template
 
 DRAFT = 0  # the version that a message made from a draft records
-SHOWN = ("name", *CONTENT, "price", "prices")  # what a comparison shows
+SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # what a comparison shows
 CONTEXT = 3  # lines shown around a change
 LINES_MAX = 1000  # of a field that are shown
 

@@ -2,13 +2,15 @@
 
 -- name: waiting_teams
 -- With the time when each one's first work is due. Skips from team to team along the index, so that a team with 100,000 rows costs one step.
-WITH RECURSIVE waiting (team) AS (
-    SELECT min(team) FROM outbox WHERE lane = :lane AND owner IS NULL
+WITH RECURSIVE waiting (lane, team) AS (
+    SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
+    FROM rows(:lanes, lane text) AS l
     UNION ALL
-    SELECT (SELECT min(o.team) FROM outbox o WHERE o.lane = :lane AND o.owner IS NULL AND o.team > w.team)
+    SELECT w.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = w.lane AND o.owner IS NULL AND o.team > w.team)
     FROM waiting w WHERE w.team IS NOT NULL
 )
-SELECT w.team, (SELECT min(o.due_at) FROM outbox o WHERE o.lane = :lane AND o.owner IS NULL AND o.team = w.team)
+SELECT w.lane, w.team,
+       (SELECT min(o.due_at) FROM outbox o WHERE o.lane = w.lane AND o.owner IS NULL AND o.team = w.team)
 FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
