@@ -26,7 +26,6 @@ from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
 from heliograph.channels.sms.twilio import Twilio, TwilioOptions
 from heliograph.channels.web import Web
-from heliograph.channels.webhook import signature
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
@@ -61,6 +60,7 @@ from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.opening import attest
+from heliograph.rules import webhook_signature
 from heliograph.rules.address import normal_domain
 from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
@@ -310,7 +310,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         store,
         clock,
         vault=secrets.sealer,
-        make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
+        make_secret=lambda: webhook_signature.make_secret(clock.entropy(webhook_signature.ENTROPY_MIN)),
         refusal_of=webhook_refusal(settings),
     )
 

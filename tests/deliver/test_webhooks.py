@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from heliograph.app import webhook_secrets
 from heliograph.channels.webhook.guard import Guard
 from heliograph.channels.webhook.post import Posted, Poster
-from heliograph.channels.webhook.signature import make_secret
 from heliograph.deliver import endpoint as serving
 from heliograph.deliver import webhooks as telling
 from heliograph.deliver.webhooks import WebhookWorker
@@ -21,6 +20,7 @@ from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
+from heliograph.rules.webhook_signature import make_secret
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
 from heliograph.storage.engine import hints

@@ -8,13 +8,13 @@ import click
 import msgspec
 
 from heliograph.app import CARRIERS, webhook_refusal
-from heliograph.channels.webhook.signature import ENTROPY_MIN, make_secret
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.manage import apply as setup
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.plan import Plan
+from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -8,10 +8,10 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
-from heliograph.channels.webhook import signature
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
+from heliograph.rules import webhook_signature
 from heliograph.rules.event import event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
@@ -181,7 +181,7 @@ class Endpoint:
             return Posted(error=str(error), duration_ms=0)
         try:
             body = event_body(due.told, self._shared.store.setup.current.teams[hook.team])
-            headers = signature.headers(secrets, due.event, at // SECOND_MS, body)
+            headers = webhook_signature.headers(secrets, due.event, at // SECOND_MS, body)
             return await self._shared.poster.post(hook.url, headers, body)
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
