@@ -14,7 +14,7 @@ from tests.service import Answer, Service, until
 
 FIELDS = (
     *("id", "url", "events", "enabled", "description", "created_at"),
-    *("disabled_reason", "secret_rotates_until"),
+    *("disabled_reason", "secret_rotates_until", "format"),
 )
 HOOK: Body = {"url": "http://127.0.0.1:9/hook", "events": ["webhook.test"]}  # nobody listens there
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -90,6 +90,7 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
         ({}, {}),
         ({"url": None, "events": None, "enabled": None, "description": None}, {}),
         ({"events": ["sms.sent", "sms.sent", "email.*"]}, {"events": ["sms.sent", "email.*"]}),
+        ({"format": "resend"}, {"format": "resend"}),
         ({"enabled": False}, {"enabled": False}),
         ({"url": "http://127.0.0.1:9/hook?a=%20b"}, {"url": "http://127.0.0.1:9/hook?a=%20b"}),
     ],
@@ -105,6 +106,8 @@ WRONG: list[tuple[Body, str]] = [
     ({"events": ["email.opened"]}, "events"),
     ({"events": "*"}, "events"),
     ({"events": [1]}, "events"),
+    ({"format": "mailgun"}, "format"),
+    ({"format": 1}, "format"),
     ({"url": ""}, "url"),
     ({"url": "https://example.com/" + "x" * 2048}, "url"),
     ({"url": "http://127.0.0.1:9/\r\nX: y"}, "url"),

@@ -47,7 +47,6 @@ async def test_what_is_sent(poster: Poster) -> None:
     assert received.headers == {
         "host": receiver.url.removeprefix("http://"),
         "user-agent": "Heliograph-Webhooks/1",
-        "content-type": "application/json",
         "content-length": str(len(BODY.encode())),
         "accept": "*/*",
         "accept-encoding": "identity",

@@ -43,7 +43,7 @@ def test_add_list_show_change_remove(run: Run, team: str) -> None:
     shown = json.loads(run("webhook", "show", id_, "--json").out)
     assert (shown["team"], shown["description"], shown["enabled"]) == (team, "d", False)
     assert "secret" not in shown
-    assert run("webhook", "change", id_, "--enable").out.endswith("  enabled\n")
+    assert run("webhook", "change", id_, "--enable", "--format", "resend").out.endswith("  *  resend  enabled\n")
     assert run("webhook", "remove", id_).out == f"webhook {id_} is removed\n"
     assert run("webhook", "list", "--json").out == "[]\n"
 

@@ -108,6 +108,10 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         (TEAM + '[[teams.webhooks]]\nevents = ["*"]', "teams[0].webhooks[0].url: is missing"),
         (TEAM + '[[teams.webhooks]]\nurl = "http://x"\nevents = []', "teams[0].webhooks[0].events: events is empty"),
         (TEAM + '[[teams.webhooks]]\nurl = "http://x"\nenabled = true', "teams[0].webhooks[0].enabled: is not known"),
+        (
+            TEAM + '[[teams.webhooks]]\nurl = "http://x"\nformat = "mailgun"',
+            "teams[0].webhooks[0].format: There is no format 'mailgun'. Known: heliograph, resend",
+        ),
         (TEAM + "credit_low = 5", "teams[0].credit_low: expected a string"),
         (
             TEAM + '[[teams.webhooks]]\nurl = "http://x"\nevents = ["email.opened"]',

@@ -131,6 +131,7 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
             ],
         ),
         (A + HOOK, A + HOOK + 'events = ["sms.*"]', ["webhook http://a.test/h of team_a: changed (events)"]),
+        (A + HOOK, A + HOOK + 'format = "resend"', ["webhook http://a.test/h of team_a: changed (format)"]),
         (A + HOOK + 'events = ["sms.*"]', A + HOOK, []),
         (
             "",

@@ -13,8 +13,9 @@ from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookReq
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.setup.webhook import to_record
+from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.settings import Settings
 from heliograph.storage.deliveries import WantedEvents
 
@@ -25,6 +26,8 @@ TEAM = click.option("--team", metavar="TEAM", help="The team's id, team_…; wit
 EVENTS = click.option(
     "--event", "events", multiple=True, metavar="NAME", help="A type, a group such as email.*, or *; can be repeated."
 )
+
+FORMAT = click.option("--format", metavar="NAME", help=f"Whose shape its events have: {', '.join(FORMATS)}.")
 
 
 @click.group()
@@ -42,8 +45,9 @@ def webhook() -> None:
 @EVENTS
 @click.option("--secret", metavar="WHSEC", help="Your own secret. Default: one is made.")
 @click.option("--description", help="A note for people.")
+@FORMAT
 @AS_JSON
-def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_json: bool, **given: str | None) -> None:
+def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Send events to URL, and print the new webhook's secret, shown only once. Without --event: all events.
 
     \b
@@ -99,6 +103,7 @@ def show(settings: Settings, id_: str, team: str | None, as_json: bool) -> None:
 @EVENTS
 @click.option("--enable/--disable", "enabled", default=None, help="Whether events are sent to it.")
 @click.option("--description", help="A note for people.")
+@FORMAT
 @AS_JSON
 def change(
     settings: Settings, id_: str, team: str | None, events: tuple[str, ...], as_json: bool, **given: Any
@@ -234,7 +239,8 @@ def _fields(hook: Webhook) -> dict[str, Any]:
 
 def _line(hook: Webhook) -> str:
     state = "enabled" if hook.enabled else f"disabled {hook.disabled_reason}".strip()
-    return f"{hook.id}  {hook.team}  {hook.url}  {','.join(hook.events)}  {state}"
+    shape = "" if hook.format == OWN_FORMAT else f"  {hook.format}"
+    return f"{hook.id}  {hook.team}  {hook.url}  {','.join(hook.events)}{shape}  {state}"
 
 
 def _show(hook: Webhook, as_json: bool, secret: str | None = None) -> None:

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
-from heliograph.rules import webhook_signature
-from heliograph.rules.event import event_body
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
+from heliograph.rules.webhook_formats.format import Signing
+from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.store import Store, StoreUnavailable
@@ -180,9 +180,10 @@ class Endpoint:
         except ValueError as error:
             return Posted(error=str(error), duration_ms=0)
         try:
-            body = event_body(due.told, self._shared.store.setup.current.teams[hook.team])
-            headers = webhook_signature.headers(secrets, due.event, at // SECOND_MS, body)
-            return await self._shared.poster.post(hook.url, headers, body)
+            form = FORMATS[hook.format]
+            body = form.body(due.told, self._shared.store.setup.current.teams[hook.team])
+            signing = Signing(secrets=secrets, url=hook.url, event=due.event, t=at // SECOND_MS, body=body)
+            return await self._shared.poster.post(hook.url, form.headers(signing), body)
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)

@@ -1,6 +1,7 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -12,13 +13,14 @@ from heliograph.rules.event import TEST, TYPES
 from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Team, Webhook
+from heliograph.rules.setup.records import OWN_FORMAT, Team, Webhook
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.setup.webhook import (
     DESCRIPTION_MAX,
     WEBHOOKS_MAX,
     check_description,
+    check_format,
     check_secret,
     checked_events,
     rotated,
@@ -26,6 +28,7 @@ from heliograph.rules.setup.webhook import (
 )
 from heliograph.rules.setup.webhook_url import URL_MAX
 from heliograph.rules.text import quoted
+from heliograph.rules.webhook_formats.formats import FORMATS, hears
 from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
@@ -35,6 +38,7 @@ SHOWN = 5  # ids in a message
 RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
 
 
+FORMAT = says("Whose body, headers and signature its events have: ours, or another service's.", enum=list(FORMATS))
 EVENTS = says("Event types, groups such as `email.*`, or `*`.")
 NOTE = says("A note for people.", maxLength=DESCRIPTION_MAX, pattern=f"^[^{CONTROL}]*$")
 SECRET = says(
@@ -54,6 +58,7 @@ class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     events: Annotated[EventNames, EVENTS]
     secret: Annotated[str | None, SECRET] = None
     description: Annotated[str | None, NOTE] = None
+    format: Annotated[str | None, FORMAT] = None
 
 
 class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +66,7 @@ class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     events: Annotated[EventNames | None, EVENTS] = None
     enabled: Annotated[bool | None, says("`true` also clears `disabled_reason`.")] = None
     description: Annotated[str | None, NOTE] = None
+    format: Annotated[str | None, FORMAT] = None
 
 
 class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +120,8 @@ class Webhooks:
     async def create(self, actor: Actor, team: str, wanted: WebhookRequest) -> MadeSecret:
         events, description = checked_events(wanted.events), wanted.description or ""
         check_description(description)
+        form = wanted.format or OWN_FORMAT
+        check_format(form)
         if wanted.secret is not None:
             check_secret(wanted.secret)
         await self._check_target(wanted.url)
@@ -126,6 +134,7 @@ class Webhooks:
             events=events,
             description=description,
             created_at=now,
+            format=form,
         )
 
         def decide(setup: Setup, _: int) -> SetupChange:
@@ -143,6 +152,7 @@ class Webhooks:
         if wanted.events is not None:
             fields["events"] = checked_events(wanted.events)
         check_description(wanted.description or "")
+        check_format(wanted.format or OWN_FORMAT)
         if wanted.enabled:
             fields["disabled_reason"] = ""
         before = self.find(team, id_)
@@ -177,7 +187,7 @@ class Webhooks:
         hook = self._listening(team, id_)
         entry = actor.did(self._clock.now(), "webhook.replay", hook.url, _in_words(wanted), team=hook.team)
         try:
-            return await self._store.deliveries.replay(self._ref(hook), id_, wanted, hook.hears, entry)
+            return await self._store.deliveries.replay(self._ref(hook), id_, wanted, partial(hears, hook), entry)
         except NoSuchEvents as error:
             shown = ", ".join(map(quoted, error.ids[:SHOWN])) + (" …" if len(error.ids) > SHOWN else "")
             raise InvalidRequest(f"The team has no events {shown}.", param="event_ids") from None

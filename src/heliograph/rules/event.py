@@ -75,9 +75,15 @@ def event_type(channel: Channel, status: str) -> str:
     return name
 
 
+def event_data(event: StoredEvent) -> dict[str, Any]:
+    """What it is about, as every format tells it: the message with what became of one recipient, or another record."""
+    return _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+
+
 def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
-    own = _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+    own = event_data(event)
+    own.pop("headers", None)  # the receiver's mail has them
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
     whole = {
         "id": event.id,
@@ -97,7 +103,6 @@ def event_body(event: StoredEvent, team: Team) -> bytes:
 
 def _message_part(event: StoredEvent) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.json.decode(event.record or "{}")
-    record.pop("headers", None)  # the receiver's mail has them
     own = record | {
         "status": event.status,
         "message_status": event.message_status,

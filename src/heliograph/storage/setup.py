@@ -10,6 +10,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.lanes import SETUP
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
+from heliograph.rules.webhook_formats.formats import hears
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.events import Event, Publisher
@@ -178,4 +179,4 @@ class SetupStore:
         await self.refresh()
 
     def _subscribers(self, team: int, type_: str) -> list[str]:
-        return [hook.id for hook in self.current.webhooks.get(team, ()) if hook.hears(type_)]
+        return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_)]

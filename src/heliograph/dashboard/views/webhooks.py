@@ -13,18 +13,20 @@ from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.denied import is_denied
-from heliograph.rules.event import GROUPS, event_body
+from heliograph.rules.event import GROUPS
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook_url import parse_target
 from heliograph.rules.webhook_advice import advice
+from heliograph.rules.webhook_formats.format import JSON, Signing
+from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 
 PAGE = 25  # deliveries
-FIELDS = ("url", "events", "description")
+FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
     "email": "Email",
     "sms": "SMS",
@@ -35,6 +37,7 @@ GROUP_NAMES = {
     "credit": "Billing",
     "webhook": "Webhooks",
 }
+FORMAT_NAMES = [(name, name.capitalize()) for name in FORMATS]
 EXAMPLE = "http://localhost:3000/hook"
 
 
@@ -76,7 +79,7 @@ async def live(visit: Visit) -> Answer:
 async def edit(visit: Visit) -> Answer:
     hook = _own(visit)
     chosen = {"all" if name == "*" else name: "yes" for name in hook.events}
-    return _form(visit, hook, {"url": hook.url, "description": hook.description} | chosen)
+    return _form(visit, hook, {"url": hook.url, "description": hook.description, "format": hook.format} | chosen)
 
 
 async def change(visit: Visit) -> Answer:
@@ -146,14 +149,15 @@ async def show_delivery(visit: Visit) -> Answer:
     told = await visit.store.events.find(visit.team.record.ref, event)
     if found is None or told is None:
         raise Gone
-    body = event_body(told, visit.team)
+    form = FORMATS[hook.format]
+    body = form.body(told, visit.team)
     values = {
         "live": followed,
         "hook": hook,
         "delivery": found,
         "advice": advice,
-        "body": msgspec.json.format(body, indent=2).decode(),
-        "headers": _headers(found, len(body)),
+        "body": (msgspec.json.format(body, indent=2) if form.content_type == JSON else body).decode(),
+        "headers": _headers(hook, found, body),
     }
     return Page("webhook_delivery.html", values)
 
@@ -164,16 +168,12 @@ async def _delivery(visit: Visit, hook: Webhook, event: str) -> StoredDelivery |
     return found[0] if found and found[0].event == event else None
 
 
-def _headers(delivery: StoredDelivery, length: int) -> dict[str, str]:
+def _headers(hook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
     """Of the last attempt; its signatures are not kept."""
-    seconds = str(delivery.attempts[-1].at // SECOND_MS) if delivery.attempts else "…"
-    return HEADERS | {
-        "Content-Length": str(length),
-        "webhook-id": delivery.event,
-        "webhook-timestamp": seconds,
-        "webhook-signature": "v1,…",
-        "X-Service-Signature": f"t={seconds},v1=…",
-    }
+    at = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
+    signing = Signing(secrets=[""], url=hook.url, event=delivery.event, t=at // SECOND_MS, body=body)
+    told = FORMATS[hook.format].headers(signing) | {"Content-Length": str(len(body))}
+    return HEADERS | {name: "…" if name.lower().endswith("signature") else value for name, value in told.items()}
 
 
 # -- showing --------------------------------------------------------------------------------------------------
@@ -185,7 +185,8 @@ def _webhooks(visit: Visit) -> Webhooks:
 
 def _typed(visit: Visit) -> dict[str, Any]:
     url, description = (visit.form.get(name, "").strip() for name in ("url", "description"))
-    return {"url": url, "events": _chosen(visit.form), "description": description}
+    shape = visit.form.get("format") or None
+    return {"url": url, "events": _chosen(visit.form), "description": description, "format": shape}
 
 
 def _chosen(form: Mapping[str, str]) -> list[str]:
@@ -233,6 +234,7 @@ def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: M
             for group, types in GROUPS.items()
             if group != "webhook" or any(name.startswith("webhook.") for name in form)  # a test is told anyway
         },
+        "formats": FORMAT_NAMES,
         "is_local": "url" in errors and is_local(url),
         "command": _listen(visit, url if is_local(url) else EXAMPLE),
     }

@@ -19,7 +19,7 @@ from heliograph.rules.pricing import parse_money
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
 from heliograph.rules.setup.keys import parse_token
-from heliograph.rules.setup.webhook import SECRET_PREFIX, checked_events, secret_size
+from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
 from heliograph.rules.setup.webhook_url import parse_target, read_host
 from heliograph.rules.shape import Misfit, form, read, read_at
 from heliograph.rules.text import line, quoted
@@ -153,6 +153,14 @@ def _events(given: list[str]) -> tuple[str, ...]:
         return checked_events(given)
     except InvalidRequest as refusal:
         raise ValueError(refusal.message) from None
+
+
+def _format(given: str) -> str:
+    try:
+        check_format(given)
+    except InvalidRequest as refusal:
+        raise ValueError(refusal.message) from None
+    return given
 
 
 def _like(pattern: str, what: str) -> Meta:
@@ -424,6 +432,7 @@ class _Webhook(_Table):
     url: _Target
     secret: Annotated[str, form(_webhook_secret)] = _ABSENT
     events: Annotated[list[str], form(_events)] = _ABSENT
+    format: Annotated[str, form(_format)] = _ABSENT
 
 
 class _Suppression(_Table):

@@ -204,6 +204,9 @@ class SenderId(Setting, frozen=True):
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
 
+OWN_FORMAT = "heliograph"
+
+
 class Webhook(Setting, frozen=True):
     """An endpoint that a team's events are told to."""
 
@@ -218,9 +221,7 @@ class Webhook(Setting, frozen=True):
     description: str = ""
     created_at: int = 0
     disabled_reason: str = ""  # why the service itself disabled it
-
-    def hears(self, type_: str) -> bool:
-        return not {"*", type_, type_.partition(".")[0] + ".*"}.isdisjoint(self.events)
+    format: str = OWN_FORMAT  # one of webhook_formats
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.text import CONTROLS, quoted
+from heliograph.rules.webhook_formats.formats import FORMATS
 
 WEBHOOKS_MAX = 50  # of a team
 DESCRIPTION_MAX = 500  # characters
@@ -33,6 +34,7 @@ class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: CreatedAt
     disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
     secret_rotates_until: Annotated[str | None, says("Until then the previous secret signs, too.", **TIME)]
+    format: Annotated[str, says("Whose body, headers and signature its events have.", enum=list(FORMATS))]
 
 
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ def to_record(hook: Webhook, now: int) -> WebhookRecord:
         created_at=timestamp(hook.created_at),
         disabled_reason=hook.disabled_reason or None,
         secret_rotates_until=timestamp(hook.old_until) if hook.old_until > now else None,
+        format=hook.format,
     )
 
 
@@ -108,6 +111,11 @@ def checked_events(events: Sequence[str]) -> tuple[str, ...]:
         if name not in NAMES:
             raise InvalidRequest(f"There is no event {quoted(name)}. Known: {', '.join(NAMES)}.", param="events")
     return tuple(dict.fromkeys(events))
+
+
+def check_format(name: str) -> None:
+    if name not in FORMATS:
+        raise InvalidRequest(f"There is no format {quoted(name)}. Known: {', '.join(FORMATS)}.", param="format")
 
 
 def check_description(text: str) -> None:

@@ -1,0 +1,30 @@
+"""How one service tells its events: which it has a word for, the body of one, and what signs it."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from heliograph.rules.event import StoredEvent
+from heliograph.rules.setup.records import Team
+
+JSON = "application/json"
+
+
+class Signing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signature may be made of."""
+
+    secrets: Sequence[str]  # during a rotation both
+    url: str
+    event: str  # its id
+    t: int  # Unix seconds of this attempt
+    body: bytes
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    types: Collection[str]  # of ours; no other is told, but for tests and what waited while the format changed
+    body: Callable[[StoredEvent, Team], bytes]  # the same bytes whenever it is asked for
+    sign: Callable[[Signing], dict[str, str]]
+    content_type: str = JSON
+
+    def headers(self, signing: Signing) -> dict[str, str]:
+        return {"Content-Type": self.content_type, **self.sign(signing)}

@@ -1,0 +1,22 @@
+"""All formats that a webhook can have."""
+
+from heliograph.rules.event import TYPES, event_body
+from heliograph.rules.setup.records import OWN_FORMAT, Webhook
+from heliograph.rules.webhook_formats import resend
+from heliograph.rules.webhook_formats.format import Format, Signing
+from heliograph.rules.webhook_signature import headers
+
+
+def _standard(signing: Signing) -> dict[str, str]:
+    return headers(signing.secrets, signing.event, signing.t, signing.body)
+
+
+FORMATS = {
+    OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
+    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
+}
+
+
+def hears(hook: Webhook, type_: str) -> bool:
+    asked = {"*", type_, type_.partition(".")[0] + ".*"}
+    return type_ in FORMATS[hook.format].types and not asked.isdisjoint(hook.events)

@@ -1,0 +1,72 @@
+"""Events as Resend tells them, worded so that its own libraries and django-anymail read them (compat.md)."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.ids import timestamp
+from heliograph.rules.outcome import Own
+from heliograph.rules.setup.records import Team
+
+TYPES = {  # ours: Resend's
+    "email.sent": "email.sent",
+    "email.delivered": "email.delivered",
+    "email.bounced": "email.bounced",
+    "email.complained": "email.complained",
+    "email.failed": "email.failed",
+    "domain.verified": "domain.updated",
+    "domain.failed": "domain.updated",
+    "suppression.created": "suppression.added",
+    "suppression.deleted": "suppression.removed",
+}
+_SUPPRESSED: Own = "suppressed"
+# anymail reads the reason from these words: "bounce message" means bounced, "suppressed sending" blocked.
+_BOUNCED = "The recipient's email provider sent a hard bounce message"
+_HELD_BACK = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
+
+
+def body(event: StoredEvent, team: Team) -> bytes:
+    type_, own = TYPES.get(event.type, event.type), event_data(event)
+    if event.type.startswith("email."):
+        own, error = _email(own), own.get("error", {})
+        if error.get("reason") == _SUPPRESSED:
+            type_ = "email.suppressed"
+            own["suppressed"] = {"message": _HELD_BACK, "type": "OnAccountSuppressionList"}
+            own["bounce"] = {"type": "Permanent", "subType": "Suppressed", "message": _HELD_BACK}
+        elif event.status == "failed":
+            own["failed"] = {"reason": error.get("reason") or error.get("text") or "failed"}
+    elif type_.startswith("domain."):
+        status = event.type.partition(".")[2]
+        own = {"id": own["id"], "name": own["name"], "status": status, "created_at": timestamp(event.created_at)}
+    elif type_.startswith("suppression."):
+        own = {
+            "id": own["email"],
+            "email": own["email"],
+            "origin": own["reason"],
+            "source_id": own["source_message_id"],
+            "created_at": own["created_at"],
+        }
+    return msgspec.json.encode({"type": type_, "created_at": timestamp(event.created_at), "data": own})
+
+
+def _email(own: dict[str, Any]) -> dict[str, Any]:
+    """One recipient's: Resend repeats the whole To list in each event, which says of nobody what happened to whom."""
+    told = {
+        "email_id": own["id"],
+        "created_at": own["created_at"],
+        "from": own["from"],
+        "to": [own["recipient"]] if own["recipient"] else [],
+        "subject": own["subject"],
+        "tags": own.get("tags", {}),
+        "headers": [{"name": name, "value": value} for name, value in own.get("headers", {}).items()],
+    }
+    if own["status"] == "bounced":
+        text = own.get("bounce", {}).get("text", "")
+        told["bounce"] = {
+            "type": "Permanent",  # ours are: only an address's own fault is a bounce
+            "subType": "General",
+            "message": f"{_BOUNCED}: {text}" if text else f"{_BOUNCED}.",
+            "diagnosticCode": [f"smtp; {text}"] if text else [],
+        }
+    return told

@@ -1,0 +1,45 @@
+"""A real Django with django-anymail in this process: its webhook views are judges of what we post."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import django
+from django.conf import settings
+
+if not settings.configured:
+    settings.configure(
+        ALLOWED_HOSTS=["*"],
+        INSTALLED_APPS=["anymail"],
+        ROOT_URLCONF="anymail.urls",
+        SECRET_KEY="tests",
+        USE_TZ=True,
+    )
+    django.setup()
+
+from anymail.signals import AnymailTrackingEvent, tracking  # Django must be set up first
+from django.test import Client, override_settings
+
+
+@contextmanager
+def anymail(**given: Any) -> Iterator[None]:
+    """With these settings of anymail's."""
+    with override_settings(ANYMAIL=given):
+        yield
+
+
+def track(service: str, body: bytes, headers: Mapping[str, str]) -> list[AnymailTrackingEvent]:
+    """What anymail's view of this service makes of a request, and tells the site."""
+    heard: list[AnymailTrackingEvent] = []
+
+    def hear(event: AnymailTrackingEvent, **_: Any) -> None:
+        heard.append(event)
+
+    tracking.connect(hear)
+    try:
+        content_type = headers["Content-Type"]
+        answer = Client().post(f"/{service}/tracking/", body, content_type=content_type, headers=dict(headers))
+        assert answer.status_code == 200, answer.content
+    finally:
+        tracking.disconnect(hear)
+    return heard

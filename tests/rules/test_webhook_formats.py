@@ -1,0 +1,153 @@
+"""Events in other services' shapes: which are told, and how the untouched libraries of those services read them."""
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+import resend
+import standardwebhooks
+import svix
+
+from heliograph.rules.event import TYPES, StoredEvent
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.webhook_formats.format import Signing
+from heliograph.rules.webhook_formats.formats import FORMATS, hears
+from heliograph.rules.webhook_signature import make_secret
+from tests.compat.site import anymail, track
+from tests.rules.test_event import TEAM, TOLD
+
+SECRET, OLD = make_secret(bytes(range(24))), make_secret(bytes(range(24, 48)))
+RECORD = {
+    "id": "eml_1",
+    "to": "first@b.test",
+    "to_addresses": ["first@b.test", "a@b.test"],
+    "cc": [],
+    "bcc": ["blind@b.test"],
+    "from": "hello@acme.test",
+    "subject": "Grüße",
+    "created_at": "2026-11-15T06:37:44.000Z",
+    "tags": {"kind": "receipt"},
+    "headers": {"X-Tags": '["receipt", "eu"]', "X-Metadata": '{"order": 17}'},
+}
+BOUNCE = '{"code":"550","enhanced":"5.1.1","text":"550 5.1.1 No such user"}'
+
+
+def event(type_: str, detail: str | None = None, **more: Any) -> StoredEvent:
+    status = type_.partition(".")[2]
+    record = json.dumps(RECORD) if type_.startswith("email.") else None
+    return msgspec.structs.replace(TOLD, type=type_, status=status, detail=detail, record=record, **more)
+
+
+def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,)) -> tuple[bytes, dict[str, str]]:
+    form = FORMATS["resend"]
+    body = form.body(one, TEAM)
+    signing = Signing(secrets=secrets, url="https://a.test", event=one.id, t=int(time.time()), body=body)
+    return body, form.headers(signing)
+
+
+@pytest.mark.parametrize(
+    ("format_", "untold"),
+    [
+        ("heliograph", ()),
+        ("resend", [name for name in TYPES if name.startswith(("sms.", "whatsapp.", "verification."))]),
+        ("resend", ["email.sending", "credit.low"]),
+    ],
+)
+def test_an_endpoint_is_told_what_its_format_has_a_word_for(format_: str, untold: list[str]) -> None:
+    hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format=format_)
+    assert not any(hears(hook, name) for name in untold)
+    assert hears(hook, "email.bounced") and hears(hook, "suppression.created")
+    assert not hears(msgspec.structs.replace(hook, events=("email.sent",)), "email.bounced")
+
+
+def test_one_recipients_event_in_resends_shape() -> None:
+    body, headers = told(event("email.bounced", BOUNCE))
+    assert json.loads(body) == {
+        "type": "email.bounced",
+        "created_at": "2026-11-15T06:37:45.047Z",
+        "data": {
+            "email_id": "eml_1",
+            "created_at": "2026-11-15T06:37:44.000Z",
+            "from": "hello@acme.test",
+            "to": ["a@b.test"],
+            "subject": "Grüße",
+            "tags": {"kind": "receipt"},
+            "headers": [
+                {"name": "X-Tags", "value": '["receipt", "eu"]'},
+                {"name": "X-Metadata", "value": '{"order": 17}'},
+            ],
+            "bounce": {
+                "type": "Permanent",
+                "subType": "General",
+                "message": "The recipient's email provider sent a hard bounce message: 550 5.1.1 No such user",
+                "diagnosticCode": ["smtp; 550 5.1.1 No such user"],
+            },
+        },
+    }
+    assert headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("type_", "detail", "name", "part"),
+    [
+        ("email.failed", '{"reason":"expired","text":"too late"}', "email.failed", {"failed": {"reason": "expired"}}),
+        ("email.failed", '{"text":"554 no"}', "email.failed", {"failed": {"reason": "554 no"}}),
+        ("email.failed", None, "email.failed", {"failed": {"reason": "failed"}}),
+        ("email.complained", '{"text":"abuse"}', "email.complained", {"email_id": "eml_1"}),
+        ("domain.verified", '{"id":"dom_1","name":"a.test"}', "domain.updated", {"status": "verified"}),
+        ("domain.failed", '{"id":"dom_1","name":"a.test"}', "domain.updated", {"id": "dom_1", "status": "failed"}),
+        (
+            "suppression.created",
+            '{"email":"a@b.test","reason":"bounce","source_message_id":"eml_1","detail":null,"created_at":"2026"}',
+            "suppression.added",
+            {"id": "a@b.test", "email": "a@b.test", "origin": "bounce", "source_id": "eml_1", "created_at": "2026"},
+        ),
+        ("webhook.test", '{"id":"whk_1"}', "webhook.test", {"id": "whk_1"}),
+        ("sms.sent", '{"id":"sms_1"}', "sms.sent", {"id": "sms_1"}),  # waited while the format changed
+    ],
+)
+def test_words_of_resend(type_: str, detail: str | None, name: str, part: dict[str, Any]) -> None:
+    body = json.loads(told(event(type_, detail))[0])
+    assert body["type"] == name
+    assert body["data"] | part == body["data"]
+
+
+def test_a_blind_copy_stays_blind() -> None:
+    body, _ = told(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"))
+    assert b"blind" not in body
+    assert json.loads(body)["data"]["to"] == []
+
+
+@pytest.mark.parametrize("secret", [SECRET, OLD])
+def test_resends_libraries_verify_it(secret: str) -> None:
+    body, headers = told(event("email.delivered"), (SECRET, OLD))
+    given = {name: headers[f"svix-{name}"] for name in ("id", "timestamp", "signature")}
+    options = {"payload": body.decode(), "headers": given, "webhook_secret": secret}
+    verified = resend.Webhooks.verify(options)  # type: ignore[arg-type]
+    assert verified["type"] == "email.delivered"
+    svix.Webhook(secret).verify(body, headers)  # raises where it does not agree
+    assert standardwebhooks.Webhook(secret).verify(body, headers)["data"]["email_id"] == "eml_1"
+    with pytest.raises(ValueError, match="no matching signature"):
+        resend.Webhooks.verify({**options, "payload": body.decode() + " "})  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("type_", "detail", "event_type", "reason"),
+    [
+        ("email.sent", None, "sent", None),
+        ("email.delivered", None, "delivered", None),
+        ("email.bounced", BOUNCE, "bounced", "bounced"),
+        ("email.bounced", None, "bounced", "bounced"),
+        ("email.complained", None, "complained", None),
+        ("email.failed", '{"reason":"suppressed","text":"on the list"}', "unknown", "blocked"),
+    ],
+)
+def test_anymail_reads_it(type_: str, detail: str | None, event_type: str, reason: str | None) -> None:
+    with anymail(RESEND_SIGNING_SECRET=SECRET):
+        (heard,) = track("resend", *told(event(type_, detail)))
+    assert (heard.event_type, heard.reject_reason) == (event_type, reason)
+    assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
+    assert (heard.tags, heard.metadata) == (["receipt", "eu"], {"order": 17})
+    assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
