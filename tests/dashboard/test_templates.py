@@ -111,6 +111,13 @@ def test_unsaved_text_is_offered_back(site: Site) -> None:
     expect(page.locator("#kept")).to_be_hidden()
     assert asked == ["beforeunload"], "what is saved is left without a question"
 
+    page.get_by_label("Text", exact=True).fill("Not for the next one at this desk")
+    expect(page.get_by_text("Not saved yet.")).to_be_visible()
+    page.locator("header .mine > summary").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/sign-in**")
+    assert page.evaluate("Object.keys(localStorage).filter((name) => name.startsWith('heliograph.'))") == []
+
 
 def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     dev = site.open("dev@example.com", *TEAM, path=f"{HERE}/tpl_sms/edit")

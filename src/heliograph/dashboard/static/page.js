@@ -61,22 +61,31 @@ addEyes(document);
 setInterval(() => { if (!document.hidden) showTimes(document); }, 20000);
 // Copy also on plain http, where browsers have no clipboard to write to.
 const copy = async (text) => {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  if (navigator.clipboard) return navigator.clipboard.writeText(text).then(() => true, () => false);
   const field = document.createElement("textarea"), before = document.activeElement;
   field.value = text;
   field.className = "unseen";
   document.body.append(field);
   field.select();
-  document.execCommand("copy");
+  const done = document.execCommand("copy");
   field.remove();
   before?.focus();
+  return done;
 };
 document.addEventListener("click", async (event) => {
   const button = event.target.closest(".copyable > button");
   if (!button) return;
-  await copy(button.parentNode.querySelector("code, pre").textContent);
-  button.textContent = "Copied";
+  const shown = button.parentNode.querySelector("code, pre");
+  const done = await copy(shown.textContent);
+  if (!done) getSelection().selectAllChildren(shown);  // one key more, but no lie
+  button.textContent = done ? "Copied" : "Press Ctrl-C";
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
+});
+// What a browser keeps of somebody's unsaved text goes when they do.
+document.querySelector("form[action$='/sign-out']")?.addEventListener("submit", () => {
+  try {
+    for (const name of Object.keys(localStorage)) if (name.startsWith("heliograph.")) localStorage.removeItem(name);
+  } catch { /* it keeps nothing */ }
 });
 // What opens over the page closes by a click beside it and by Escape.
 const shut = (except) => {
