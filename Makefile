@@ -11,8 +11,9 @@ RULES := tests/rules
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 # One more than two cores: tests also wait for what they start.
 JOBS ?= 3
+DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots fmt lock clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots fmt lock dist clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -97,5 +98,10 @@ lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, has
 		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
 
+dist: setup ## Build wheel, source archive and bill of materials into dist/, or DIST; the same at every build of a commit
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/hatchling build --clean -d $(DIST)
+	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
+		-o $(DIST)/heliograph-$$($(BIN)/hatchling version).cdx.json requirements.lock
+
 clean: ## Remove .venv and caches
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

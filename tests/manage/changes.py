@@ -610,6 +610,7 @@ EXCEPTIONS = {
     "POST /carriers/{id}/callback": "takes a carrier's reports",
     "backup": "changes its copy alone: test_a_backup_is_paused_by_the_command_line",
     "carriers show": "reads",
+    "config": "reads",
     "deadletter list": "reads",
     "demo": "runs the service on a store of its own",
     "doctor": "reads",

@@ -43,6 +43,7 @@ PROOFS = {
     "P23": ["tests/manage/test_every_change.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "pumping": ["tests/proof/test_pumping.py"],
+    "install": ["tests/proof/test_install.py"],
 }
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
 HEAD = """# What the proofs said in full
@@ -85,7 +86,7 @@ def prove(promise: str) -> bool:
 def write(promise: str, result: str, figures: list[str]) -> None:
     """Its row replaces the one before."""
     before = RESULTS.read_text("utf-8") if RESULTS.exists() else ""
-    rows = dict(re.findall(r"^\| (P[0-9]+|pumping) (\|.*)$", before, re.M))
+    rows = dict(re.findall(r"^\| (\w+) (\| [0-9].*)$", before, re.M))
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     rows[promise] = f"| {date} | {result} | {'<br>'.join(figures)} |"
     lines = [f"| {name} {rows[name]}\n" for name in PROOFS if name in rows]

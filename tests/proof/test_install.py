@@ -1,0 +1,68 @@
+"""What `make dist` makes: `heliograph demo` runs in an environment that has nothing else, and sends."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.npm import miss
+from tests.proof.size import FULL, report
+from tests.service import Service
+from tests.test_dist import ROOT
+
+pytestmark = pytest.mark.skipif(not FULL, reason="installs all dependencies anew: make proof PROOFS=install")
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(["make", "dist", f"DIST={folder}"], check=True, cwd=ROOT)
+    return folder
+
+
+def test_the_bill_of_materials_names_every_pinned_dependency(dist: Path) -> None:
+    [bill] = dist.glob("*.cdx.json")
+    listed = json.loads(bill.read_text("utf-8"))
+    assert (listed["bomFormat"], listed["metadata"]["component"]["name"]) == ("CycloneDX", "heliograph")
+    pinned = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
+    assert sorted((part["name"], part["version"]) for part in listed["components"]) == sorted(pinned)
+    assert all(part["externalReferences"][0]["hashes"] for part in listed["components"])
+    report("install", f"bill of materials: {len(pinned)} dependencies with their hashes")
+
+
+def test_a_wheel_in_an_empty_environment(dist: Path, tmp_path: Path) -> None:
+    [wheel] = dist.glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=True)
+    began = time.monotonic()
+    pip = [f"{tmp_path}/venv/bin/python", "-m", "pip", "install", "--quiet", str(wheel)]
+    installed = subprocess.run(pip, capture_output=True, text=True)
+    if installed.returncode:
+        miss("an installation", installed.stderr.strip().splitlines()[-1])
+    took_s = time.monotonic() - began
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "PYTHON"))}
+    command = [f"{tmp_path}/venv/bin/heliograph", "demo", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment | {"PYTHONUNBUFFERED": "1"}
+    ) as demo:
+        assert demo.stdout
+        said = []
+        for line in demo.stdout:
+            said.append(line)
+            if line == "Stop with Ctrl-C.\n":
+                break
+        service = Service("", tmp_path)
+        service.ports = [int(port) for port in re.findall(r"^API +http://127.0.0.1:(\d+)/v1$", "".join(said), re.M)]
+        [key] = re.findall(r"^Live key +(hk_\S+)$", "".join(said), re.M)
+        body = {"from": "hello@demo.test", "to": "delivered@simulator.test", "subject": "Hello", "text": "It works."}
+        assert service.post("/v1/emails", body, key=key).status == 202
+        assert service.get("/docs/guides/configuration", key=None).status == 200
+        demo.terminate()
+        assert demo.wait() == 0
+    version = ".".join(map(str, sys.version_info[:2]))
+    report("install", f"wheel of {wheel.stat().st_size >> 10} KiB, installed in {took_s:.0f} s on Python {version}")
