@@ -1,6 +1,7 @@
 """What a caller adds to a message comes back in reads, lists and events, and not in the answer (contract 16)."""
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -23,6 +24,27 @@ def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: B
     assert {name: line[name] for name in ADDED} == ADDED
     bare = shared_service.get(f"{path}/{plain['id']}").json
     assert (bare["tags"], bare["metadata"]) == ({}, {})
+
+
+@by_channel
+def test_lists_filter_by_a_tag(shared_service: Service, path: str, body: Body) -> None:
+    ids = [shared_service.post(path, body | {"tags": {"run": path, "n": str(n)}}).json["id"] for n in range(3)]
+    tag = quote(f"run:{path}", safe="")
+    assert listed(shared_service, f"{path}?tag={tag}") == ids[::-1]
+    first = shared_service.get(f"{path}?tag={tag}&limit=2").json
+    assert first["has_more"] is True
+    assert listed(shared_service, f"{path}?tag={tag}&limit=2&after={first['data'][-1]['id']}") == ids[:1]
+    settled(shared_service, f"{path}/{ids[0]}")
+    assert ids[0] not in listed(shared_service, f"{path}?tag={tag}&status=failed")
+    assert listed(shared_service, f"{path}?tag={tag}&to={quote(body['to'], safe='')}") == ids[::-1]
+    assert listed(shared_service, f"{path}?tag={tag}&to=nobody@acme.test") == []
+    assert listed(shared_service, f"{path}?tag=run:nothing") == []
+    for bad in ("run", "a%20b:c", "run:"):
+        assert_refused(shared_service.get(f"{path}?tag={bad}"), 400, "invalid_request", "tag")
+
+
+def listed(service: Service, path: str) -> list[str]:
+    return [one["id"] for one in service.get(path).json["data"]]
 
 
 @by_channel

@@ -128,8 +128,10 @@ async def test_queued_and_paused(sent: Sent, store: Store) -> None:
 
 
 async def test_what_the_caller_added(sent: Sent) -> None:
-    await sent.accept(added=b'{"priority":"critical"}')
-    assert "Priority Critical" in (await sent.page()).text
+    await sent.accept(added=b'{"tags":{"kind":"receipt"},"metadata":{"order":4711},"priority":"critical"}')
+    shown = await sent.page()
+    assert "Priority Critical" in shown.text and '"order": 4711' in shown.text
+    assert f'<a href="{HERE}/messages?tag=kind%3Areceipt">kind: receipt</a>' in shown.html
 
 
 async def test_deferred_says_when_it_is_tried_again(sent: Sent) -> None:

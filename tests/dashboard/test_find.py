@@ -28,6 +28,9 @@ from tests.storage.test_idempotency import make_context
 
 TEAM, OTHER = "team_a", "team_b"
 HERE = f"/dashboard/teams/{TEAM}"
+TAGS = {"kind": "parcel: ü"}
+MADE: dict[str, Any] = {"template_id": "tpl_1", "tags": TAGS}
+TAG = "tag=kind:parcel:%20%C3%BC"
 HOSTILE = [
     *("%", "_", "'", '"', "\\", "'; DROP TABLE message; --", "<script>alert(1)</script>", "{{7*7}}", "x" * 5000),
     *("ü" * 500, "订单", "\u0301", "\u202e", "a\u0000b", "😀", "*", "team:1", "end1:aa", "(", "AND OR NOT", "%00", " "),
@@ -58,6 +61,7 @@ async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
     async def send(subject: str, *to: str, team: int = 1, sender: str = "hi@acme.test", **more: Any) -> str:
         clock.forward(60_000)
         said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
+        said["tags"] = more.get("tags", {})
 
         def decide(_: Any) -> Decision:
             answer = msgspec.json.encode({"id": item.id, **said})
@@ -68,9 +72,11 @@ async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
         return item.id
 
     made = [
-        await send("Your parcel", "ada@example.com", "bob@example.com", key_id="aaaaaaaaaa", template_id="tpl_1"),
+        await send(
+            "Your parcel", "ada@example.com", "bob@example.com", key_id="aaaaaaaaaa", template_id="tpl_1", tags=TAGS
+        ),
         await send("=Receipt", "ada@example.com", sender="x@other.test"),
-        await send("Your parcel", "secret@other.test", team=2),
+        await send("Your parcel", "secret@other.test", team=2, tags=TAGS),
     ]
     for claim in await store.outbox.claim("email", 100):
         ends = "bounced" if claim.position else "delivered"
@@ -92,6 +98,13 @@ async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
         ("?status=nonsense", [1, 0]),
         ("?channel=sms", []),
         ("?template=tpl_1", [0]),
+        (f"?{TAG}", [0]),
+        ("?tag=kind:other", []),
+        (f"?{TAG}&status=bounced", [0]),
+        (f"?{TAG}&status=failed", []),
+        (f"?{TAG}&q=ada&key=aaaaaaaaaa", [0]),
+        (f"?{TAG}&domain=other.test", []),
+        (f"?{TAG}&sort=oldest", [0]),
         ("?domain=other.test", [1]),
         ("?key=aaaaaaaaaa", [0]),
         ("?sort=oldest", [0, 1]),

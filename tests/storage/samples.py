@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from heliograph.clock import Clock
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
@@ -39,6 +41,7 @@ def message(
 
     fields: dict[str, Any] = {
         "id": id_,
+        "tags": msgspec.json.decode(added).get("tags", {}),
         "team": team,
         "channel": channel,
         "lane": LANE[channel],

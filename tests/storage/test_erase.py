@@ -1,6 +1,6 @@
 """Erasing an address: it stands nowhere any more, others keep what is theirs, and later sends are still suppressed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.outcomes import Change
+from heliograph.storage.search import MessageLine, Search
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -76,10 +77,11 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
         kept = [address for address in to if address.lower() not in found.suppressed]
         record = {"id": id_, "to": kept[0], "to_addresses": kept, "subject": f"Hello {to[0]}"}
         recipients = [AcceptedRecipient(a.lower(), a, "to") for a in kept]
-        return Decision(response=msgspec.json.encode(record), recipients=recipients)
+        return Decision(response=msgspec.json.encode(record | {"tags": tags}), recipients=recipients)
 
+    tags = {"for": to[0], "kind": "greeting"}
     content = msgspec.json.encode({"to": to, "text": f"Dear {to[0]}"})
-    fields = {"id": id_, "watch": [address.lower() for address in to], "content": content}
+    fields = {"id": id_, "tags": tags, "watch": [address.lower() for address in to], "content": content}
     return message(clock, decide=decide, **fields | more)
 
 
@@ -176,6 +178,10 @@ async def found(sql: Sql, settings: Settings, text: str) -> list[str]:
     ]
 
 
+async def tagged(store: Store, tag: tuple[str, str]) -> Sequence[MessageLine]:
+    return (await store.messages.search(1, Search(limit=100, tag=tag))).lines
+
+
 # -- it stands nowhere any more ------------------------------------------------------------------------------------
 
 
@@ -193,6 +199,8 @@ async def test_it_stands_nowhere_any_more(
     assert await found(sql, settings, bare) == []
     after = {table: await sql(f"SELECT count(*) FROM {table}") for table in before}
     assert after == before  # what happened stays, without the name
+    assert await tagged(store, ("for", written)) == []
+    assert len(await tagged(store, ("kind", "greeting"))) == 4
     assert await found(sql, settings, OTHER)
     assert canary not in store.setup.current.teams["team_a"].recipients
     await store.reports.apply_early()

@@ -18,7 +18,7 @@ from tests.storage.samples import finish, message, retry_key, start
 
 pytestmark = pytest.mark.anyio
 
-TABLES = ("message", "recipient", "event", "content", "blob", "ledger", "idempotency", "marketing")
+TABLES = ("message", "recipient", "event", "content", "blob", "ledger", "idempotency", "marketing", "tag")
 
 
 async def end(store: Store, clock: TestClock, status: str = "delivered") -> None:
@@ -48,7 +48,14 @@ async def counts(sql: Sql) -> dict[str, int]:
 async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store, clock: TestClock, sql: Sql) -> None:
     file = store.blobs.put(b"attachment")
     await store.messages.accept(
-        message(clock, price=5, blobs=[file], retry_key=retry_key("k"), marketing_to="a@example.com")
+        message(
+            clock,
+            price=5,
+            added=b'{"tags":{"a":"b"}}',
+            blobs=[file],
+            retry_key=retry_key("k"),
+            marketing_to="a@example.com",
+        )
     )
     await end(store, clock)
     whole = await counts(sql)

@@ -195,4 +195,5 @@ def phone_acceptance(
         due_at=draft.timing.due_at,
         expires_at=draft.timing.expires_at,
         priority=draft.added.priority,
+        tags=draft.added.tags,
     )

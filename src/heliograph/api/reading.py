@@ -28,6 +28,7 @@ from heliograph.rules.field_docs import (
 )
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.lanes import PRIORITIES
+from heliograph.rules.options import split_tag
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
@@ -39,6 +40,10 @@ PAGE = 20
 PAGE_MAX = 100
 
 LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
+
+
+TEMPLATE = Query("template_id", "Only messages made from this template.")
+TAG = Query("tag", "Only records with this tag, as `name:value`.")
 
 
 def after(kind: str) -> Query:
@@ -55,7 +60,7 @@ def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
         Query("to", "Only records for this address or phone."),
         Query("created_after", "Only records made after this time.", time),
         Query("created_before", "Only records made before this time.", time),
-        *(() if kind == "verification" else (Query("template_id", "Only messages made from this template."),)),
+        *(() if kind == "verification" else (TEMPLATE, TAG)),
     )
 
 
@@ -259,7 +264,11 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
     times: dict[str, Any] = {
         name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query
     }
+    tag = split_tag(query["tag"]) if "tag" in query else None
+    if "tag" in query and tag is None:
+        raise InvalidRequest("tag is a name and a value, such as kind:receipt.", param="tag")
     return Search(
+        tag=tag,
         limit=read_limit(query),
         channel=channel,
         status=status,

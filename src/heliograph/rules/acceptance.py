@@ -4,7 +4,7 @@ The store looks up what only it knows (suppressions, the account, the day's mark
 holds the account, and writes all or nothing. So the channel's last rules stay with the channel.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -80,3 +80,4 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int | None = None  # None: at once
     expires_at: int | None = None
     priority: Priority = "normal"
+    tags: Mapping[str, str] = {}

@@ -1,5 +1,6 @@
 """What a caller may add to a message on any channel (contract 16): tags, metadata, and for email its own headers."""
 
+import hashlib
 import re
 from typing import Annotated, Any
 
@@ -131,6 +132,18 @@ def check_tags(tags: dict[str, str] | None) -> None:
             raise InvalidTags(f"{quoted(name)} is not a tag's name. {InvalidTags.fix}", param="tags")
         if not 1 <= len(value) <= TAG_VALUE_MAX:
             raise InvalidTags(f"The tag {name} has {len(value)} characters. {InvalidTags.fix}", param="tags")
+
+
+def split_tag(given: str) -> tuple[str, str] | None:
+    """Name and value of `name:value`; None: it is no tag."""
+    name, colon, value = given.partition(":")
+    return (name, value) if colon and _TAG_NAME.fullmatch(name) and 1 <= len(value) <= TAG_VALUE_MAX else None
+
+
+def tag_hash(name: str, value: str) -> int:
+    """What a tag is found by: values may be long, and have characters that no database keeps."""
+    digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def check_metadata(metadata: dict[str, Any] | None) -> None:

@@ -19,6 +19,7 @@ from heliograph.storage import audit, happenings
 from heliograph.storage.engine.database import Conflict, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
+from heliograph.storage.tags import tag_rows
 
 ACCEPTED = 202
 
@@ -168,7 +169,7 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
 
 
 async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
-    messages, contents, blobs, recipients, outbox, holds, marketing = [], [], [], [], [], [], []
+    messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
@@ -176,6 +177,7 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
         messages.append(_message(key, item, done))
         contents.append((key, item.content.decode()))
         blobs += [(blob, key) for blob in item.blobs]
+        tags += tag_rows(item.team, item.id, item.tags)
         for position, to in enumerate(done.recipients):
             recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
             outbox.append((queue, item.team, key, position, None, due_at, at, item.expires_at))
@@ -194,6 +196,7 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
             "insert_ledger": holds,
             "insert_blobs": blobs,
             "insert_marketing": marketing,
+            "insert_tags": tags,
         }
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, stand_in
 from heliograph.rules.message import is_final
-from heliograph.storage import audit, grams
+from heliograph.storage import audit, grams, tags
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.queues import EVERY
 
@@ -156,7 +156,9 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) ->
         await tx.run(query, messages=keys)
     await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
     records = [(hit.key, hit.record, _record(hit.forms, hit.record)) for hit in hits]
+    await tags.forget(tx, keys)
     await tx.run("erase_records", records=[(key, after) for key, _, after in records])
+    await tx.run("insert_tags", tags=tags.rows_of(await tx.run("records_of", messages=keys)))
     await grams.forget(tx, records)
     await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
     recipients: list[tuple[Any, ...]] = []

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.grams import GRAM, SPAN, SPAN_BITS, Needle, common, fact_marks, read_said
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 
@@ -29,6 +30,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     template_id: str | None
     key_id: str | None
     domain: str | None
+    tag: tuple[str, str] | None
     given: dict[str, Any]  # what the queries that read messages compare themselves
 
     def fits(self, row: Sequence[Any]) -> bool:
@@ -36,6 +38,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         if self.channel not in (None, channel) or self.template_id not in (None, template):
             return False
         if self.key_id not in (None, key_id):
+            return False
+        if self.tag and self.tag not in msgspec.json.decode(record, type=Added).tags.items():
             return False
         if self.needle is None and self.domain is None:
             return True

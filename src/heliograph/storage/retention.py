@@ -9,7 +9,7 @@ from typing import Any
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import deliveries, grams, imports, outcomes, requests
+from heliograph.storage import deliveries, grams, imports, outcomes, requests, tags
 from heliograph.storage.engine.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
@@ -82,6 +82,8 @@ async def _purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> N
     if queries is WHOLE:
         await tx.run("lock_grams")
     ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
+    if queries is WHOLE:
+        await tags.forget(tx, ended)
     for query in queries:
         await tx.run(query, messages=ended)
     if queries is WHOLE:

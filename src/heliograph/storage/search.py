@@ -14,6 +14,7 @@ from heliograph.clock import OFF_MS
 from heliograph.rules.grams import Needle
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.message import STATES
+from heliograph.rules.options import tag_hash
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import find
 from heliograph.storage.deliveries import StoredAttempt
@@ -41,6 +42,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     needle: Needle | None = None  # a part of a recipient, of the subject or of the id
     id_start: str | None = None  # with its prefix
     template_id: str | None = None
+    tag: tuple[str, str] | None = None  # name and value
     key_id: str | None = None
     domain: str | None = None  # of the sender
     oldest_first: bool = False
@@ -145,6 +147,8 @@ class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
 
 
 async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    if wanted.tag and not wanted.wrong and not _needs_index(wanted):
+        return await _tagged(tx, team, wanted, wanted.tag)
     if wanted.address is not None:
         return await _to(tx, team, wanted)
     if wanted.wrong and not wanted.oldest_first:
@@ -262,6 +266,7 @@ def _aim(team: int, wanted: Search) -> Aim:
         template_id=wanted.template_id,
         key_id=wanted.key_id,
         domain=wanted.domain,
+        tag=wanted.tag,
         given={"status": wanted.status, "wrong": wanted.wrong, **_times(wanted)},
     )
 
@@ -312,6 +317,17 @@ async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLi
     floor = max(floors, default="")
     lines = sorted((line for line in lines if line.id[4:] >= floor), key=lambda line: line.id[4:], reverse=True)
     return _page(lines, wanted.limit, PREFIXES["email"] + floor if floor else None)
+
+
+async def _tagged(tx: Tx, team: int, wanted: Search, tag: tuple[str, str]) -> SearchPage[MessageLine]:
+    low, high = _ends(wanted)
+    given = {name: getattr(wanted, name) for name in ("address", "status", "template_id")} | _times(wanted)
+    rows: list[Any] = []
+    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
+        ends = {"low": prefix + low, "high": prefix + high, "limit": wanted.limit + 1}
+        rows += await tx.run("tagged_messages", team=team, tag=tag_hash(*tag), **ends, **given)
+    lines = sorted((MessageLine(*row) for row in rows), key=lambda line: line.id[4:], reverse=True)
+    return _page(lines, wanted.limit, None)
 
 
 async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:

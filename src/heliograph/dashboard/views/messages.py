@@ -18,6 +18,7 @@ from heliograph.rules.address import parse_address
 from heliograph.rules.grams import read_needle, read_said
 from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
 from heliograph.rules.message import STATES
+from heliograph.rules.options import split_tag
 from heliograph.rules.phone import read_phone
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.messages import COUNT_MOST
@@ -26,7 +27,7 @@ from heliograph.storage.search import CHANNELS, FOREVER, WRONG, MessageLine, Row
 PAGE = 50
 EXPORT_PORTION = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES.values() for state in states))
-MORE = ("template", "domain", "key", "from", "until", "sort")  # the filters behind a click
+MORE = ("template", "tag", "domain", "key", "from", "until", "sort")  # the filters behind a click
 COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
 _ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
 
@@ -97,13 +98,17 @@ def kept(visit: Visit) -> dict[str, str]:
 def read_search(visit: Visit) -> tuple[Search, dict[str, str]]:
     wanted, errors = read_filter(visit, STATUSES)
     channel, domain = visit.query.get("channel"), visit.query.get("domain", "").lower()
-    is_wrong = wanted.status in WRONG
+    is_wrong, given = wanted.status in WRONG, visit.query.get("tag", "").strip()
+    tag = split_tag(given)
+    if given and tag is None:
+        errors["tag"] = "Give a name and a value, such as kind:receipt."
     more: dict[str, Any] = {
         "address": None,
         "status": None if is_wrong else wanted.status,
         "wrong": wanted.status if is_wrong else None,
         "channel": channel if channel in CHANNELS else None,
         "template_id": _id(visit, "template"),
+        "tag": tag,
         "key_id": _id(visit, "key") if visit.may("developer") else None,
         "domain": domain or None,
         "oldest_first": visit.query.get("sort") == "oldest",
@@ -223,7 +228,7 @@ async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine])
     is_by_parts = wanted.needle or wanted.key_id or wanted.domain or wanted.oldest_first
     if found.after is None:
         return "" if wanted.before else _plural(len(found.lines))
-    if found.is_cut or (is_by_parts and (wanted.status or wanted.wrong)):
+    if found.is_cut or wanted.tag or (is_by_parts and (wanted.status or wanted.wrong)):
         return ""
     number = await visit.store.messages.count(visit.team.record.ref, wanted)
     if number >= COUNT_MOST:

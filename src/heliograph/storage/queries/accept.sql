@@ -55,6 +55,9 @@ INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, me
 -- name: insert_blobs
 INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash text, message bigint) AS r;
 
+-- name: insert_tags
+INSERT INTO tag (team, tag, id) SELECT team, tag, id FROM rows(:tags, team bigint, tag bigint, id text) AS r;
+
 -- name: insert_recipients
 INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
 SELECT message, position, address, given, kind, status, updated_at, 0

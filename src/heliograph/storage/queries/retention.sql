@@ -88,5 +88,11 @@ DELETE FROM early_return WHERE key IN (
 -- name: purge_recipients
 DELETE FROM recipient WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
+-- name: records_of
+SELECT m.team, m.id, m.record FROM rows(:messages, message bigint) AS r JOIN message m ON m.key = r.message;
+
+-- name: delete_tags
+DELETE FROM tag WHERE (team, tag, id) IN (SELECT team, tag, id FROM rows(:tags, team bigint, tag bigint, id text) AS r);
+
 -- name: purge_messages
 DELETE FROM message WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);

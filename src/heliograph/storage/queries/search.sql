@@ -19,6 +19,19 @@ SELECT key, id, channel, status, template_id, created_at, record FROM message
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: tagged_messages
+-- CROSS, and the tag alone in the order: else the databases walk through all messages of the team.
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record FROM tag t
+CROSS JOIN message m ON m.team = t.team AND m.id = t.id  --sqlite
+JOIN message m ON m.team = t.team AND m.id = t.id        --postgres
+WHERE t.team = :team AND t.tag = :tag AND t.id > :low AND t.id < :high
+  AND m.created_at > :created_after AND m.created_at < :created_before
+  AND (CAST(:status AS text) IS NULL OR m.status = :status)
+  AND (CAST(:template_id AS text) IS NULL OR m.template_id = :template_id)
+  AND (CAST(:address AS text) IS NULL
+       OR (SELECT count(*) FROM recipient r WHERE r.message = m.key AND r.address = :address) > 0)
+ORDER BY t.id DESC LIMIT :limit;
+
 -- name: wrong_messages
 -- With a recipient that it went wrong for, at any time: more than one event may say so.
 SELECT DISTINCT subject FROM event

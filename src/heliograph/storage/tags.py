@@ -1,0 +1,26 @@
+"""Which messages have which tag: found by a hash of it, in the order of their ids (contract 16)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.options import Added, tag_hash
+from heliograph.storage.engine.database import Tx
+
+_added = msgspec.json.Decoder(Added)
+
+
+def tag_rows(team: int, id_: str, tags: Mapping[str, str]) -> list[tuple[int, int, str]]:
+    return [(team, tag_hash(name, value), id_) for name, value in tags.items()]
+
+
+def rows_of(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
+    """`records`: team, id and what is kept of it."""
+    return [row for team, id_, record in records for row in tag_rows(team, id_, _added.decode(record).tags)]
+
+
+async def forget(tx: Tx, messages: Sequence[tuple[int]]) -> None:
+    """Before they go, or are written anew."""
+    if rows := rows_of(await tx.run("records_of", messages=messages)):
+        await tx.run("delete_tags", tags=rows)
