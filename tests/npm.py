@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 
-def miss(what: str, why: str) -> None:
+def miss(what: str, why: str) -> NoReturn:
     """Skip what has no judge here; in CI fail."""
     if os.environ.get("CI"):
         pytest.fail(f"{why}: in CI nothing is skipped")
@@ -22,7 +23,7 @@ def install(package: str, folder: Path, what: str) -> Path:
         miss(what, "node and npm are not installed")
     try:
         subprocess.run(
-            [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), package],
+            [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), package],
             check=True,
             capture_output=True,
             timeout=180,

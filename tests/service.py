@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -173,6 +174,11 @@ def until(check: Callable[..., Any], seconds: float = PATIENCE_S) -> Any:
             return found
         assert time.monotonic() < end, f"still {found!r} after {seconds} s"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
 
 
 def _drain(process: Forked) -> None:

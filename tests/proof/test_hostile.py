@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.proof.size import FULL, report
-from tests.service import SETUP, TOKENS, Service, until
+from tests.service import SETUP, TOKENS, Service, free_port, until
 
 LATE_S = 0.25  # what the promise allows; asserted in full only
 PATIENCE_S = 150.0
@@ -293,11 +293,6 @@ class Probe:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

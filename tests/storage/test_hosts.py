@@ -9,7 +9,7 @@ import pytest
 from heliograph.cli.options import shown
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.migrate import migrate_postgres
-from heliograph.storage.engine.postgres import PostgresDatabase, connect
+from heliograph.storage.engine.postgres import Hosts, PostgresDatabase, connect
 from tests.conftest import fresh_database
 from tests.storage.hanging import Network
 from tests.storage.test_outage import bump, until_written
@@ -47,7 +47,7 @@ async def test_a_host_that_swallows_packets(url: str, turned: bool) -> None:
 
 async def test_what_each_host_said() -> None:
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .+; 127\.0\.0\.2:2: .+") as failed:
-        await connect("postgresql://u:hush@127.0.0.1:1,127.0.0.2:2/x")
+        await connect(Hosts("postgresql://u:hush@127.0.0.1:1,127.0.0.2:2/x"))
     assert "hush" not in str(failed.value)
 
 

@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 
 from heliograph.storage.engine.database import StoreUnavailable, reason_of
-from heliograph.storage.engine.postgres import connect, outages
+from heliograph.storage.engine.postgres import Hosts, connect, outages
 from heliograph.storage.engine.query import Dialect, for_dialect
 from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 
@@ -57,7 +57,7 @@ def sqlite_version(path: Path) -> SchemaVersion:
 
 
 async def postgres_version(url: str) -> SchemaVersion:
-    connection = await connect(url)
+    connection = await connect(Hosts(url))
     try:
         found = await connection.fetchval(VERSION)
     except asyncpg.UndefinedTableError:
@@ -102,7 +102,7 @@ def _migrate_file(path: Path) -> list[int]:
 
 
 async def migrate_postgres(url: str) -> list[int]:
-    connection = await connect(url)
+    connection = await connect(Hosts(url))
     try:
         with outages():
             await connection.execute("BEGIN")  # undone when the connection ends

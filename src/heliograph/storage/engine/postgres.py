@@ -30,7 +30,7 @@ CHANNEL = "heliograph"
 LISTEN_AGAIN_S = 1.0  # after the connection that listens was lost
 ECHO_S = 5.0  # within which our own hint comes back
 ECHO_EVERY_S = 30.0
-DEAF_FIX = "if PostgreSQL is behind a pooler, one that keeps sessions apart"
+DEAF_FIX = "name PostgreSQL itself as the database rather than a pooler, if 0.2 s are too long"
 SESSION = {
     "application_name": "heliograph",
     "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row forever
@@ -91,7 +91,7 @@ class Hosts:
         is_said = len(self._urls) == 1 or "target_session_attrs" in parse_qs(urlsplit(url).query)
         self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
 
-    async def connect(self, *_: Any, **options: Any) -> Any:
+    async def connect(self, **options: Any) -> Any:
         """Each has its share of the time: one that swallows packets does not keep us from the next."""
         options |= self._wanted | {"timeout": CONNECT_S / len(self._urls)}
         refusals: list[str] = []
@@ -109,10 +109,20 @@ class Hosts:
         raise ConnectionError("; ".join(refusals))
 
 
-async def connect(url: str) -> Any:
-    """One connection; raises StoreUnavailable."""
+async def connect(hosts: Hosts) -> Any:
+    """One connection without named statements, which a pooler would mix up; raises StoreUnavailable."""
     with outages():
-        return await Hosts(url).connect()
+        return await hosts.connect(statement_cache_size=0)
+
+
+async def is_pooled(connection: Any) -> bool:
+    """A pooler between us and the server gives the next transaction another session: none may be changed (ADR 0031)."""
+    asked = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
+    return bool(await connection.execute(asked, timeout=CONNECT_S) == "SELECT 0")
+
+
+class Deaf(Exception):
+    """What others say is not heard on this connection."""
 
 
 def keep_alive(connection: Any) -> None:
@@ -150,6 +160,7 @@ class PostgresDatabase:
         self._hosts = Hosts(url)
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
+        self._pooled = False
         self._reads = asyncio.Semaphore(READS_MAX)
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
@@ -167,16 +178,17 @@ class PostgresDatabase:
             self._reads.release()
 
     async def listen(self) -> None:
+        said = False
         while True:
             again_s = LISTEN_AGAIN_S
             with suppress(StoreUnavailable):  # others log what is wrong with the database
-                with outages():
-                    connection = await self._hosts.connect()
+                connection = await connect(self._hosts)
                 try:
                     await self._hear(connection)
-                except TimeoutError:
-                    log.warning("cannot hear of other processes' work: looking for it", fix=DEAF_FIX)
-                    again_s = ECHO_EVERY_S
+                except Deaf:
+                    if not said:
+                        log.warning("cannot hear of other processes' work: looking for it", fix=DEAF_FIX)
+                    again_s, said = ECHO_EVERY_S, True
                 finally:
                     self.hints.hears, self._ear = False, 0
                     connection.terminate()
@@ -192,7 +204,11 @@ class PostgresDatabase:
                 pool.terminate()
 
     async def _hear(self, connection: Any) -> None:
-        """Until it ends. TimeoutError: it does not even hear what we say ourselves, through the pool as the others."""
+        """Until it ends. Raises Deaf: it does not even hear what we say ourselves, through the pool as the others."""
+        with outages():
+            pooled = await is_pooled(connection)
+        if pooled:
+            raise Deaf
         echo, ended = asyncio.Event(), asyncio.Event()
         self._ear = connection.get_server_pid()
 
@@ -209,7 +225,10 @@ class PostgresDatabase:
         while not ended.is_set():
             echo.clear()
             await self._notify("")
-            await asyncio.wait_for(echo.wait(), ECHO_S)
+            try:
+                await asyncio.wait_for(echo.wait(), ECHO_S)
+            except TimeoutError:
+                raise Deaf from None
             self.hints.hears = True
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), ECHO_EVERY_S)
@@ -242,6 +261,8 @@ class PostgresDatabase:
             transaction = connection.transaction()
             with outages():
                 await transaction.start()
+                if self._pooled:
+                    await connection.execute(_settings("SET LOCAL"))
             try:
                 tx = PostgresTx(connection, self._queries)
                 result = await story(tx)
@@ -264,15 +285,24 @@ class PostgresDatabase:
 
     async def _make_pool(self) -> "asyncpg.Pool[Any]":
         self._pool = asyncpg.create_pool(
-            connect=self._hosts.connect,
-            min_size=0,
-            max_size=POOL_MAX,
-            command_timeout=COMMAND_S,
-            # A little earlier than we give up: a server that is only slow ends the statement itself.
-            server_settings=SESSION | {"statement_timeout": str(int(COMMAND_S * 900))},
-            reset=_leave,
+            connect=self._connect, min_size=0, max_size=POOL_MAX, command_timeout=COMMAND_S, reset=_leave
         )
         return await self._pool
+
+    async def _connect(self, *_: Any, **options: Any) -> Any:
+        """For the pool; the first one finds out whether there is a pooler."""
+        if not self._pooled:
+            connection = await self._hosts.connect(**options)
+            try:
+                self._pooled = await is_pooled(connection)
+                if not self._pooled:
+                    await connection.execute(_settings("SET"))
+                    return connection
+            except BaseException:
+                connection.terminate()
+                raise
+            connection.terminate()
+        return await self._hosts.connect(statement_cache_size=0, **options)
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
         """The next ones reconnect; when the server does not answer, nothing waits for it on the others either."""
@@ -288,6 +318,12 @@ class PostgresDatabase:
 
 def _is_away(error: BaseException) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
+
+
+def _settings(verb: str) -> str:
+    # A little earlier than we give up: a server that is only slow ends the statement itself.
+    session = SESSION | {"statement_timeout": str(int(COMMAND_S * 900))}
+    return "".join(f"{verb} {name} = '{value}';" for name, value in session.items())
 
 
 async def _leave(connection: Any) -> None:

@@ -1,0 +1,79 @@
+"""Behind PgBouncer in transaction mode: the next transaction has another session, so none keeps anything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.migrate import migrate_postgres
+from heliograph.storage.engine.postgres import SESSION, Deaf, Hosts, PostgresDatabase, connect
+from heliograph.storage.engine.query import Statement
+from tests.conftest import fresh_database
+from tests.storage.pooler import SESSIONS, pgbouncer
+from tests.storage.test_outage import bump
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url(postgres: str) -> str:
+    return fresh_database(postgres, "template1")
+
+
+@pytest.fixture
+def pooled(url: str) -> Iterator[str]:
+    with pgbouncer(url) as behind:
+        yield behind
+
+
+@pytest.fixture
+async def databases(pooled: str) -> AsyncIterator[list[PostgresDatabase]]:
+    """As many processes, which have more connections together than the server has sessions."""
+    assert await migrate_postgres(pooled)
+    assert await migrate_postgres(pooled) == []
+    made = [PostgresDatabase(pooled) for _ in range(3)]
+    yield made
+    for database in made:
+        await database.close()
+
+
+async def test_all_take_turns(databases: list[PostgresDatabase]) -> None:
+    numbers = await asyncio.gather(*(database.write(bump) for database in databases for _ in range(5 * SESSIONS)))
+    assert sorted(numbers) == list(range(1, 15 * SESSIONS + 1))
+    await asyncio.gather(*(database.read(bump) for database in databases for _ in range(5 * SESSIONS)))
+
+
+async def test_a_transaction_has_our_settings_and_leaves_none(databases: list[PostgresDatabase], url: str) -> None:
+    database = databases[0]
+    database._queries = {name: Statement(sql=f"SHOW {name}", params=(), tables=()) for name in SESSION}
+
+    async def ask(tx: Tx) -> dict[str, str]:
+        return {name: (await tx.run(name))[0][0] for name in SESSION}
+
+    def plain(found: dict[str, str]) -> dict[str, str]:
+        return {name: value.replace("30s", "30000") for name, value in found.items()}
+
+    assert plain(await database.read(ask)) == SESSION
+    admin: Any = await asyncpg.connect(url)
+    others = "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()"
+    assert "heliograph" not in {row[0] for row in await admin.fetch(others)}
+    await admin.close()
+
+
+async def test_nobody_listens_there(databases: list[PostgresDatabase], pooled: str) -> None:
+    """It could not hear, and whoever has its session next would."""
+    database, connection = databases[0], await connect(Hosts(pooled))
+    with pytest.raises(Deaf):
+        await database._hear(connection)
+    await database._tell("webhooks")
+    listens = "SELECT count(*) FROM pg_listening_channels(), pg_sleep(0.1)"
+    database._queries = {"listens": Statement(sql=listens, params=(), tables=())}
+
+    async def ask(tx: Tx) -> int:
+        return int((await tx.run("listens"))[0][0])
+
+    assert await asyncio.gather(*(database.read(ask) for _ in range(SESSIONS))) == [0] * SESSIONS
+    connection.terminate()
