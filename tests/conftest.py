@@ -29,6 +29,7 @@ DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
+os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
 _numbers = itertools.count(1)
 _lent: list[tuple[str, int]] = []  # emptied: the URL, and how often it may still be lent
 

@@ -57,7 +57,13 @@ class Service:
     """One or more processes on one database; all are ended when the block ends."""
 
     def __init__(
-        self, database: str, data: Path, step_ms: int = 1, bounce_listen: str = "off", resolver: str = NOBODY
+        self,
+        database: str,
+        data: Path,
+        step_ms: int = 1,
+        bounce_listen: str = "off",
+        resolver: str = NOBODY,
+        stop_delay_ms: int = 0,
     ) -> None:
         self.database = database
         self.data = data
@@ -69,6 +75,7 @@ class Service:
             "HELIOGRAPH_DATABASE": database,
             "HELIOGRAPH_DATA": str(data),
             "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
+            "HELIOGRAPH_STOP_DELAY_MS": str(stop_delay_ms),
             "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,
             "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",

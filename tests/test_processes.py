@@ -25,7 +25,8 @@ with open(folder + "/begun", "a") as begun:
     begun.write(f"{place['number']} {os.getpid()}\\n")
 while os.path.exists(f"{folder}/waits {place['number']}"):
     time.sleep(0.01)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: sys.exit(0))
 if os.path.exists(f"{folder}/fails {place['number']}"):
     sys.exit(3)
 os.write(place["control"], b"hello of %d\\n" % place["number"])

@@ -73,7 +73,7 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
         done.append("ready")
         stop.set()
 
-    stop, part, nothing = asyncio.Event(), cast(Any, Part()), cast(Any, None)
+    stop, part, nothing = server.Stop(), cast(Any, Part()), cast(Any, None)
     app = App(
         settings=Settings(),
         role="worker",

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
 PAUSE_MOST_S = 30.0
 LIVED_S = 60.0  # … of one that did not live so long
-STOPPED = (0, -signal.SIGTERM)  # the second before it listens for that signal
+STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)  # the latter before it listens for these signals
 DEATHS_MAX = 3  # of every process in a row, each before it was ready: then nothing can be served
 
 
@@ -39,9 +39,9 @@ class Child:
         self.greeting = asyncio.create_task(reader.readline())  # empty: it ended before it was ready
         self.ended = asyncio.create_task(self._end())
 
-    def stop(self) -> None:
+    def stop(self, how: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
+            self._process.send_signal(how)
 
     async def _end(self) -> int:
         code = await self._process.wait()
@@ -76,7 +76,7 @@ class Parent:
         """Until SIGTERM, SIGINT or nothing can be served; the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         async with self._tasks:
             self._tasks.create_task(self._keep(1))
@@ -134,7 +134,7 @@ class Parent:
         self._running.add(child)
         child.ended.add_done_callback(lambda _: self._running.discard(child))
         if self._stopping.is_set():
-            child.stop()
+            child.stop(signal.SIGINT)
         return child
 
     async def _end_of(self, number: int) -> int:
@@ -145,12 +145,12 @@ class Parent:
             if self._children[number] is child:
                 return code
 
-    def _stop(self) -> None:
+    def _stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         self._stopping.set()
         for _, bound in self._sockets:
             bound.close()  # as the children close theirs: new connections are refused
         for child in self._running:
-            child.stop()
+            child.stop(how)
 
     def _reload(self) -> None:
         self._again = True  # those already replaced may have read what has changed since
@@ -180,6 +180,6 @@ class Parent:
                     log.error("not replaced: the new process is not ready", process=number, code=code)
                 return False
             old, self._children[number] = self._children[number], new
-            old.stop()
+            old.stop(signal.SIGINT)  # at once: the others listen at the same address
             await old.ended
         return True

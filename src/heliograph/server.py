@@ -34,6 +34,18 @@ T = TypeVar("T")
 Sockets = list[tuple[str, Listener]]
 
 
+class Stop(asyncio.Event):
+    """Somebody wants the process to stop, or to stop at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurry = asyncio.Event()
+
+    def at_once(self) -> None:
+        self.hurry.set()
+        self.set()
+
+
 class Stopped(Exception):
     """The stop came before the start was over."""
 
@@ -48,15 +60,16 @@ Ready = Callable[[Settings, Store], Awaitable[None]]
 async def serve(settings: Settings, role: str, ready: Ready, place: Place | None = None) -> None:
     """Run until SIGTERM or SIGINT; `ready` gets the settings with the real port once requests are taken.
 
+    SIGINT does not wait for proxies to notice.
     With a place, as one of several processes: until its parent is gone, too.
     """
     logs.configure(asyncio.get_running_loop().time, place.number if place else None)
-    stop = asyncio.Event()
+    stop = Stop()
     if place:
         _end_with_parent(place, stop)
     listening.say_it_once(asyncio.get_running_loop())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGINT, stop.at_once)):
+        asyncio.get_running_loop().add_signal_handler(number, ask)
     sockets = [(purpose, listening.adopt(file)) for purpose, file in place.sockets] if place else bind(settings, role)
     clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
     for bound in _for(HTTP, sockets):
@@ -108,7 +121,7 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(AGAIN_S)
 
 
-async def _run(app: App, sockets: Sockets, stop: asyncio.Event, ready: Ready) -> None:
+async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
     connections = Connections(app.front)
     async with contextlib.AsyncExitStack() as opened:
@@ -123,17 +136,23 @@ async def _run(app: App, sockets: Sockets, stop: asyncio.Event, ready: Ready) ->
         opened.push_async_callback(app.stop_work)
         for bound in _for(HTTP, sockets):
             await connections.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(_drain, app, connections)
+            opened.push_async_callback(_drain, app, connections, stop)
         opened.callback(log.info, "stopping")
         log.info("started", role=app.role, address=None if app.role == "worker" else app.settings.base_url)
         await _patiently(stop, partial(ready, app.settings, app.store))
         await _until_stopped(stop, tasks)
 
 
-async def _drain(app: App, connections: Connections) -> None:
-    if app.context.process is not None:
+async def _drain(app: App, connections: Connections, stop: Stop) -> None:
+    """First whoever sends us requests is to see that others should get them."""
+    state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
+    if delay_s and not stop.hurry.is_set():
+        state.leaving = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.hurry.wait(), delay_s)
+    if state.leaving or app.context.process is not None:
         await connections.leave(LEAVE_S)
-    app.context.state.draining = True
+    state.leaving = state.draining = True
     await connections.drain(DRAIN_S)
 
 
@@ -169,7 +188,7 @@ def _bind(what: str, host: str, port: int, setting: str) -> Listener:
         ) from None
 
 
-def _end_with_parent(place: Place, stop: asyncio.Event) -> None:
+def _end_with_parent(place: Place, stop: Stop) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the parent replaces us, or not
 
@@ -177,7 +196,7 @@ def _end_with_parent(place: Place, stop: asyncio.Event) -> None:
         loop.remove_reader(place.control)
         if not stop.is_set():
             log.error("the parent is gone: stopping")
-            stop.set()
+            stop.at_once()
 
     loop.add_reader(place.control, gone)
 

@@ -45,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
     processes: int = 1  # of `serve`
+    stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
     simulator_step_ms: int = 200  # between two states of a simulated message
     sources: dict[str, Origin] = {}  # of what is not a default, by name
 
@@ -71,6 +72,7 @@ NAMES = (
     "metrics_allow",
     "metrics_token",
     "processes",
+    "stop_delay_ms",
     "simulator_step_ms",
 )
 
@@ -209,7 +211,7 @@ def _read(name: str, value: str) -> dict[str, Any]:
         case _:
             if not (value.isascii() and value.isdigit()) or int(value) > 3_600_000:
                 raise ValueError("expected milliseconds, a whole number from 0 to 3600000")
-            return {"simulator_step_ms": int(value)}
+            return {name: int(value)}
 
 
 def _address(value: str) -> tuple[str, int]:

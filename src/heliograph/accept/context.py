@@ -15,6 +15,7 @@ from heliograph.storage.store import Store
 class State(msgspec.Struct):
     """What changes while the process runs."""
 
+    leaving: bool = False  # about to shut down: not ready, but all is answered
     draining: bool = False  # shutting down: nothing new is accepted
     answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
     waits: Counter[str] = msgspec.field(default_factory=Counter)  # API key → requests that wait for the test inbox

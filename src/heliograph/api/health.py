@@ -24,8 +24,8 @@ async def healthz(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """503 while shutting down, or when the database does not commit within a second."""
-    if call.context.state.draining:
+    """503 before and while shutting down, or when the database does not commit within a second."""
+    if call.context.state.leaving:
         raise ServiceUnavailable("Shutting down.", retry_after=1)
     await call.context.store.upkeep.can_commit.answer()
     return answer(Health())

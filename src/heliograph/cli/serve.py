@@ -29,6 +29,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     It waits for the database and migrates it first. Stopping finishes what is under way; nothing is lost or repeated.
+    On SIGTERM /readyz answers 503 for five seconds before the stop, so that proxies look elsewhere.
 
     One process uses one core. --processes N runs several, all on one address, each answering and delivering. One that
     dies is started again. SIGHUP replaces them one after the other without refusing a request, for example after an
