@@ -62,6 +62,7 @@ from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.opening import attest
 from heliograph.rules import webhook_signature
 from heliograph.rules.address import normal_domain
+from heliograph.rules.limits import MIB
 from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
@@ -212,7 +213,7 @@ def make_front(
     outgoing: Outgoing,
 ) -> Front:
     """The API and the dashboard, which share one budget of bytes."""
-    budget = ByteBudget()
+    budget = ByteBudget(settings.body_memory_mb * MIB)
     foreign = [route for surface in SURFACES for route in surface.routes]
     tools = PageTools(
         context=context,

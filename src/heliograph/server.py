@@ -123,7 +123,7 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
 
 async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
-    connections = Connections(app.front)
+    connections = Connections(app.front, app.settings.connections_max)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(app.close)
         for bound in _for(RETURNS, sockets):

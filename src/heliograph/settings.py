@@ -17,7 +17,14 @@ import msgspec
 PREFIX = "HELIOGRAPH_"
 SECRETS = ("secret", "metrics_token")
 TOKEN_MIN = 16
-PROCESSES_MAX = 64
+# Least and most of each number.
+RANGES = {
+    "processes": (1, 64),
+    "body_memory_mb": (16, 4096),
+    "connections_max": (16, 65536),
+    "stop_delay_ms": (0, 3_600_000),
+    "simulator_step_ms": (0, 3_600_000),
+}
 
 
 class BadSetting(Exception):
@@ -46,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
     processes: int = 1  # of `serve`
     stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
+    body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
+    connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
     simulator_step_ms: int = 200  # between two states of a simulated message
     sources: dict[str, Origin] = {}  # of what is not a default, by name
 
@@ -73,6 +82,8 @@ NAMES = (
     "metrics_token",
     "processes",
     "stop_delay_ms",
+    "body_memory_mb",
+    "connections_max",
     "simulator_step_ms",
 )
 
@@ -199,18 +210,15 @@ def _read(name: str, value: str) -> dict[str, Any]:
             if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
                 raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
             return {"metrics_token": value}
-        case "processes":
-            if not (value.isascii() and value.isdigit() and 1 <= int(value) <= PROCESSES_MAX):
-                raise ValueError(f"expected a whole number from 1 to {PROCESSES_MAX}")
-            return {"processes": int(value)}
         case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:
                 ipaddress.ip_network(part)
             return {name: tuple(ranges)}
         case _:
-            if not (value.isascii() and value.isdigit()) or int(value) > 3_600_000:
-                raise ValueError("expected milliseconds, a whole number from 0 to 3600000")
+            least, most = RANGES[name]
+            if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
+                raise ValueError(f"expected a whole number from {least} to {most}")
             return {name: int(value)}
 
 

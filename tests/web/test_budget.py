@@ -86,9 +86,16 @@ async def test_small_bodies_pass_large_ones() -> None:
     large.cancel()
 
 
+async def test_a_small_budget_refuses_what_could_never_fit_and_nothing_else() -> None:
+    budget = ByteBudget(16 * MIB)
+    assert len(await request(b"x" * 8 * MIB, b"x" * 8 * MIB, length=None).read_body(BIG, budget, "team")) == 16 * MIB
+    with pytest.raises(PayloadTooLarge):
+        await request(b"", length=16 * MIB + 1).read_body(BIG, budget, "team")
+
+
 async def test_who_is_served_next() -> None:
     """Small before large, then the team that holds least, then who waits longest."""
-    budget = ByteBudget(total=20 * MIB, share=20 * MIB)
+    budget = ByteBudget(total=20 * MIB)
     all_of_it = Holder("x", 19 * MIB)
     await budget.take(all_of_it, 19 * MIB)
     await budget.take(Holder("rich", MIB), MIB)

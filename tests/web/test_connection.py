@@ -12,7 +12,6 @@ import pytest
 
 from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.refusals import Refusal
-from heliograph.web import connection
 from heliograph.web.budget import ByteBudget
 from heliograph.web.connection import (
     BODY_S,
@@ -113,8 +112,8 @@ class Echo:
         return Response(503, b"{}")
 
 
-def connect(headers: Headers | None = None, echo: Echo | None = None) -> tuple[Connection, Wire]:
-    made, wire = Connection(Connections(cast(Front, echo or Echo(headers)))), Wire()
+def connect(headers: Headers | None = None, echo: Echo | None = None, most: int = 9) -> tuple[Connection, Wire]:
+    made, wire = Connection(Connections(cast(Front, echo or Echo(headers)), most)), Wire()
     made.connection_made(wire)
     return made, wire
 
@@ -228,9 +227,8 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
     assert wire.statuses == [200, 200]
 
 
-async def test_one_connection_too_many_is_answered_before_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 0)
-    made, wire = connect()
+async def test_one_connection_too_many_is_answered_before_it_is_closed() -> None:
+    made, wire = connect(most=0)
     assert not wire.closed  # closed before its request was read, it would be reset
     await ask(made, "GET /a HTTP/1.1")
     assert wire.statuses == [503] and b"connection: close\r\n" in wire.all

@@ -9,11 +9,10 @@ from collections import defaultdict
 
 import msgspec
 
-from heliograph.rules.limits import MIB
+from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
 from heliograph.rules.refusals import ServiceUnavailable
 
-TOTAL = 96 * MIB  # a body is in memory about three times while it is read, decoded and kept
-SHARE = 48 * MIB  # of a team
+TOTAL = 96 * MIB  # a body is in memory up to three times while it is read, decoded and kept
 SMALL = MIB  # bodies up to this …
 RESERVE = 8 * MIB  # … have this much that larger ones leave
 WAIT_S = 30.0
@@ -54,9 +53,9 @@ class Pot:
 
 
 class ByteBudget:
-    def __init__(self, total: int = TOTAL, share: int = SHARE, wait_s: float = WAIT_S) -> None:
+    def __init__(self, total: int = TOTAL, wait_s: float = WAIT_S) -> None:
         self._total = total
-        self._share = share
+        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # of a team, and so the largest body that can come
         self._wait_s = wait_s
         self._all = Pot()
         self._teams: defaultdict[str, Pot] = defaultdict(Pot)
@@ -96,7 +95,7 @@ class ByteBudget:
     def _has_room(self, holder: Holder, size: int) -> bool:
         passes = self._all.is_first(holder) or _is_small(holder, size)
         total = self._total if passes else self._total - RESERVE
-        return self._teams[holder.team].after(holder, size) <= self._share and self._all.after(holder, size) <= total
+        return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
 
     def _give(self, holder: Holder, size: int) -> None:
         self._all.give(holder, size)

@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if peer else ""
         self._connections.add(self)
-        if len(self._connections) > CONNECTIONS_MAX:
+        if len(self._connections) > self._connections.most:
             # It is answered, and only then closed: closing it earlier would reset it.
             self._edge = self._connections.front.no_room
 
@@ -387,8 +387,9 @@ def _head(response: Response, *, close: bool, chunked: bool | None = None) -> by
 class Connections:
     """The open connections of a process, and those that are lost while a request of theirs is still at work."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, most: int = CONNECTIONS_MAX) -> None:
         self.front = front
+        self.most = most
         self.draining = False
         self._open: set[Connection] = set()
         self._none_left = asyncio.Event()

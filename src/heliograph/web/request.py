@@ -150,6 +150,7 @@ class Request:
 
     async def read_body(self, most: int, budget: ByteBudget, team: str) -> bytes:
         """The whole body, refused as soon as it is known to be larger than `most`; the team's share pays for it."""
+        most = min(most, budget.share)
         declared = self.headers.get(b"content-length")
         length = int(declared) if declared and declared.isdigit() else most
         if length > most:
