@@ -34,8 +34,10 @@ async def web() -> AsyncIterator[Web]:
     await web.close()
 
 
-def parcel(uncertain: bool = False, parameters: list[str] = PARAMETERS) -> Parcel:
-    content = WhatsappContent(template="order_code", language="en_US", parameters=parameters, body="Hi Ann, 731946")
+def parcel(uncertain: bool = False, parameters: list[str] = PARAMETERS, button: str = "") -> Parcel:
+    content = WhatsappContent(
+        template="order_code", language="en_US", parameters=parameters, body="Hi Ann, 731946", button=button
+    )
     return Parcel(message_id="wam_1", address=TO, content=msgspec.json.encode(content), attempt=0, uncertain=uncertain)
 
 
@@ -71,6 +73,16 @@ async def test_the_request_and_its_acceptance(web: Web, parameters: list[str]) -
         "template": {"name": "order_code", "language": {"code": "en_US"}, **components},
         "biz_opaque_callback_data": "wam_1",
     }
+
+
+async def test_the_button_that_copies_a_code_is_told_it(web: Web) -> None:
+    async with CloudApiFake() as fake:
+        await cloud(fake.url, web).hand_over(parcel(parameters=["042042"], button="042042"))
+    code = {"type": "text", "text": "042042"}
+    assert json.loads(fake.asked[0][2])["template"]["components"] == [
+        {"type": "body", "parameters": [code]},
+        {"type": "button", "sub_type": "url", "index": "0", "parameters": [code]},
+    ]
 
 
 async def test_every_code_has_its_outcome_and_its_words(web: Web) -> None:

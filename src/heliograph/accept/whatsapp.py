@@ -1,5 +1,6 @@
 """POST /v1/whatsapp: one approved template to one phone (spec 4.3)."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -20,7 +21,8 @@ from heliograph.rules.field_docs import BODY, VERSION, Country, DryRun, Price, S
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
-from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.records import Caller, Template
+from heliograph.rules.template import asked_names
 
 
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,18 +64,25 @@ async def preview_whatsapp(context: Context, caller: Caller, request: PhoneReque
     )
 
 
+def whatsapp_content(template: Template, values: Mapping[str, str], body: str | None) -> WhatsappContent:
+    """Meta's AUTHENTICATION templates have a button that copies the code, which is to be told once more."""
+    codes = [values.get(name, "") for name in asked_names(template)] if template.category == "AUTHENTICATION" else []
+    return WhatsappContent(
+        template=template.upstream_name or template.name,
+        language=template.language or "en",
+        parameters=[values.get(name, "") for name in template.variables],
+        body=body or "",
+        button=codes[0] if len(codes) == 1 else "",
+    )
+
+
 def whatsapp_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, WhatsappContent]:
     team = caller.team
     check_where = check_destination(context, caller, "whatsapp", draft)
     template = draft.template
-    content = WhatsappContent(
-        template=template.upstream_name or template.name,
-        language=template.language or "en",
-        parameters=[draft.variables.get(name, "") for name in template.variables],
-        body=draft.body,
-    )
+    content = whatsapp_content(template, draft.variables, draft.body)
     most = team.record.marketing_per_day
     capped = template.category == "MARKETING" and most > 0 and not is_magic_phone(draft.to)
 

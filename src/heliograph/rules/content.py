@@ -45,6 +45,7 @@ class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     template: str  # upstream name
     language: str
     parameters: list[str] = []  # in manifest order
+    button: str = ""  # the code that the button of an AUTHENTICATION template copies
     body: str  # what previews and the simulator show
 
 

@@ -22,6 +22,7 @@ class OwnMail(msgspec.Struct, frozen=True, kw_only=True):
     button: tuple[str, str] = ("", "")  # its text, and a place of our own
     end: str = ""  # why it came, and what happens if nothing is done
     settings: str = ""  # where the reader chooses what comes
+    language: str = "en"
 
 
 def to_content(mail: OwnMail, platform: Platform, address: str) -> EmailContent:
@@ -71,7 +72,9 @@ def to_html(mail: OwnMail, brand: str) -> str:
         if mail.settings
         else "",
     ]
-    return _FRAME.format(title=_html(mail.subject, SUBJECT_MAX), body="\n".join(filter(None, parts)))
+    return _FRAME.format(
+        language=escape(mail.language), title=_html(mail.subject, SUBJECT_MAX), body="\n".join(filter(None, parts))
+    )
 
 
 def one_line(text: str, most: int = LINE_MAX) -> str:
@@ -91,7 +94,7 @@ _BUTTON = (
 # Programs that know dark mode follow the sheet; the others show dark text on white, as the styles say.
 _FRAME = """\
 <!doctype html>
-<html lang="en">
+<html lang="{language}" dir="auto">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -184,6 +184,9 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
     if content.parameters:
         texts = [{"type": "text", "text": value} for value in content.parameters]
         template["components"] = [{"type": "body", "parameters": texts}]
+    if content.button:
+        code = {"type": "text", "text": content.button}
+        template["components"].append({"type": "button", "sub_type": "url", "index": "0", "parameters": [code]})
     return {
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
