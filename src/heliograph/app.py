@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from heliograph.accept.context import Context
+from heliograph.accept.verify_send import send_due
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits
 from heliograph.api.routes import ROUTES
@@ -39,6 +40,7 @@ from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.blobs import sweep_blobs
 from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
+from heliograph.deliver.duties.codes import send_codes
 from heliograph.deliver.duties.domain_checks import check_domains, watch_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
 from heliograph.deliver.duties.follow import follow_others
@@ -191,6 +193,7 @@ def build(
     if works:
         duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
         duties["notices"] = partial(tell_people, teller)
+        duties["codes"] = partial(send_codes, partial(send_due, context))
     return App(
         settings=settings,
         role=role,

@@ -6,8 +6,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from heliograph.accept import verify_start
-from heliograph.accept.verify_start import NO_CARRIER, VerifyRequest, preview_verification
+from heliograph.accept import verify_send
+from heliograph.accept.verify_send import NO_CARRIER
+from heliograph.accept.verify_start import VerifyRequest, preview_verification
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.rules.circuit import MISSES_TO_OPEN
 from heliograph.rules.content import SmsContent
@@ -58,7 +59,7 @@ async def asking(store: Store, clock: TestClock, *answers: Answer, **limits: obj
 
 @pytest.fixture
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_start, "CARRIERS_S", 0.2)
+    monkeypatch.setattr(verify_send, "CARRIERS_S", 0.2)
 
 
 @pytest.mark.usefixtures("short_wait")

@@ -42,7 +42,11 @@ CODES = {
     ),
     "method_not_allowed": 405,
     **dict.fromkeys(
-        ("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress", "already_sending"), 409
+        (
+            *("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress"),
+            *("already_sending", "verification_ended"),
+        ),
+        409,
     ),
     "payload_too_large": 413,
     "unsupported_media_type": 415,

@@ -111,3 +111,28 @@ def test_a_live_team_verifies_no_magic_number_unless_told_to(shared_service: Ser
         check = shared_service.post(f"/v1/verify/{answer.json['id']}/check", {"code": to[-6:]}, key="OTHER")
         assert (check.status, check.json["verified"], check.json["status"]) == (200, False, "failed")
     assert shared_service.get("/v1/me", key="OTHER").json["held"] == "0.0000"
+
+
+def test_the_same_code_once_more(shared_service: Service) -> None:
+    begun = shared_service.post("/v1/verify", VERIFY).json
+    again = shared_service.post(f"/v1/verify/{begun['id']}/resend", None)
+    assert (again.status, again.json) == (202, begun)
+    limited = shared_service.post("/v1/verify", {"to": "+447400000104"}).json
+    assert_refused(shared_service.post(f"/v1/verify/{limited['id']}/resend", None), 429, "verify_rate_limited", "to")
+
+
+def test_a_code_is_called_back(shared_service: Service) -> None:
+    begun = shared_service.post("/v1/verify", VERIFY).json
+    canceled = shared_service.post(f"/v1/verify/{begun['id']}/cancel", None)
+    assert canceled.status == 200
+    assert canceled.json == begun | {"status": "failed", "error_message": "Canceled by the caller."}
+    check = shared_service.post(f"/v1/verify/{begun['id']}/check", {"code": "000000"})
+    assert (check.json["verified"], check.json["status"]) == (False, "failed")
+    assert_refused(shared_service.post(f"/v1/verify/{begun['id']}/resend", None), 409, "verification_ended", "id")
+
+
+@pytest.mark.parametrize("path", ["resend", "cancel"])
+def test_no_such_verification(shared_service: Service, path: str) -> None:
+    begun = shared_service.post("/v1/verify", VERIFY).json
+    answer = shared_service.post(f"/v1/verify/{begun['id']}/{path}", None, key="OTHER")
+    assert_refused(answer, 404, "verification_not_found", "id")

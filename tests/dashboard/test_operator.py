@@ -42,10 +42,13 @@ def test_a_team_is_made_given_credit_a_plan_and_suspended(site: Site, shoot: Sho
     expect(page.get_by_role("alert")).to_contain_text("expected a whole number")
     page.get_by_label("Requests a second").fill("7")
     page.get_by_label("Verify:").check()
+    page.get_by_label("Verify by email").check()
     page.get_by_role("button", name="Save plan").click()
     expect(page.locator(".flash")).to_contain_text("The plan is saved")
     expect(page.get_by_label("Requests a second")).to_have_value("7")
     expect(page.get_by_label("Verify:")).to_be_checked()
+    expect(page.get_by_label("Verify by email")).to_be_checked()
+    expect(page.get_by_label("Verify by WhatsApp")).not_to_be_checked()
 
     page.get_by_role("button", name="Suspend team").click()
     expect(page.locator("main .badge.suspended")).to_be_visible()

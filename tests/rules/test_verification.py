@@ -8,15 +8,17 @@ import pytest
 
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
-from heliograph.rules.setup.records import VerifyLimits
+from heliograph.rules.setup.records import Channel, Team, TeamRecord, Template, VerifyLimits
 from heliograph.rules.verification import (
     CheckResult,
+    channels_from,
     check,
     check_velocity,
     code_digest,
+    code_template,
     current_status,
     make_code,
-    read_channel,
+    read_channels,
     read_code,
     remaining,
 )
@@ -75,16 +77,73 @@ def test_what_is_not_a_code(value: object) -> None:
     assert "123" not in refused.value.message
 
 
-@pytest.mark.parametrize("value", [None, "sms"])
-def test_channel(value: str | None) -> None:
-    assert read_channel(value) == "sms"
+def team_with(*channels: Channel, **templates: Template) -> Team:
+    record = TeamRecord(ref=1, id="team_a", name="A", verify=VerifyLimits(channels=channels, language="pt-BR"))
+    return Team(record=record, templates=templates)
 
 
-@pytest.mark.parametrize("value", ["", "SMS", "whatsapp", "email"])
-def test_unsupported_channel(value: str) -> None:
+def template(language: str = "en", **more: Any) -> Template:
+    fields = {"channel": "whatsapp", "category": "AUTHENTICATION", "variables": ("code",), "body": "{{customer.code}}"}
+    return Template(id=f"tpl_{language}", team="team_a", name="code", language=language, **fields | more)
+
+
+ALL: tuple[Channel, ...] = ("sms", "whatsapp", "email")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, ["sms"]),
+        ("sms", ["sms"]),
+        (["sms"], ["sms"]),
+        ("email", ["email"]),
+        (["whatsapp", "sms"], ["whatsapp", "sms"]),
+        (["sms", "whatsapp"], ["sms", "whatsapp"]),
+    ],
+)
+def test_channels(given: str | list[str] | None, expected: list[str]) -> None:
+    assert read_channels(given, team_with(*ALL, tpl_en=template())) == expected
+
+
+def test_sms_is_open_to_everybody() -> None:
+    assert read_channels(None, team_with()) == ["sms"]
+
+
+@pytest.mark.parametrize("value", ["", "SMS", "call", "whatsapp", "email", [], ["sms", "email"], ["sms", "sms"]])
+def test_unsupported_channel(value: str | list[str]) -> None:
     with pytest.raises(UnsupportedChannel) as refused:
-        read_channel(value)
+        read_channels(value, team_with("sms", tpl_en=template()))
     assert refused.value.param == "channel"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"category": "UTILITY"},
+        {"status": "draft"},
+        {"channel": "sms"},
+        {"variables": ()},
+        {"variables": ("code", "name")},
+    ],
+)
+def test_whatsapp_needs_an_approved_template_for_the_code_alone(other: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedChannel, match="AUTHENTICATION"):
+        read_channels("whatsapp", team_with(*ALL, tpl_en=template(**other)))
+
+
+@pytest.mark.parametrize(
+    ("languages", "chosen"),
+    [(["en", "pt_BR", "pt"], "pt_BR"), (["en", "pt"], "pt"), (["de", "en_US", "en"], "en"), (["fr", "de"], "de")],
+)
+def test_the_template_of_the_teams_language(languages: list[str], chosen: str) -> None:
+    found = code_template(team_with(**{f"tpl_{language}": template(language) for language in languages}))
+    assert found
+    assert found.language == chosen
+
+
+@pytest.mark.parametrize(("used", "expected"), [("whatsapp", ["whatsapp", "sms"]), ("sms", ["sms"])])
+def test_the_channels_behind_the_one_used_last(used: Channel, expected: list[str]) -> None:
+    assert channels_from("whatsapp sms", used) == expected
 
 
 @pytest.mark.parametrize(("random", "code"), [(0, "000000"), (42, "000042"), (999_999, "999999")])

@@ -18,6 +18,7 @@ SMALL = {
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
 SHORT = {
     *("outbox_claimed", "outbox_suspect", "recipient_dead", "verification_dispatching", "verification_pending"),
+    *("verification_waiting", "verification_by_carrier"),
     "suppression_import_open",
     *("happening_untold", "notice_due"),
 }
@@ -239,7 +240,7 @@ INDEXES = {
     "update_parts": "part_pkey",
     "insert_early_reports": "",
     "any_early_report": "early_report_by_age",
-    "take_early_reports": "early_report_by_age part_pkey recipient_by_carrier",
+    "take_early_reports": "early_report_by_age part_pkey recipient_by_carrier verification_by_carrier",
     "place_of": "message_by_id recipient_pkey",
     "insert_early_return": "",
     "any_early_return": "early_return_by_age recipient_pkey",
@@ -447,6 +448,12 @@ INDEXES = {
     "lock_verifications": "verification_by_id",
     "finish_verifications": "verification_by_id",
     "update_checked": "verification_by_id",
+    "resend_verification": "verification_by_id",
+    "cancel_verification": "verification_by_id",
+    "any_code_due": "verification_waiting",
+    "claim_codes": "verification_waiting verification_pkey",
+    "note_receipts": "verification_by_carrier",
+    "free_verifications": "verification_by_id",
     "abandoned_verifications": "verification_dispatching",
     "expire_verifications": "verification_pending verification_pkey",
     "take_back_idempotency": "idempotency_running",

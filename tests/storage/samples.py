@@ -89,6 +89,7 @@ def finish(begun: Start, clock: Clock, status: str = "pending", response: bytes 
         at=clock.now(),
         owner=begun.owner,
         retry_key=begun.retry_key,
+        counted_at=begun.created_at,
     )
 
 

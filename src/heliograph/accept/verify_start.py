@@ -1,18 +1,24 @@
-"""POST /v1/verify: make a code, ask a carrier inside the request, answer what it said (spec 4.4, contract 8).
+"""POST /v1/verify: make a code, ask carriers inside the request, answer what they said (spec 4.4, contract 8 and 16).
 
-The code exists in this request's memory only; what is stored is its keyed digest. A sandbox team reads the text that
-a simulator delivered in its inbox: such a code is derived from its verification, so that it can be said again.
+And its sequel: the same code once more, and the code called back.
 """
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context
-from heliograph.accept.phone import carriers_for, check_phone_allowed, phone_price, sms_content
-from heliograph.channels.carrier import Parcel
-from heliograph.handover import first_of
+from heliograph.accept.phone import check_phone_allowed, phone_price
+from heliograph.accept.verify_send import (
+    Dispatched,
+    Ways,
+    code_of,
+    code_text,
+    mail_sender,
+    send_code,
+    ways_of,
+)
 from heliograph.rules import magic, pricing, routing
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.conversion import check_conversion
@@ -22,7 +28,6 @@ from heliograph.rules.field_docs import (
     Country,
     DryRun,
     Id,
-    Phone,
     Price,
     Sandbox,
     To,
@@ -30,39 +35,48 @@ from heliograph.rules.field_docs import (
     says,
 )
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import CODE_DIGITS, SECOND_MS, VERIFICATION_MS
-from heliograph.rules.outcome import Accepted, Asked, Deferred
+from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.rules.message import STATES
 from heliograph.rules.phone import country_of, prefix_of, read_phone
-from heliograph.rules.refusals import FeatureNotOnPlan
-from heliograph.rules.setup.records import Caller, CarrierRecord, Platform
-from heliograph.rules.verification import check_velocity, code_digest, derived_code, make_code, read_channel
-from heliograph.rules.verify_text import verify_text
-from heliograph.storage.verifications import Finish, Recent, Start
+from heliograph.rules.recipients import check_allowed, read_recipients, split_suppressed
+from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
+from heliograph.rules.setup.records import Caller, Channel
+from heliograph.rules.verification import (
+    channels_from,
+    check_velocity,
+    code_digest,
+    code_template,
+    derived_code,
+    read_channels,
+)
+from heliograph.storage.search import VerificationLine
+from heliograph.storage.verifications import Recent, Resend, Start
 
-CARRIERS_S = 8.0  # for all carriers together (contract 8)
-CARRIERS_MAX = 2
-NO_CARRIER = "No carrier serves this destination now."
-MAGIC_OFF = (
-    "This is a magic number, and this live team does not verify those. Use a real number, or ask the operator to set "
-    "verify.magic for the team."
+CodeChannel = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATES)})]
+CHANNEL = says(
+    "`sms`, the default; `whatsapp` or `email` where the team's `verify.channels` names it. A list: the same code goes "
+    "by the next one when the one before refuses it, or tells no receipt within 20 seconds."
 )
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: Phone = None  # missing: `invalid_phone`, at its place in the order
-    channel: Annotated[str | None, says("`sms`, which is also the default.", enum=["sms"])] = None
+    to: Annotated[
+        str | None,
+        says("Phone in E.164 form, for example `+14155550123`; by `email`, an email address.", needed=True),
+    ] = None  # missing: `invalid_phone`, at its place in the order
+    channel: Annotated[CodeChannel | list[CodeChannel] | None, CHANNEL] = None
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification of spec 2.5."""
 
     id: Id
-    channel: ChannelName
+    channel: ChannelName  # the one used last
     to: To
     status: VerificationStatus
     sandbox: Sandbox
     expires_at: Annotated[str, says("When the code stops working: ten minutes after the start.", **TIME)]
-    error_message: Annotated[str | None, says("The carrier's words when the status is `failed`.")]
+    error_message: Annotated[str | None, says("The carrier's words when it did not take the code.")]
 
 
 class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,147 +90,165 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
+class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a code is for, and how it may get there."""
+
+    given: str
+    normal: str
+    channels: list[Channel]
+
+
 async def start_verification(
     context: Context, caller: Caller, request: VerifyRequest, retry_key: IdempotencyKey | None
 ) -> Answer:
-    setup, team = context.store.setup.current, caller.team
-    phone, country = _check(caller, request)
-    id_, carriers = context.clock.new_id("vrf_"), _carriers(context, caller, phone, country)
-    code = _code(context, caller, phone, id_, carriers)
-    start = _start(context, caller, phone, id_, code, retry_key, carriers)
+    to, id_ = await _check(context, caller, request), context.clock.new_id("vrf_")
+    ways = ways_of(context, caller, to.normal, to.channels)
+    start = _start(context, caller, to, id_, ways, retry_key)
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
-    text = _text(caller, setup.platform, code)
-    content = sms_content(team, setup.platform, country, text, VERIFICATION_MS // SECOND_MS)
-    parcel = Parcel(
-        message_id=start.id, address=phone, content=msgspec.json.encode(content), attempt=0, country=country
-    )
-    asked = await context.handover.in_turn(
-        first_of(carriers[:CARRIERS_MAX]), lambda _: parcel, may_wait=False, within_s=CARRIERS_S
-    )
-    error = _error(asked, MAGIC_OFF if _is_shut(caller, phone) else NO_CARRIER)
-    if error:
-        error = error.replace(code, "…")  # some repeat what they refuse
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways)
+    status = "failed" if sent.error else "pending"
     record = VerificationRecord(
-        id=start.id,
-        channel="sms",
-        to=phone,
-        status="failed" if error else "pending",
-        sandbox=team.sandbox,
+        id=id_,
+        channel=sent.channel,
+        to=to.given,
+        status=status,
+        sandbox=caller.team.sandbox,
         expires_at=timestamp(start.expires_at),
-        error_message=error,
+        error_message=sent.error,
     )
     response = msgspec.json.encode(record)
-    await context.store.verifications.finish(
-        Finish(
-            id=start.id,
-            team=start.team,
-            key_id=start.key_id,
-            status=record.status,
-            error_message=error,
-            response=response,
-            at=context.clock.now(),
-            owner=start.owner,
-            retry_key=retry_key,
-            simulated=any(isinstance(one.outcome, Accepted) and _is_simulator(one.carrier) for one in asked),
-            asked=asked,
-        )
-    )
+    await _finish(context, start, sent, response)
     return Answer(202, response)
 
 
+async def resend_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
+    """The same code with the same expiry, by the channel used last and those behind it; it is not charged again."""
+    found = await find_verification(context, caller, id_)
+    channels = channels_from(found.channels, found.channel)
+    to = CodeTo(given=found.to, normal=found.phone, channels=channels)
+    await _check_recipient(context, caller, to)
+    ways = ways_of(context, caller, to.normal, channels)
+    start = replace(_start(context, caller, to, id_, ways, None), price=0)
+
+    def digest(salt: str) -> str:
+        return code_digest(context.code_key, bytes.fromhex(salt), code_of(context, id_, to.normal)).hex()
+
+    await context.store.verifications.again(Resend(start=start, digest=digest))
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways)
+    await _finish(context, start, sent)
+    return to_record(await find_verification(context, caller, id_))
+
+
+async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
+    """Its code works no more. What has ended stays as it is."""
+    await context.store.verifications.cancel(caller.team.record.ref, id_)
+    return to_record(await find_verification(context, caller, id_))
+
+
+async def find_verification(context: Context, caller: Caller, id_: str) -> VerificationLine:
+    found = await context.store.verifications.get(caller.team.record.ref, id_)
+    if found is None:
+        raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
+    return found
+
+
+def to_record(found: VerificationLine) -> VerificationRecord:
+    return VerificationRecord(
+        id=found.id,
+        channel=found.channel,
+        to=found.to,
+        status=found.status,
+        sandbox=bool(found.sandbox),
+        expires_at=timestamp(found.expires_at),
+        error_message=found.error_message,
+    )
+
+
 def inbox_text(context: Context, caller: Caller, verification: str) -> str:
-    """What a simulator delivered to a number of a sandbox team."""
-    return _text(caller, context.store.setup.current.platform, derived_code(context.code_key, verification))
+    """What a simulator delivered to a recipient of a sandbox team."""
+    return code_text(caller, context.store.setup.current.platform, derived_code(context.code_key, verification))
 
 
 async def preview_verification(context: Context, caller: Caller, request: VerifyRequest) -> VerifyPreview:
-    phone, country = _check(caller, request)
-    start = _start(context, caller, phone, "", "", None, _carriers(context, caller, phone, country))
+    to = await _check(context, caller, request)
+    start = _start(context, caller, to, "", ways_of(context, caller, to.normal, to.channels), None)
     await context.store.verifications.rehearse(start)
     return VerifyPreview(
-        to=phone,
-        channel="sms",
-        country=country,
+        to=to.given,
+        channel=to.channels[0],
+        country=country_of(to.normal),
         price=pricing.format_money(start.price),
         sandbox=caller.team.sandbox,
     )
 
 
-def _check(caller: Caller, request: VerifyRequest) -> tuple[str, str | None]:
-    read_channel(request.channel)
-    phone = read_phone(request.to)
+async def _check(context: Context, caller: Caller, request: VerifyRequest) -> CodeTo:
+    channels = read_channels(request.channel, caller.team)
+    given = normal = request.to or ""
+    for channel in channels:
+        if channel == "email":
+            normal = read_recipients(request.to, None, None, None).to[0].normal
+        else:
+            read_phone(request.to)
+    to = CodeTo(given=given, normal=normal, channels=channels)
+    await _check_recipient(context, caller, to)
+    return to
+
+
+async def _check_recipient(context: Context, caller: Caller, to: CodeTo) -> None:
     if "verify" not in caller.team.record.features:
         raise FeatureNotOnPlan()
-    check_phone_allowed(caller.team, phone)
-    return phone, country_of(phone)
+    if "email" not in to.channels:
+        check_phone_allowed(caller.team, to.normal)
+        return
+    mail_sender(caller, context.store.setup.current.platform)
+    recipients = read_recipients(to.given, None, None, None)
+    check_allowed(recipients, caller.team)
+    suppressed = await context.store.suppressions.get(caller.team.record.ref, to.normal)
+    split_suppressed(recipients, {to.normal} if suppressed else ())
 
 
-def _is_shut(caller: Caller, phone: str) -> bool:
-    """Everybody knows the code of a magic number: in a live team it verifies only where an operator wants that."""
-    return magic.is_magic_phone(phone) and not caller.team.sandbox and not caller.team.record.verify.magic
-
-
-def _carriers(context: Context, caller: Caller, phone: str, country: str | None) -> list[CarrierRecord]:
-    """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
-    if _is_shut(caller, phone):
-        return []
-    found = carriers_for(context, "sms", phone, country)
-    if not caller.team.sandbox:
-        return found
-    return [carrier for carrier in found if _is_simulator(carrier) == _is_simulator(found[0])]
-
-
-def _is_simulator(carrier: CarrierRecord) -> bool:
-    return carrier.kind == "simulator"
-
-
-def _code(context: Context, caller: Caller, phone: str, id_: str, carriers: Sequence[CarrierRecord]) -> str:
-    if magic.no_code_matches(phone):
-        return context.clock.entropy(16).hex()  # longer than any candidate can be
-    if known := magic.magic_code(phone):
-        return known
-    if caller.team.sandbox and carriers and _is_simulator(carriers[0]):
-        return derived_code(context.code_key, id_)  # read in the inbox
-    return make_code(context.clock.below(10**CODE_DIGITS))
+async def _finish(context: Context, start: Start, sent: Dispatched, response: bytes = b"") -> None:
+    item = sent.finish(start.id, start.team, start.key_id, context.clock.now(), start.owner, response)
+    await context.store.verifications.finish(replace(item, retry_key=start.retry_key, counted_at=start.created_at))
 
 
 def _start(
-    context: Context,
-    caller: Caller,
-    phone: str,
-    id_: str,
-    code: str,
-    retry_key: IdempotencyKey | None,
-    carriers: Sequence[CarrierRecord],
+    context: Context, caller: Caller, to: CodeTo, id_: str, ways: Ways, retry_key: IdempotencyKey | None
 ) -> Start:
     record, platform = caller.team.record, context.store.setup.current.platform
     now, salt = context.clock.now(), context.clock.entropy(16)
+    carriers = [carrier for found in ways.values() for carrier in found]
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that no carrier takes is not
+    is_mail = "email" in to.channels
+    limits = replace(record.verify, countries=("*",)) if is_mail else record.verify
 
     def check(recent: Recent) -> None:
         check_velocity(
-            record.verify,
-            country=country_of(phone),
+            limits,
+            country=country_of(to.normal),
             phone_starts=recent.phone_starts,
             prefix_starts=recent.prefix_starts,
             wrong_today=recent.wrong_today,
             now=now,
         )
-        check_conversion(record.verify, phone, recent.tallies, known=recent.known)
+        check_conversion(limits, to.normal, recent.tallies, known=recent.known)
 
     return Start(
         id=id_,
         team=record.ref,
         key_id=caller.key.id,
-        phone=phone,
-        prefix=prefix_of(phone),
-        magic=magic.is_magic_phone(phone),
+        phone=to.normal,
+        given=to.given if is_mail else None,
+        prefix=to.normal if is_mail else prefix_of(to.normal),
+        channels=to.channels,
+        magic=magic.is_magic(to.normal),
         sandbox=caller.team.sandbox,
         salt=salt.hex(),
-        digest=code_digest(context.code_key, salt, code).hex(),
-        price=phone_price(caller.team, phone, pricing.verify_price(platform, record.currency)),
+        digest=code_digest(context.code_key, salt, code_of(context, id_, to.normal)).hex(),
+        price=0 if magic.is_magic(to.normal) else phone_price(caller.team, to.normal, _price(context, caller, to)),
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,
@@ -227,17 +259,9 @@ def _start(
     )
 
 
-def _text(caller: Caller, platform: Platform, code: str) -> str:
-    domains, chosen = caller.team.approved_domains(), caller.team.record.verify
-    brand = domains[0].brand if domains else platform.brand
-    return verify_text(platform.verify_text, chosen.language, brand, code, chosen.webotp)
-
-
-def _error(asked: Sequence[Asked], nobody: str) -> str | None:
-    """Why the code was not sent; None: it was, or maybe it was, and then it must work."""
-    if not asked:
-        return nobody
-    said = asked[-1].outcome
-    if isinstance(said, Accepted) or any(isinstance(o := one.outcome, Deferred) and o.uncertain for one in asked):
-        return None
-    return str(said.detail.get("text") or "The carrier refused the message.")
+def _price(context: Context, caller: Caller, to: CodeTo) -> int:
+    """The platform's rate, or what the WhatsApp template costs there if that is dearer."""
+    prices = [pricing.verify_price(context.store.setup.current.platform, caller.team.record.currency)]
+    if "whatsapp" in to.channels and (template := code_template(caller.team)):
+        prices.append(pricing.price_for(template, country_of(to.normal)))
+    return max(prices)

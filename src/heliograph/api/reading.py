@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
-from heliograph.accept.verify_start import VerificationRecord
+from heliograph.accept.verify_start import VerificationRecord, find_verification, to_record
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import message
 from heliograph.rules.address import parse_address
@@ -30,10 +30,10 @@ from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.options import split_tag
 from heliograph.rules.pricing import format_money, month_of
-from heliograph.rules.refusals import InvalidRequest, MessageNotFound, VerificationNotFound
+from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.verification import VERIFICATION_STATES
-from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
+from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent
 from heliograph.web.request import Response
 
 PAGE = 20
@@ -202,16 +202,12 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 
 
 async def read_verification(call: Call) -> Response:
-    id_ = call.params["id"]
-    row = await call.context.store.verifications.get(call.team, id_)
-    if row is None:
-        raise VerificationNotFound(f"No verification {id_[:80]!r}. {VerificationNotFound.fix}", param="id")
-    return answer(_verification(row))
+    return answer(to_record(await find_verification(call.context, call.caller, call.params["id"])))
 
 
 async def list_verifications(call: Call) -> Response:
     found = await call.context.store.verifications.search(call.team, _search(call, None, VERIFICATION_STATES))
-    return _found(found, [_verification(line) for line in found.lines])
+    return _found(found, [to_record(line) for line in found.lines])
 
 
 async def read_me(call: Call) -> Response:
@@ -317,15 +313,3 @@ def _event(found: TimelineEvent) -> EventView:
     own = msgspec.structs.asdict(found)
     read = {"detail": _raw(found.detail), "created_at": timestamp(found.created_at)}
     return EventView(**own | read, simulated=is_simulated(found.detail))
-
-
-def _verification(found: VerificationLine) -> VerificationRecord:
-    return VerificationRecord(
-        id=found.id,
-        channel="sms",
-        to=found.phone,
-        status=found.status,
-        sandbox=bool(found.sandbox),
-        expires_at=timestamp(found.expires_at),
-        error_message=found.error_message,
-    )

@@ -31,7 +31,7 @@ from heliograph.api import (
 from heliograph.api.documents import ErrorList, document_routes, list_errors
 from heliograph.api.reading import LIMIT, after, filters
 from heliograph.api.route import Route
-from heliograph.api.sending import DRY_RUN, check_verification, sending
+from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, sending
 from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
@@ -99,14 +99,21 @@ MOVABLE: tuple[tuple[str, Channel, str, Any], ...] = (
     ("sms", "sms", "an SMS message", reading.PhoneLine),
     ("whatsapp", "whatsapp", "a WhatsApp message", reading.PhoneLine),
 )
+CODE_TO = (
+    r.FeatureNotOnPlan,
+    r.NoApprovedBrandDomain,
+    r.KeyDomainScope,
+    r.RecipientNotAllowed,
+    r.RecipientSuppressed,
+)
+CODE_LIMITS = (r.SandboxLimitReached, r.VerifyRateLimited)
 VERIFY = (
     *ONCE,
     r.UnsupportedChannel,
     r.InvalidPhone,
-    r.FeatureNotOnPlan,
-    r.RecipientNotAllowed,
-    r.SandboxLimitReached,
-    r.VerifyRateLimited,
+    r.InvalidEmail,
+    *CODE_TO,
+    *CODE_LIMITS,
     r.InsufficientCredit,
 )
 
@@ -134,6 +141,12 @@ V1 = [
           summary="Check a one-time code", body=CheckRequest, answer=CheckRecord,
           refusals=(r.InvalidCodeFormat, r.VerificationNotFound),
           example={"code": "000000"}),
+    Route(method="POST", path="/v1/verify/{id}/resend", call=resend_verification, scopes=SEND,
+          summary="Send the same code once more", status=202, answer=VerificationRecord,
+          refusals=(r.VerificationNotFound, *CODE_TO, r.VerificationEnded, *CODE_LIMITS)),
+    Route(method="POST", path="/v1/verify/{id}/cancel", call=cancel_verification, scopes=SEND,
+          summary="Cancel a verification: its code works no more", answer=VerificationRecord,
+          refusals=(r.VerificationNotFound,)),
     Route(method="DELETE", path="/v1/suppressions/{email}", call=suppressions.delete, scopes=EITHER,
           summary="Remove an address from the suppression list", answer=suppressions.DeletedSuppression,
           refusals=(r.SuppressionNotFound,)),

@@ -8,6 +8,8 @@ from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_idempotent
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
+from heliograph.accept.verify_start import cancel_verification as cancel
+from heliograph.accept.verify_start import resend_verification as resend
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, Query, answer
 from heliograph.rules import idempotency
@@ -45,6 +47,14 @@ def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[
 async def check_verification(call: Call) -> Response:
     request = to_request(call.json, CheckRequest)
     return answer(await check(call.context, call.caller, call.params["id"], request))
+
+
+async def resend_verification(call: Call) -> Response:
+    return answer(await resend(call.context, call.caller, call.params["id"]), 202)
+
+
+async def cancel_verification(call: Call) -> Response:
+    return answer(await cancel(call.context, call.caller, call.params["id"]))
 
 
 def _dry_run(call: Call) -> bool:

@@ -32,8 +32,8 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """Where a start is counted, from the widest place to the narrowest; simulator numbers count nowhere."""
-    if is_magic_phone(phone):
+    """Where a start is counted, from the widest place to the narrowest; simulator numbers and emails count nowhere."""
+    if is_magic_phone(phone) or "@" in phone:
         return ()
     return EVERYWHERE, country_of(phone) or NOWHERE, phone[:-RANGE_DIGITS]
 
@@ -41,7 +41,7 @@ def areas(phone: str) -> tuple[str, ...]:
 def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, known: bool) -> None:
     """Refuse a start where codes get lost. `tallies` are the last day's, in the order of `places`."""
     enough = SAMPLE * limits.per_prefix_10m
-    if known or not limits.conversion_guard or not enough or max(map(_lost, tallies)) < enough:
+    if known or not limits.conversion_guard or not enough or max(map(_lost, tallies), default=0) < enough:
         return
     _, in_country, in_range = map(_sums, tallies)
     _, country, range_ = areas(phone)

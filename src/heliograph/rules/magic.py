@@ -51,8 +51,8 @@ def is_magic(address_or_phone: str) -> bool:
 
 
 def magic_code(phone: str) -> str | None:
-    """The verification code that every start for this number has."""
-    if phone == _FIXED_CODE:
+    """The verification code that every start for this number or email address has."""
+    if phone == _FIXED_CODE or is_magic_email(phone):
         return "000000"
     return phone[-6:] if phone in _OWN_CODE else None
 

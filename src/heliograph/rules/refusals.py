@@ -385,9 +385,9 @@ class InsufficientCredit(Refusal):
 
 
 class UnsupportedChannel(Refusal):
-    """Verify supports the channel `sms` only."""
+    """Verify sends by `sms`, and by `whatsapp` or `email` where the operator opens them for the team."""
 
-    fix = "Leave 'channel' out or send 'sms'."
+    fix = "Leave 'channel' out, send 'sms', or ask the operator to add the channel to the team's verify.channels."
 
 
 class FeatureNotOnPlan(Refusal):
@@ -412,6 +412,12 @@ class VerificationNotFound(Refusal):
     """The team has no verification with this id."""
 
     fix = "Check the vrf_ id that POST /v1/verify answered."
+
+
+class VerificationEnded(Refusal):
+    """The verification is not pending any more, so its code cannot be sent again."""
+
+    fix = "Start a new one with POST /v1/verify."
 
 
 # -- reading and managing ----------------------------------------------------------------------------------

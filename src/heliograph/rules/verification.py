@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
@@ -16,9 +17,14 @@ from heliograph.rules.limits import (
     WRONG_CODES_MAX,
 )
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
-from heliograph.rules.setup.records import VerifyLimits
+from heliograph.rules.setup.records import Channel, Team, Template, VerifyLimits
+from heliograph.rules.template import asked_names
+from heliograph.rules.text import quoted
+from heliograph.rules.verify_text import in_language
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
+RECEIPT_MS = 20 * SECOND_MS  # without a receipt for so long, the code goes out by the next channel
+CANCELED = "Canceled by the caller."  # the error_message of a verification that was called back
 VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 
 
@@ -28,13 +34,40 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int
 
 
-def read_channel(value: str | None) -> str:
-    if value not in (None, "sms"):
+def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
+    """In the order in which they are tried. SMS is open to everybody, the others to whom the operator opens them."""
+    channels: list[Channel] = []
+    for name in given if isinstance(given, list) else ["sms" if given is None else given]:
+        channel = next((one for one in ("sms", *team.record.verify.channels) if one == name), None)
+        if channel is None or channel in channels:
+            raise UnsupportedChannel(f"Verify cannot send by {quoted(name)}. {UnsupportedChannel.fix}", param="channel")
+        channels.append(channel)
+    if not channels:
+        raise UnsupportedChannel(param="channel")
+    if "whatsapp" in channels and code_template(team) is None:
         raise UnsupportedChannel(
-            f"Verify cannot send by {value!r}. {UnsupportedChannel.fix}",
-            param="channel",
+            "Verify by WhatsApp needs an approved AUTHENTICATION template with one variable, the code.", param="channel"
         )
-    return "sms"
+    return channels
+
+
+def channels_from(stored: str, used: Channel) -> list[Channel]:
+    """The channel used last, and those behind it."""
+    names = stored.split()
+    return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
+
+
+def code_template(team: Team) -> Template | None:
+    """The approved template that WhatsApp codes go out with: of the team's language, or English, or any."""
+    usable = [
+        template
+        for template in sorted(team.templates.values(), key=lambda one: one.id, reverse=True)
+        if template.channel == "whatsapp"
+        and (template.status, template.category) == ("approved", "AUTHENTICATION")
+        and len(asked_names(template)) == 1
+    ]
+    by_language = {(template.language or "en").replace("_", "-"): template for template in usable}
+    return in_language(by_language, team.record.verify.language) or (usable[-1] if usable else None)
 
 
 def read_code(value: object) -> str:

@@ -24,6 +24,7 @@ EARLY_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
 UNUSED = ("canceled", "expired")  # why an email that was counted against the quota was not sent
+RECEIPTS = ("delivered", "read", "failed")
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
 
@@ -150,10 +151,19 @@ async def report_by_carrier(
     changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
     if changes:
         await record(tx, changes, owner=None, publisher=publisher)
-    unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in places]
+    known = places.keys() | await _hear_of_codes(tx, carrier, [one for one in reports if one[0] not in places], at)
+    unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in known]
     if early and unknown:
         await tx.run("insert_early_reports", reports=unknown)
-    return [carrier_id in places for carrier_id, _ in reports]
+    return [carrier_id in known for carrier_id, _ in reports]
+
+
+async def _hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
+    """Receipts that codes wait for: once delivered, no other channel has its turn; once failed, the next one has."""
+    receipts = {id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPTS}
+    if not receipts:
+        return set()
+    return {row[0] for row in await tx.run("note_receipts", carrier=carrier, receipts=list(receipts.items()))}
 
 
 async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:

@@ -130,6 +130,9 @@ class VerificationLine(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     simulated: int
+    to: str  # the phone, or the email address as given
+    channel: Channel  # the one used last
+    channels: str  # in the order in which they are tried, with a space between
 
 
 Row = TypeVar("Row", MessageLine, VerificationLine)

@@ -1,4 +1,4 @@
-"""Verifications in the store: start (limits, hold, key), finish (charge, answer), check (five guesses, one success)."""
+"""Verifications in the store: start (limits, hold, key), again, finish (charge, answer), check (five guesses)."""
 
 import hmac
 from collections import defaultdict
@@ -16,8 +16,9 @@ from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
-from heliograph.rules.refusals import Refusal, VerificationNotFound
-from heliograph.rules.verification import CheckResult
+from heliograph.rules.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
+from heliograph.rules.setup.records import Channel
+from heliograph.rules.verification import CANCELED, CheckResult
 from heliograph.storage import carrier_use, conversion, search
 from heliograph.storage.accepts import (
     find_remembered,
@@ -51,8 +52,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     key_id: str
-    phone: str
+    phone: str  # or the normal form of an email address
+    given: str | None = None  # an email address as the caller wrote it
     prefix: str
+    channels: Sequence[str] = ("sms",)  # in the order in which they are tried
     magic: bool
     sandbox: bool
     salt: str
@@ -67,11 +70,18 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     retry_key: IdempotencyKey | None = None
 
 
+class Resend(msgspec.Struct, frozen=True, kw_only=True):
+    """The same code once more, under the limits of a start."""
+
+    start: Start  # free of charge
+    digest: Callable[[str], str]  # salt → digest of the code that would be sent
+
+
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     key_id: str
-    status: str  # pending or failed
+    status: str  # pending or failed; what went out before stays pending
     error_message: str | None
     response: bytes
     at: int
@@ -79,6 +89,11 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     retry_key: IdempotencyKey | None = None
     simulated: bool = False  # a simulator took it: nobody received it
     asked: Sequence[Asked] = ()
+    channel: str = "sms"  # the one used last
+    next_at: int | None = None  # when the next channel's turn comes, unless a receipt comes first
+    carrier: str | None = None  # whose receipt that is
+    carrier_id: str | None = None
+    counted_at: int | None = None  # when it was counted as a start
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +115,24 @@ class _Row(msgspec.Struct, frozen=True):
     charge: str
     owner: str | None
     phone: str
+    given: str | None
+    channel: str
     sandbox: int
     lease_until: int | None
+    sent: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A code that is to go out by its next channel."""
+
+    team: int
+    id: str
+    key_id: str
+    phone: str
+    to: str
+    channel: Channel
+    channels: str
+    expires_at: int
 
 
 async def start(
@@ -144,6 +175,33 @@ async def rehearse(tx: Tx, item: Start) -> None:
     _decide(item, await _lately(tx, [item], now), accounts[item.team], now)
 
 
+async def again(tx: Tx, item: Resend, leases: Leases) -> None:
+    """Count it and take the verification, so that its carriers can be asked; raises what forbids that."""
+    start_, now = item.start, item.start.created_at
+    row = (await _lock(tx, [(start_.team, start_.id)]))[start_.team, start_.id]
+    is_same = hmac.compare_digest(row.digest, item.digest(row.salt))  # not after the master secret was replaced
+    if verification.current_status(row.status, now, row.expires_at) != "pending" or not is_same:
+        raise VerificationEnded(param="id")
+    if row.owner is not None:
+        raise VerifyRateLimited("This code is being sent right now.", param="id", retry_after=1)
+    accounts = await lock_accounts(tx, {start_.team})
+    _decide(start_, await _lately(tx, [start_], now), accounts[start_.team], now)
+    await save_accounts(tx, accounts.values())
+    lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
+    await tx.run(
+        "resend_verification", team=start_.team, id=start_.id, at=str(now), owner=start_.owner, lease_until=lease_until
+    )
+    await conversion.count(tx, [(start_.team, start_.phone, now, 1, 0)])
+
+
+async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) -> None:
+    """What has ended stays as it is."""
+    row = (await _lock(tx, [(team, id_)])).get((team, id_))
+    if row and verification.current_status(row.status, now, row.expires_at) == "pending":
+        await tx.run("cancel_verification", team=team, id=id_, error=CANCELED)
+        await publisher.publish(tx, [_event(publisher, row, "failed", now, CANCELED)])
+
+
 async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[None | Exception]:
     rows = await _lock(tx, [(i.team, i.id) for i in items])
     accounts = await lock_accounts(tx, {i.team for i in items})
@@ -158,10 +216,26 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
             SETTLE[kind](accounts[item.team], price)
             entries.append((item.team, kind, price, item.id, item.at, 0))
             charge = "released" if kind == "release" else "captured"
-        if item.status == "failed":
-            events.append(_event(publisher, row, "failed", item.at, item.error_message))
-            failed.append((row.team, row.phone, row.expires_at - VERIFICATION_MS, -1, 0))
-        done.append((item.team, item.id, item.status, item.error_message, charge, int(item.simulated)))
+        if item.status == "failed" and item.counted_at is not None:
+            failed.append((row.team, row.phone, item.counted_at, -1, 0))
+        fails = item.status == "failed" and not row.sent and row.status == "pending"
+        if fails:
+            events.append(_event(publisher, row, "failed", item.at, item.error_message, item.channel))
+        done.append(
+            (
+                item.team,
+                item.id,
+                "failed" if fails else row.status,
+                item.error_message if row.status == "pending" else CANCELED if row.status == "failed" else None,
+                charge,
+                int(item.simulated),
+                item.channel,
+                int(row.sent or item.status == "pending"),
+                item.next_at if row.status == "pending" else None,
+                item.carrier,
+                item.carrier_id,
+            )
+        )
         if item.retry_key:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
             fence = (item.owner, row.lease_until)
@@ -211,7 +285,10 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
 
 
 async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher) -> int:
-    """Verifications whose process died in mid-dispatch, this owner's and those whose lease is over: failed."""
+    """Verifications whose process died in mid-dispatch, this owner's and those whose lease is over: failed.
+
+    Nobody got the id of such a one, unless its code went out before.
+    """
     ids = await tx.run("abandoned_verifications", over=over, owner=owner)
     if not ids:
         return 0
@@ -226,11 +303,16 @@ async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher)
             response=b"",
             at=now,
             owner=row.owner,
+            channel=row.channel,
+            counted_at=row.expires_at - VERIFICATION_MS,
         )
         for row in rows.values()
-        if row.owner is not None
+        if row.owner is not None and not row.sent
     ]
-    await finish(tx, items, publisher)
+    if items:
+        await finish(tx, items, publisher)
+    # A code that went out before still works; the one that was due goes out by another process.
+    await tx.run("free_verifications", ids=[(row.team, row.id) for row in rows.values() if row.sent])
     return len(items)
 
 
@@ -273,11 +355,15 @@ async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
     asked = {(item.team, item.phone) for item in limited}
     lately = _Lately(defaultdict(list), defaultdict(list), await conversion.tallies(tx, asked, now), set())
     if asked:
-        for team, phone, at, wrong in await tx.run("phone_starts", phones=list(asked), since=now - DAY_MS):
-            lately.phones[team, phone].append((at, wrong))
+        # A code can be sent again as long as its verification lives, and each time counts like a start.
+        day, window = now - DAY_MS, now - PREFIX_WINDOW_MS
+        rows = await tx.run("phone_starts", phones=list(asked), since=day - VERIFICATION_MS)
+        for team, phone, at, wrong, resent in rows:
+            times = [(at, wrong), *((int(one), 0) for one in resent.split())]
+            lately.phones[team, phone] += [one for one in times if one[0] > day]
         wide = list({(item.team, item.prefix) for item in limited})
-        for team, prefix, at in await tx.run("prefix_starts", prefixes=wide, since=now - PREFIX_WINDOW_MS):
-            lately.prefixes[team, prefix].append(at)
+        for team, prefix, at, resent in await tx.run("prefix_starts", prefixes=wide, since=window - VERIFICATION_MS):
+            lately.prefixes[team, prefix] += [one for one in (at, *map(int, resent.split())) if one > window]
         lately.known.update(await conversion.known(tx, asked, now))
     return lately
 
@@ -304,7 +390,10 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease
             i.team,
             i.key_id,
             i.phone,
+            i.given,
             i.prefix,
+            " ".join(i.channels),
+            i.channels[0],
             int(i.magic),
             int(i.sandbox),
             i.salt,
@@ -331,11 +420,12 @@ async def _lock(tx: Tx, ids: list[tuple[int, str]]) -> dict[tuple[int, str], _Ro
     return {(row[0], row[1]): _Row(*row) for row in await tx.run("lock_verifications", ids=ids)}
 
 
-def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | None = None) -> Event:
+def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | None = None, channel: str = "") -> Event:
+    to = row.given or row.phone
     data = {
         "id": row.id,
-        "channel": "sms",
-        "to": row.phone,
+        "channel": channel or row.channel,
+        "to": to,
         "status": status,
         "sandbox": bool(row.sandbox),
         "expires_at": timestamp(row.expires_at),
@@ -346,7 +436,7 @@ def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | N
         id=publisher.new_id("evt_"),
         team=row.team,
         subject=row.id,
-        recipient=row.phone,
+        recipient=to,
         type=f"verification.{status}",
         status=status,
         previous_status=row.status,
@@ -359,6 +449,8 @@ class Verifications:
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, leases: Leases) -> None:
         self._database = database
         self._clock = clock
+        self._publisher = publisher
+        self._leases = leases
         self._starts: GroupCommit[Start, Answer | None] = GroupCommit(
             database, lambda tx, items: start(tx, items, publisher, leases)
         )
@@ -374,6 +466,26 @@ class Verifications:
 
     async def rehearse(self, item: Start) -> None:
         await self._database.read(lambda tx: rehearse(tx, item))
+
+    async def again(self, item: Resend) -> None:
+        await self._database.write(lambda tx: again(tx, item, self._leases))
+
+    async def cancel(self, team: int, id_: str) -> None:
+        now = self._clock.now()
+        await self._database.write(lambda tx: cancel(tx, team, id_, now, self._publisher))
+
+    async def claim_codes(self, owner: str, limit: int) -> list[Claimed]:
+        """Those whose next channel's turn has come, for this process to ask its carriers."""
+        now = self._clock.now()
+
+        async def story(tx: Tx) -> list[Claimed]:
+            lease_until = await self._leases.until(tx, IDEMPOTENCY_LEASE_MS)
+            rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, now=now, limit=limit)
+            return [Claimed(*row) for row in rows]
+
+        if not await self._database.read(lambda tx: tx.run("any_code_due", now=now)):
+            return []
+        return await self._database.write(story)
 
     async def finish(self, item: Finish) -> None:
         await self._finishes.submit(item)

@@ -32,6 +32,7 @@ STATUS: dict[type[Refusal], int] = {
     r.FeatureNotOnPlan: 403,
     r.VerifyRateLimited: 429,
     r.VerificationNotFound: 404,
+    r.VerificationEnded: 409,
     r.MessageNotFound: 404,
     r.AlreadySending: 409,
     r.SuppressionNotFound: 404,

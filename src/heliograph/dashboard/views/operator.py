@@ -37,7 +37,10 @@ async def set_plan(visit: Visit) -> Answer:
     given = {name: form.get(name, "").strip() for name in PLAN}
     ticked = {
         "features": ["verify"] if form.get("verify") else [],
-        "verify": {"magic": bool(form.get("verify_magic"))},
+        "verify": {
+            "magic": bool(form.get("verify_magic")),
+            "channels": ["sms", *(one for one in ("whatsapp", "email") if form.get(f"verify_{one}"))],
+        },
     }
     try:
         await teams.set_plan(visit.store, visit.actor, visit.team.record.id, _typed(given) | ticked)

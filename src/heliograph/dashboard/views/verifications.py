@@ -1,11 +1,13 @@
 """Verifications with their outcome; their codes are nowhere."""
 
+from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
 from heliograph.rules.setup.records import Key
+from heliograph.rules.verification import CANCELED
 from heliograph.storage.search import SearchPage, VerificationLine
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
@@ -19,7 +21,7 @@ async def show_list(visit: Visit) -> Answer:
         return Redirect(page)
     wanted, errors = read_filter(visit, STATUSES)
     if text and wanted.address is None:
-        errors["q"] = "Give a whole phone number such as +447700900123, or the id of a verification."
+        errors["q"] = "Give a whole phone number such as +447700900123, an email address, or the id of a verification."
     stream = "" if errors or wanted.before else await live.team_stream_address(visit, "verifications")
     none = SearchPage[VerificationLine](lines=[])
     found = none if errors else await visit.store.verifications.search(visit.team.record.ref, wanted)
@@ -37,5 +39,7 @@ async def show(visit: Visit) -> Answer:
         "found": found,
         "key": key.name if isinstance(key, Key) else found.key_id,
         "wrong_max": WRONG_CODES_MAX,
+        "canceled": CANCELED,
+        "names": CHANNEL_NAMES,
     }
     return Page("verification.html", values)

@@ -383,6 +383,7 @@ class _Verify(_Table):
     magic: bool = _ABSENT
     language: _Language = _ABSENT
     webotp: Annotated[str, form(lambda given: _domain(given) if given else "")] = _ABSENT
+    channels: list[records.Channel] = _ABSENT
 
 
 class _DisplayName(_Table, kw_only=True):

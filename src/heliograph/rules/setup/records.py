@@ -64,6 +64,7 @@ class VerifyLimits(Setting, frozen=True):
     language: str = "en"
     magic: bool = False  # magic numbers verify in a live team too
     webotp: str = ""  # the domain that browsers may fill the code in on
+    channels: tuple[Channel, ...] = ("sms",)  # SMS is always open
 
 
 class TeamRecord(Setting, frozen=True):

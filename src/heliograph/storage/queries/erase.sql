@@ -127,7 +127,7 @@ WHERE delivery.key = r.key;
 UPDATE attempt SET answer = '' WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint, subject text) AS r);
 
 -- name: erase_verifications
-UPDATE verification SET phone = :stand_in, prefix = '', error_message = NULL
+UPDATE verification SET phone = :stand_in, given = NULL, prefix = '', error_message = NULL
 WHERE key IN (SELECT key FROM verification
               WHERE team = :team AND phone = :address
                 AND (status <> 'pending' OR (owner IS NULL AND expires_at <= :now)) LIMIT :limit)

@@ -60,6 +60,8 @@ SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
 DELETE FROM early_report WHERE created_at > :since AND 0 < (
     (SELECT count(*) FROM recipient r WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
     + (SELECT count(*) FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
+    + (SELECT count(*) FROM verification v WHERE v.next_at IS NOT NULL
+       AND v.carrier = early_report.carrier AND v.carrier_id = early_report.carrier_id)
 )
 RETURNING key, carrier, carrier_id, report;
 

@@ -1,12 +1,12 @@
 -- Verifications: start, dispatch, check. The code is nowhere, only its keyed digest.
 
 -- name: phone_starts
-SELECT v.team, v.phone, v.created_at, v.wrong FROM rows(:phones, team bigint, phone text) AS r
+SELECT v.team, v.phone, v.created_at, v.wrong, v.resent FROM rows(:phones, team bigint, phone text) AS r
 JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :since
 ORDER BY v.created_at;
 
 -- name: prefix_starts
-SELECT v.team, v.prefix, v.created_at FROM rows(:prefixes, team bigint, prefix text) AS r
+SELECT v.team, v.prefix, v.created_at, v.resent FROM rows(:prefixes, team bigint, prefix text) AS r
 JOIN verification v ON v.team = r.team AND v.prefix = r.prefix AND v.created_at > :since
 ORDER BY v.created_at;
 
@@ -31,17 +31,17 @@ DELETE FROM conversion WHERE (team, place, hour) IN (
     SELECT team, place, hour FROM conversion WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;
 
 -- name: insert_verifications
-INSERT INTO verification (id, team, key_id, phone, prefix, magic, sandbox, status, wrong, salt, digest, price, charge,
-                          owner, lease_until, created_at, expires_at)
-SELECT id, team, key_id, phone, prefix, magic, sandbox, 'pending', 0, salt, digest, price, charge, owner,
-       lease_until, created_at, expires_at
-FROM rows(:verifications, id text, team bigint, key_id text, phone text, prefix text, magic smallint,
-          sandbox smallint, salt text, digest text, price bigint, charge text, owner text, lease_until bigint,
-          created_at bigint, expires_at bigint) AS r;
+INSERT INTO verification (id, team, key_id, phone, given, prefix, channels, channel, magic, sandbox, status, wrong, salt,
+                          digest, price, charge, owner, lease_until, created_at, expires_at)
+SELECT id, team, key_id, phone, given, prefix, channels, channel, magic, sandbox, 'pending', 0, salt, digest, price,
+       charge, owner, lease_until, created_at, expires_at
+FROM rows(:verifications, id text, team bigint, key_id text, phone text, given text, prefix text, channels text,
+          channel text, magic smallint, sandbox smallint, salt text, digest text, price bigint, charge text, owner text,
+          lease_until bigint, created_at bigint, expires_at bigint) AS r;
 
 -- name: lock_verifications
 SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner,
-       v.phone, v.sandbox, v.lease_until
+       v.phone, v.given, v.channel, v.sandbox, v.lease_until, v.sent
 FROM verification v
 WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
 ORDER BY v.key
@@ -50,22 +50,55 @@ FOR UPDATE  --postgres
 
 -- name: finish_verifications
 UPDATE verification SET status = r.status, error_message = r.error_message, charge = r.charge, owner = NULL,
-                        lease_until = NULL, simulated = r.simulated
-FROM rows(:rows, team bigint, id text, status text, error_message text, charge text, simulated smallint) AS r
+                        lease_until = NULL, simulated = r.simulated, channel = r.channel, sent = r.sent,
+                        next_at = r.next_at, carrier = r.carrier, carrier_id = r.carrier_id
+FROM rows(:rows, team bigint, id text, status text, error_message text, charge text, simulated smallint, channel text,
+          sent smallint, next_at bigint, carrier text, carrier_id text) AS r
 WHERE verification.team = r.team AND verification.id = r.id;
 
 -- name: update_checked
-UPDATE verification SET status = r.status, wrong = r.wrong
+UPDATE verification SET status = r.status, wrong = r.wrong,
+                        next_at = CASE WHEN r.status = 'pending' THEN verification.next_at END
 FROM rows(:rows, team bigint, id text, status text, wrong bigint) AS r
 WHERE verification.team = r.team AND verification.id = r.id;
 
+-- name: resend_verification
+UPDATE verification SET owner = :owner, lease_until = :lease_until, resent = trim(resent || ' ' || :at)
+WHERE team = :team AND id = :id;
+
+-- name: cancel_verification
+UPDATE verification SET status = 'failed', error_message = :error, next_at = NULL WHERE team = :team AND id = :id;
+
+-- name: any_code_due
+SELECT 1 FROM verification WHERE next_at <= :now AND owner IS NULL LIMIT 1;
+
+-- name: claim_codes
+-- Their last channel told no receipt in time, or a failure.
+UPDATE verification SET owner = :owner, lease_until = :lease_until
+WHERE owner IS NULL
+  AND key IN (SELECT key FROM verification
+              WHERE next_at <= :now AND owner IS NULL ORDER BY next_at LIMIT :limit
+              FOR UPDATE SKIP LOCKED  --postgres
+             )
+RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at;
+
+-- name: note_receipts
+UPDATE verification SET next_at = r.next_at
+FROM rows(:receipts, carrier_id text, next_at bigint) AS r
+WHERE verification.carrier = :carrier AND verification.carrier_id = r.carrier_id AND verification.next_at IS NOT NULL
+RETURNING verification.carrier_id;
+
 -- name: abandoned_verifications
--- Their process died while it asked a carrier: nobody got the id, so nobody can check them.
+-- Their process died while it asked a carrier.
 SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :over OR owner = :owner) LIMIT 100;
+
+-- name: free_verifications
+UPDATE verification SET owner = NULL, lease_until = NULL
+WHERE (team, id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r);
 
 -- name: expire_verifications
 -- The status is asked twice: PostgreSQL asks the outer one again after it waited for a check that verified.
-UPDATE verification SET status = 'expired'
+UPDATE verification SET status = 'expired', next_at = NULL
 WHERE status = 'pending'
   AND key IN (SELECT key FROM verification
               WHERE status = 'pending' AND owner IS NULL AND expires_at <= :now LIMIT 500);

@@ -1,0 +1,198 @@
+"""A code on its way: by which channel, from whom and in which words; asked for inside the request (contract 8 and 16).
+
+What is not refused and has another channel behind it waits for a receipt; `send_due` is for when none came.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from heliograph.accept.context import Context
+from heliograph.accept.phone import carriers_for, sms_content
+from heliograph.accept.whatsapp import whatsapp_content
+from heliograph.channels.carrier import Parcel
+from heliograph.handover import first_of
+from heliograph.rules import magic
+from heliograph.rules.limits import SECOND_MS, VERIFICATION_MS
+from heliograph.rules.outcome import Accepted, Asked, Deferred
+from heliograph.rules.own_mail import to_content
+from heliograph.rules.phone import country_of
+from heliograph.rules.routing import builtin_simulator
+from heliograph.rules.sender import brand_domain
+from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
+from heliograph.rules.template import asked_names, render, with_brand
+from heliograph.rules.verification import RECEIPT_MS, channels_from, code_template, derived_code
+from heliograph.rules.verify_text import verify_mail, verify_text
+from heliograph.storage.verifications import Claimed, Finish
+
+CARRIERS_S = 8.0  # for all carriers of a channel together (contract 8)
+CARRIERS_MAX = 2
+AT_ONCE = 20  # codes that one round sends by their next channels
+SENDER = "no-reply"  # at the team's domain, in codes by email
+NO_CARRIER = "No carrier serves this destination now."
+MAGIC_OFF = (
+    "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
+    "to set verify.magic for the team."
+)
+NO_CODE = "no code matches"  # longer than any candidate can be
+
+Ways = dict[Channel, list[CarrierRecord]]
+
+
+class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    channel: Channel  # the one used last
+    asked: Sequence[Asked]
+    error: str | None  # None: it was sent, or maybe it was, and then it must work
+    next_at: int | None  # when the next channel's turn comes, unless a receipt comes first
+
+    def finish(self, id_: str, team: int, key_id: str, at: int, owner: str, response: bytes = b"") -> Finish:
+        last = self.asked[-1] if self.asked else None
+        taken = last.outcome if last and isinstance(last.outcome, Accepted) else Accepted()
+        return Finish(
+            id=id_,
+            team=team,
+            key_id=key_id,
+            status="failed" if self.error else "pending",
+            error_message=self.error,
+            response=response,
+            at=at,
+            owner=owner,
+            simulated=any(isinstance(one.outcome, Accepted) and is_simulator(one.carrier) for one in self.asked),
+            asked=self.asked,
+            channel=self.channel,
+            next_at=self.next_at,
+            carrier=last.carrier.id if last else None,
+            carrier_id=taken.carrier_id or next(iter(taken.parts), None),
+        )
+
+
+async def send_code(context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways) -> Dispatched:
+    """By the first channel whose carriers do not refuse it."""
+    code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
+    while left:
+        channel = left.pop(0)
+        build = partial(_parcel, context, caller, id_, to, normal, channel, code)
+        said = await context.handover.in_turn(
+            first_of(ways[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
+        )
+        asked += said
+        error = _error(said, MAGIC_OFF if is_shut(caller, normal) else NO_CARRIER)
+        if error is None:
+            break
+    error = error and error.replace(code, "…")  # some repeat what they refuse
+    next_at = _next_at(context.clock.now(), asked[-1]) if left else None
+    return Dispatched(channel=channel, asked=asked, error=error, next_at=next_at)
+
+
+async def send_due(context: Context) -> None:
+    """The codes whose last channel told no receipt in time, or a failure, by the next one."""
+    store = context.store
+
+    async def send(due: Claimed) -> None:
+        caller = store.setup.current.callers.get(due.key_id)
+        sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
+        if caller and context.clock.now() < due.expires_at:  # else its key is gone or it is over: it stays as it is
+            ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
+            sent = await send_code(context, caller, due.id, due.to, due.phone, ways)
+        await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, context.clock.now(), store.owner))
+
+    await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
+
+
+def is_shut(caller: Caller, normal: str) -> bool:
+    """Everybody knows the code of a magic recipient: in a live team it verifies only where an operator wants that."""
+    return magic.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
+
+
+def ways_of(context: Context, caller: Caller, normal: str, channels: Sequence[Channel]) -> Ways:
+    """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
+    ways = {channel: _carriers(context, caller, normal, channel) for channel in channels}
+    found = [carrier for carriers in ways.values() for carrier in carriers]
+    if not caller.team.sandbox or not found:
+        return ways
+    simulated = is_simulator(found[0])
+    return {
+        channel: [carrier for carrier in carriers if is_simulator(carrier) == simulated]
+        for channel, carriers in ways.items()
+    }
+
+
+def _carriers(context: Context, caller: Caller, normal: str, channel: Channel) -> list[CarrierRecord]:
+    if is_shut(caller, normal) or (channel == "whatsapp" and code_template(caller.team) is None):
+        return []
+    if channel != "email":
+        return carriers_for(context, channel, normal, country_of(normal))
+    return [builtin_simulator("email")] if magic.is_magic_email(normal) else context.handover.reachable("email", None)
+
+
+def is_simulator(carrier: CarrierRecord) -> bool:
+    return carrier.kind == "simulator"
+
+
+def code_of(context: Context, id_: str, normal: str) -> str:
+    """It may have to be said again, so it is derived, and stored nowhere but as its hash."""
+    if magic.no_code_matches(normal):
+        return NO_CODE
+    return magic.magic_code(normal) or derived_code(context.code_key, id_)
+
+
+def code_text(caller: Caller, platform: Platform, code: str) -> str:
+    """The text of an SMS, which the inbox shows too."""
+    chosen = caller.team.record.verify
+    return verify_text(platform.verify_text, chosen.language, _brand(caller, platform), code, chosen.webotp)
+
+
+def _brand(caller: Caller, platform: Platform) -> str:
+    domains = caller.team.approved_domains()
+    return domains[0].brand if domains else platform.brand
+
+
+def _parcel(
+    context: Context, caller: Caller, id_: str, to: str, normal: str, channel: Channel, code: str, _: CarrierRecord
+) -> Parcel:
+    team, platform = caller.team, context.store.setup.current.platform
+    country, content = country_of(normal), msgspec.Struct()
+    if channel == "sms":
+        text = code_text(caller, platform, code)
+        content = sms_content(team, platform, country, text, VERIFICATION_MS // SECOND_MS)
+    elif channel == "email":
+        mail = verify_mail(platform.verify_text, team.record.verify.language, _brand(caller, platform), code)
+        content = to_content(mail, mail_sender(caller, platform), to)
+    elif template := code_template(team):
+        brand = {"name": _brand(caller, platform), "domain": ""}
+        values = dict.fromkeys(asked_names(template), code)
+        content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
+    return Parcel(
+        message_id=id_, address=normal, given=to, content=msgspec.json.encode(content), attempt=0, country=country
+    )
+
+
+def mail_sender(caller: Caller, platform: Platform) -> Platform:
+    """Codes come from the team's own domain; a sandbox team's from the platform, as all its mail does."""
+    domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
+    if domain is None:
+        return platform
+    return msgspec.structs.replace(platform, brand=domain.brand, sender=f"{SENDER}@{domain.name}")
+
+
+def _error(asked: Sequence[Asked], nobody: str) -> str | None:
+    """Why the code was not sent; None: it was, or maybe it was, and then it must work."""
+    if not asked:
+        return nobody
+    said = asked[-1].outcome
+    if isinstance(said, Accepted) or any(isinstance(o := one.outcome, Deferred) and o.uncertain for one in asked):
+        return None
+    return str(said.detail.get("text") or "The carrier refused the message.")
+
+
+def _next_at(now: int, last: Asked) -> int | None:
+    """A carrier that already knows what its receipt will be is taken at its word."""
+    taken = last.outcome if isinstance(last.outcome, Accepted) else Accepted()
+    for after_ms, report in taken.reports:
+        if report.status == "failed":
+            return now + after_ms
+    return None if taken.delivered or taken.reports else now + RECEIPT_MS
