@@ -34,6 +34,7 @@ def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
         "domain": "acme.test",
         "state": "expires",
         "expires_at": "2100-01-01T00:00:00.000Z",
+        "networks": [],
         "last_used_at": None,
     }
     assert listed(shared_service)[made["id"]] == made
@@ -74,6 +75,8 @@ def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:
         ({"domain": "other.test"}, "domain"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
         ({"expires_at": "soon"}, "expires_at"),
+        ({"networks": ["192.0.2.1/24"]}, "networks"),
+        ({"networks": ["192.0.2.0/24"] * 21}, "networks"),
         ({"owner": "me"}, "owner"),
     ],
 )
@@ -93,6 +96,20 @@ def test_a_key_gives_no_more_than_it_has(shared_service: Service) -> None:
     for wider in ({"domain": None}, {"expires_at": None}, {"expires_at": "2101-01-01T00:00:00Z"}):
         refused = shared_service.post("/v1/keys", {"name": "wider", **fits, **wider}, key=pinned)
         assert_refused(refused, 403, "insufficient_scope")
+
+
+def test_a_key_works_from_its_networks_only(shared_service: Service) -> None:
+    here = make(shared_service, scopes=["manage"], networks=["127.0.0.0/8", "192.0.2.7"])
+    away = make(shared_service, networks=["192.0.2.0/24", "2001:db8::/32"])
+    assert listed(shared_service)[here["id"]]["networks"] == ["127.0.0.0/8", "192.0.2.7"]
+    assert shared_service.get("/v1/me", key=here["token"]).status == 200
+    refused = shared_service.get("/v1/me", key=away["token"])
+    assert_refused(refused, 403, "insufficient_scope")
+    assert "from 192.0.2.0/24, 2001:db8::/32 only, not from 127.0.0.1" in refused.json["error"]["message"]
+    make(shared_service, key=here["token"], scopes=["manage"], networks=["192.0.2.7"])
+    for wider in ([], ["0.0.0.0/0"]):
+        given = {"name": "wider", "scopes": ["manage"], "networks": wider}
+        assert_refused(shared_service.post("/v1/keys", given, key=here["token"]), 403, "insufficient_scope")
 
 
 def test_keys_of_others_and_without_manage(shared_service: Service) -> None:

@@ -25,6 +25,7 @@ from heliograph.rules.refusals import (
     TeamSuspended,
 )
 from heliograph.rules.request_log import subject_of, took_ms
+from heliograph.rules.setup.keys import check_network
 from heliograph.rules.setup.records import Caller
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
@@ -123,6 +124,7 @@ class Api:
             if record.suspended:
                 raise TeamSuspended()
             check_scope(caller, route.scopes or ())
+            check_network(caller.key, request.address)
             turn = self._rates.take(caller.key.id, record.rate_limit, now)
         except Refusal:
             turn = self._rates.take(caller.key.id, record.rate_limit, now, cost=0)

@@ -22,6 +22,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     scopes: Annotated[list[Scope] | None, says("What it may do. Default: `send`.", minItems=1)] = None
     domain: Annotated[str | None, says("Pins it to one of the team's domains.")] = None
     expires_at: Annotated[str | None, says("Until when it works. Default: until it is revoked.", **TIME)] = None
+    networks: Annotated[list[str] | None, says("Addresses or ranges that it may be used from. Default: any.")] = None
 
 
 class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ async def create(call: Call) -> Response:
         scopes=("send",) if request.scopes is None else tuple(dict.fromkeys(request.scopes)),
         domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
+        networks=tuple(request.networks or ()),
     )
     return answer(_new(call, await keys.create(call.context.store, call.actor, wanted)), 201)
 

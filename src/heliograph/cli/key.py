@@ -53,6 +53,13 @@ def mint() -> None:
     metavar="DAY",
     help="The last day, in UTC, on which it works, such as 2027-01-31. Default: until it is revoked.",
 )
+@click.option(
+    "--from",
+    "networks",
+    multiple=True,
+    metavar="NETWORK",
+    help="An address or range, such as 192.0.2.0/24, that it may be used from; can be repeated. Default: any.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
@@ -61,6 +68,7 @@ def create(
     scopes: tuple[Scope, ...],
     domain: str | None,
     expires: datetime | None,
+    networks: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Make a key for a team and print its token, shown only once.
@@ -76,6 +84,7 @@ def create(
         scopes=scopes or ("send",),
         domain=domain and normal_domain(domain),
         expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
+        networks=networks,
     )
     made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
     _show(made, as_json)

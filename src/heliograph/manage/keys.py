@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.client_address import is_network
 from heliograph.rules.field_docs import TIME, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
@@ -20,6 +21,7 @@ from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
+NETWORKS_MAX = 20  # of a key
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
@@ -30,6 +32,7 @@ class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[Scope, ...] = ("send",)
     domain: str | None = None
     expires_at: int | None = None
+    networks: tuple[str, ...] = ()
 
 
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     domain: Annotated[str | None, says("The domain that it is pinned to; null: none.")]
     state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
     expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
+    networks: Annotated[tuple[str, ...], says("Where it may be used from; empty: anywhere.")]
     last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
 
@@ -130,6 +134,7 @@ def to_record(line: KeyLine) -> KeyRecord:
         domain=key.domain,
         state=line.state,
         expires_at=timestamp(key.expires_at) if key.expires_at is not None else None,
+        networks=key.networks,
         last_used_at=timestamp(line.used_at) if line.used_at is not None else None,
     )
 
@@ -189,6 +194,8 @@ def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
         wrong["domain"] = "The team has no such domain."
     if key.expires_at is not None and key.expires_at <= now:
         wrong["expires_at"] = "Choose a day that is not over yet, or leave it empty."
+    if len(key.networks) > NETWORKS_MAX or not all(is_network(text) for text in key.networks):
+        wrong["networks"] = f"Give up to {NETWORKS_MAX} addresses or ranges such as 192.0.2.0/24."
     return wrong
 
 

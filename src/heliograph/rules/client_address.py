@@ -36,7 +36,20 @@ def network_of(address: str) -> str:
 def is_inside(address: str, ranges: Sequence[str]) -> bool:
     """Whether it is loopback, or in one of the ranges."""
     client = _read(address)
-    return client is not None and (client.is_loopback or any(client in ip_network(text) for text in ranges))
+    return client is not None and (client.is_loopback or is_in(address, ranges))
+
+
+def is_in(address: str, ranges: Sequence[str]) -> bool:
+    client = _read(address)
+    return client is not None and any(client in ip_network(text) for text in ranges)
+
+
+def is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read(text: str) -> Address | None:

@@ -19,6 +19,7 @@ async def create(visit: Visit) -> Answer:
         scopes=tuple(scope for scope in SCOPES if form.get(scope)),
         domain=form.get("domain") or None,
         expires_at=end_of(form["expires"]) if form.get("expires") else None,
+        networks=tuple(form.get("networks", "").replace(",", " ").split()),
     )
     try:
         made = await keys.create(visit.store, visit.actor, wanted)

@@ -427,6 +427,7 @@ class _Key(_Table):
     token: Annotated[str, form(_token)] = _ABSENT
     domain: _Domain = _ABSENT
     scopes: list[records.Scope] = _ABSENT
+    networks: list[_Network] = _ABSENT
 
 
 class _Webhook(_Table):

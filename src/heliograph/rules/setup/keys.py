@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping
 
+from heliograph.rules.client_address import is_in
 from heliograph.rules.refusals import InsufficientScope, InvalidApiKey
 from heliograph.rules.setup.records import Caller, Key
 
@@ -61,6 +62,16 @@ def check_giver(giver: Key | None, key: Key) -> None:
         raise InsufficientScope(f"This key is pinned to {giver.domain}: the keys that it gives are, too.")
     if giver.expires_at is not None and (key.expires_at is None or key.expires_at > giver.expires_at):
         raise InsufficientScope("This key expires: the keys that it gives expire no later.")
+    if giver.networks and not (key.networks and set(key.networks) <= set(giver.networks)):
+        raise InsufficientScope(
+            f"This key works from {', '.join(giver.networks)} only: the keys that it gives do, too."
+        )
+
+
+def check_network(key: Key, address: str) -> None:
+    """Loopback counts as any other: behind a proxy that is not named as trusted, everybody comes from there."""
+    if key.networks and not is_in(address, key.networks):
+        raise InsufficientScope(f"This key may be used from {', '.join(key.networks)} only, not from {address}.")
 
 
 def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:

@@ -185,6 +185,7 @@ class Key(Setting, frozen=True):
     scopes: tuple[Scope, ...] = ("send",)
     revoked: bool = False
     expires_at: int | None = None
+    networks: tuple[str, ...] = ()  # where it may be used from; none: anywhere
 
 
 class Recipient(Setting, frozen=True):
