@@ -1,0 +1,1 @@
+"""Resend's API: a file for each of its subjects."""

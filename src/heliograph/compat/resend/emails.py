@@ -1,0 +1,250 @@
+"""Resend's emails: sent, read, listed, moved and canceled by the use cases of /v1/emails."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.accept import scheduled
+from heliograph.accept.email import EmailRequest, send_email
+from heliograph.accept.idempotency import run_idempotent
+from heliograph.accept.scheduled import RescheduleRequest
+from heliograph.api.bodies import to_request
+from heliograph.api.route import Call, answer
+from heliograph.api.sending import REPLAYED
+from heliograph.compat.resend.shape import ends, listed
+from heliograph.rules import idempotency
+from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.address import parse_name_addr
+from heliograph.rules.content import EmailContent, File
+from heliograph.rules.ids import PREFIXES, parse_timestamp
+from heliograph.rules.outcome import Own
+from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound
+from heliograph.rules.schedule_words import in_full
+from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
+from heliograph.web.request import Response
+
+FILE_FIELDS = ("filename", "content", "content_type", "content_id")
+NO_VALUE = "true"  # of a tag that has a name only
+_TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our reasons that Resend has states for
+
+
+class ResendTag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    value: str = NO_VALUE
+
+
+class ResendTemplateUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+    variables: dict[str, Any] | None = None
+
+
+class ResendEmail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that Resend's clients can send."""
+
+    from_: str | None = msgspec.field(default=None, name="from")
+    to: str | list[str] | None = None
+    cc: str | list[str] | None = None
+    bcc: str | list[str] | None = None
+    reply_to: str | list[str] | None = None
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    template: ResendTemplateUse | None = None
+    headers: dict[str, str] | None = None
+    tags: list[ResendTag] | None = None
+    scheduled_at: str | None = None
+    attachments: list[Any] | None = None
+    topic_id: str | None = None
+
+
+class ResendMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    scheduled_at: str
+    id: str | None = None  # resend-python says it again
+
+
+class MadeEmail(msgspec.Struct, frozen=True):
+    """What we need of the record that /v1/emails answers."""
+
+    id: str
+
+
+# -- sending ----------------------------------------------------------------------------------------------------
+
+
+async def send(call: Call) -> Response:
+    key = idempotency.read_key(call.request.values(b"idempotency-key"))
+    if key is None:
+        done = await _send(call, None)
+    else:
+        retry_key = IdempotencyKey(idempotency.key_hash(key), idempotency.fingerprint(call.request.path, call.json))
+        done = await run_idempotent(call.context, call.caller.key.id, retry_key, lambda: _send(call, retry_key))
+    made = msgspec.json.decode(done.body, type=MadeEmail)
+    return Response(200, msgspec.json.encode(made), REPLAYED if done.replayed else [])
+
+
+async def _send(call: Call, retry_key: IdempotencyKey | None) -> Answer:
+    wanted = to_email(to_request(call.json, ResendEmail), call.context.clock.now())
+    return await send_email(call.context, call.caller, wanted, retry_key)
+
+
+def to_email(given: ResendEmail, now: int) -> EmailRequest:
+    """The same mail as /v1/emails is sent it; whatever is wrong with it is refused there, in our words."""
+    if given.topic_id is not None:
+        raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
+    template = given.template
+    return EmailRequest(
+        from_=given.from_,
+        to=_bare(given.to),
+        cc=_bare(given.cc),
+        bcc=_bare(given.bcc),
+        reply_to=_bare(given.reply_to) or None,
+        subject=given.subject,
+        html=given.html,
+        text=given.text,
+        template_id=template.id if template else None,
+        variables=_lowered(template.variables) if template and template.variables else None,
+        headers=given.headers,
+        tags=_tags(given.tags) if given.tags else None,
+        scheduled_at=in_full(given.scheduled_at, now) if given.scheduled_at is not None else None,
+        attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
+    )
+
+
+def _bare(given: str | list[str] | None) -> list[str] | None:
+    """Addresses without names; what is no address is left for the use case to refuse."""
+    if given is None:
+        return None
+    parsed = [(text, parse_name_addr(text)) for text in ([given] if isinstance(given, str) else given)]
+    return [found[1].given if found else text for text, found in parsed]
+
+
+def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
+    """Resend's are written in capitals, ours in small letters."""
+    return {name.lower(): value for name, value in variables.items()}
+
+
+def _tags(given: list[ResendTag]) -> dict[str, str]:
+    tags = {tag.name: tag.value for tag in given}
+    if len(tags) < len(given):
+        raise InvalidTags("A tag's name is given twice. Send each once.", param="tags")
+    return tags
+
+
+def _file(item: Any, where: str) -> Any:
+    if not isinstance(item, dict):
+        return item
+    if item.get("path") is not None:
+        why = "this service fetches no files. Send the file itself as content."
+        raise InvalidAttachment(f"{where}.path: {why}", param=f"{where}.path")
+    content = item.get("content")
+    if isinstance(content, dict) and content.get("type") == "Buffer":  # as Node writes one
+        content = content.get("data")
+    named = {"content_id": item.get("inline_content_id"), **item, "content": content}
+    return {name: named[name] for name in FILE_FIELDS if named.get(name) is not None}
+
+
+# -- what was sent ----------------------------------------------------------------------------------------------
+
+
+async def read(call: Call) -> Response:
+    facts, content = await _found(call)
+    recipients = await _recipients(call, facts)
+    return answer(_email(call, facts, recipients) | {"html": content.html, "text": content.text})
+
+
+async def list_all(call: Call) -> Response:
+    limit, after, before = ends(call)
+    wanted = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
+    found = await call.context.store.messages.search(call.team, wanted)
+    lines = found.lines[::-1] if before else found.lines
+    data = [_email(call, line, await _recipients(call, line)) for line in lines]
+    return answer(listed(data, has_more=found.after is not None))
+
+
+async def list_attachments(call: Call) -> Response:
+    _, content = await _found(call)
+    files = [_attachment(n, file) for n, file in enumerate(content.attachments, 1)]
+    return answer(listed(files, has_more=False))
+
+
+async def read_attachment(call: Call) -> Response:
+    _, content = await _found(call)
+    for n, file in enumerate(content.attachments, 1):
+        if str(n) == call.params["attachment"]:
+            return answer({"object": "attachment", **_attachment(n, file)})
+    raise MessageNotFound("The email has no such attachment.", param="attachment")
+
+
+async def move(call: Call) -> Response:
+    given = to_request(call.json, ResendMove)
+    wanted = RescheduleRequest(scheduled_at=in_full(given.scheduled_at, call.context.clock.now()))
+    await scheduled.reschedule(call.context, call.caller, "email", call.params["id"], wanted)
+    return answer({"object": "email", "id": call.params["id"]})
+
+
+async def cancel(call: Call) -> Response:
+    await scheduled.cancel(call.context, call.caller, "email", call.params["id"])
+    return answer({"object": "email", "id": call.params["id"]})
+
+
+async def _found(call: Call) -> tuple[Facts, EmailContent]:
+    id_ = call.params["id"]
+    facts = await call.context.store.messages.facts(call.team, id_) if id_.startswith(PREFIXES["email"]) else None
+    if facts is None:
+        raise MessageNotFound(f"No email {id_[:80]!r}. {MessageNotFound.fix}", param="id")
+    if facts.content is None:  # retention has taken it
+        return facts, EmailContent(from_name="", from_address="", to=[], subject="")
+    return facts, msgspec.json.decode(facts.content, type=EmailContent)
+
+
+async def _recipients(call: Call, line: Facts | MessageLine) -> list[RecipientLine]:
+    """Only what failed needs them: they say why."""
+    if line.status != "failed":
+        return []
+    found = await call.context.store.messages.get(call.team, line.id)
+    return found.recipients if found else []
+
+
+def _email(call: Call, found: Facts | MessageLine, recipients: list[RecipientLine]) -> dict[str, Any]:
+    record = msgspec.json.decode(found.record)
+    replies = record.get("reply_to_addresses") or [record["reply_to"]] if record["reply_to"] else None
+    due_at = record.get("scheduled_at")
+    return {
+        "object": "email",
+        "id": found.id,
+        "message_id": f"<{found.id}@{record['from'].rpartition('@')[2].lower()}>",
+        "to": record["to_addresses"],
+        "from": record["from"],
+        "created_at": record["created_at"],
+        "subject": record["subject"],
+        "html": None,
+        "text": None,
+        "cc": record["cc"] or None,
+        "bcc": record["bcc"] or None,
+        "reply_to": replies,
+        "last_event": _last_event(found.status, due_at, recipients, call.context.clock.now()),
+        "scheduled_at": due_at,
+        "tags": [{"name": name, "value": value} for name, value in record.get("tags", {}).items()],
+    }
+
+
+def _last_event(status: str, due_at: str | None, recipients: list[RecipientLine], now: int) -> str:
+    if status == "queued":
+        return "scheduled" if due_at and (parse_timestamp(due_at) or 0) > now else "queued"
+    if status == "failed":
+        reasons = [msgspec.json.decode(one.detail).get("reason") for one in recipients if one.detail]
+        return next((_TOLD[reason] for reason in reasons if reason in _TOLD), "failed")
+    return "sent" if status == "sending" else status
+
+
+def _attachment(number: int, file: File) -> dict[str, Any]:
+    return {
+        "id": str(number),
+        "filename": file.filename,
+        "size": file.size,
+        "content_type": file.content_type,
+        "content_disposition": "inline" if file.content_id else "attachment",
+        "content_id": file.content_id,
+        "download_url": None,
+        "expires_at": None,
+    }

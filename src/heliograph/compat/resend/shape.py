@@ -1,0 +1,149 @@
+"""What all of Resend's answers share: errors, lists, and bodies in which files are lists of numbers."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import pybase64
+
+from heliograph.api.bodies import parse_json
+from heliograph.api.errors import error_headers
+from heliograph.api.reading import PAGE_MAX, read_limit
+from heliograph.api.route import Call
+from heliograph.rules import refusals as r
+from heliograph.rules.ids import timestamp, ulid_ms
+from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.web.request import Request, Response
+from heliograph.web.status import status_of
+
+T = TypeVar("T")
+
+PREFIX = "/compat/resend"
+PIECE = 256 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_OCTETS = re.compile(rb'("(?:content|data)"\s*:\s*)\[([0-9,\s]*)\]|' + _STRING, re.DOTALL)
+
+ERRORS: dict[type[Refusal], tuple[int, str]] = {
+    r.MissingApiKey: (401, "missing_api_key"),
+    r.InsufficientScope: (401, "restricted_api_key"),
+    r.InvalidApiKey: (403, "invalid_api_key"),
+    r.InvalidIdempotencyKey: (400, "invalid_idempotency_key"),
+    r.IdempotencyKeyReused: (409, "invalid_idempotent_request"),
+    r.IdempotencyRequestInProgress: (409, "concurrent_idempotent_requests"),
+    r.InvalidFromAddress: (422, "invalid_from_address"),
+    r.MissingBody: (422, "missing_required_field"),
+    r.TooManyAttachments: (422, "invalid_attachment"),
+    r.InvalidAttachment: (422, "invalid_attachment"),
+    r.UnsupportedAttachmentType: (422, "invalid_attachment"),
+    r.AttachmentTooLarge: (422, "invalid_attachment"),
+    r.AttachmentsTooLarge: (422, "invalid_attachment"),
+    r.SandboxFromLocked: (403, "validation_error"),
+    r.DisplayNameIdNotFound: (403, "validation_error"),
+    r.DisplayNameIdWrongDomain: (403, "validation_error"),
+    r.DisplayNameIdNotApproved: (403, "validation_error"),
+    r.DisplayNameNotApproved: (403, "validation_error"),
+    r.SandboxLimitReached: (429, "daily_quota_exceeded"),
+    r.InsufficientCredit: (429, "monthly_quota_exceeded"),
+}
+# By the status that they have with us.
+OTHERS: dict[int, tuple[int, str]] = {
+    403: (403, "validation_error"),
+    404: (404, "not_found"),
+    405: (405, "method_not_allowed"),
+    429: (429, "rate_limit_exceeded"),
+    500: (500, "internal_server_error"),
+    503: (500, "internal_server_error"),
+}
+# What Resend's clients can ask for, and why we do not do it.
+DECLINED = {
+    ("audiences", "contacts", "contact-properties", "segments", "topics", "broadcasts"): (
+        "This service sends what somebody waits for: it keeps no lists of contacts and sends no broadcasts."
+    ),
+    ("automations", "events"): "This service runs no automations: your program decides what is sent when.",
+    ("inboxes",): "This service receives no mail.",
+    ("oauth", "usage"): "This service has no such accounts; GET /v1/me says what a key's team has used.",
+    ("emails/share",): "Messages have no public pages here.",
+    ("emails/metrics",): "Figures are in the dashboard; there is no such call yet.",
+    ("emails/receiving",): "This service receives no mail.",
+    ("domains/claim",): "A domain belongs to the team whose records are in its DNS: add it and set them.",
+}
+_WHY = {path: why for paths, why in DECLINED.items() for path in paths}
+
+
+class ResendDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    object: str
+    id: str
+    deleted: bool = True
+
+
+def error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    """The refusal in our own words."""
+    own = status_of(type(refusal))
+    status, name = ERRORS.get(type(refusal)) or OTHERS.get(own) or (422, "validation_error")
+    message = refusal.message
+    if own in (404, 405) and (why := _declined(request.path)):
+        status, name, message = 404, "not_found", why
+    body = msgspec.json.encode({"statusCode": status, "name": name, "message": message})
+    return Response(status, body, error_headers(refusal))
+
+
+def _declined(path: str) -> str | None:
+    subject, *rest = path.removeprefix(f"{PREFIX}/").split("/")
+    return next((_WHY[name] for name in (subject, *(f"{subject}/{part}" for part in rest)) if name in _WHY), None)
+
+
+def parse(raw: bytes) -> Any:
+    """Clients send an empty body with calls that need none, and files as lists of numbers, too many for our JSON."""
+    return parse_json(_OCTETS.sub(_packed, raw)) if raw else {}
+
+
+def _packed(found: re.Match[bytes]) -> bytes:
+    """The list as base64; whatever is no list of octets stays, and is refused later."""
+    if found[2] is None:
+        return found[0]
+    numbers, octets, at = found[2], bytearray(), 0
+    try:
+        while at < len(numbers):
+            end = numbers.find(b",", at + PIECE)
+            end = len(numbers) if end < 0 else end
+            octets += bytes(msgspec.json.decode(b"[%b]" % numbers[at:end], type=list[int]))
+            at = end + 1
+    except ValueError:
+        return found[0]
+    return b'%b"%b"' % (found[1], pybase64.b64encode(octets))
+
+
+def made_at(id_: str) -> str | None:
+    """When the record was made; of one whose id an operator chose nobody knows it."""
+    body = id_.partition("_")[2]
+    return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
+
+
+def listed(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
+    return {"object": "list", "has_more": has_more, "data": data}
+
+
+def ends(call: Call) -> tuple[int, str | None, str | None]:
+    """How many, after which id and before which one."""
+    query = call.request.loose_query()
+    after, before = query.get("after"), query.get("before")
+    if after is not None and before is not None:
+        raise InvalidRequest("after and before cannot be used together.", param="before")
+    return read_limit({"limit": str(PAGE_MAX), **query}), after, before
+
+
+def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Sequence[T], bool]:
+    """The page that was asked for, of a list that memory holds."""
+    limit, after, before = ends(call)
+    ids = [id_of(record) for record in records]
+    if mark := after or before:
+        if mark not in ids:
+            raise InvalidRequest(
+                f"There is no record {mark[:80]!r} in this list.", param="after" if after else "before"
+            )
+        at = ids.index(mark)
+        records = records[at + 1 :] if after else records[:at]
+    return (records[-limit:] if before else records[:limit]), len(records) > limit
