@@ -1,0 +1,126 @@
+"""Resend's templates: drafts that a team writes, and that publishing puts into use, or before an operator."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.api.bodies import to_request
+from heliograph.api.route import Call, answer
+from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
+from heliograph.manage import templates
+from heliograph.rules.foreign_template import own_placeholders
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.template_approvals import find_draft, mark_of
+from heliograph.rules.setup.template_edit import edit_template
+from heliograph.web.request import Response
+
+
+class ResendVariable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: str
+    type: str = "string"
+    fallback_value: str | float | None = None
+
+
+class ResendTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str | None = None  # resend-python says it again
+    name: str | None = None
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    variables: list[ResendVariable] | None = None
+    alias: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    reply_to: str | list[str] | None = None
+
+
+async def create(call: Call) -> Response:
+    given = to_request(call.json, ResendTemplate)
+    if not given.name:
+        raise InvalidRequest("name is missing. Name the template.", param="name")
+    id_ = call.context.clock.new_id("tpl_")
+    await _save(call, Template(id=id_, team=_team(call), channel="email", name=given.name), given, mark=None)
+    return answer({"object": "template", "id": id_})
+
+
+async def list_all(call: Call) -> Response:
+    own = [one for one in call.caller.team.templates.values() if one.channel == "email" and one.status != "archived"]
+    found, more = cut(call, own, lambda template: template.id)
+    return answer(listed([_line(template) for template in found], has_more=more))
+
+
+async def read(call: Call) -> Response:
+    template = _own(call)
+    shown = templates.proposed(call.context.store.setup.current, template)
+    variables = [{"key": name, "type": "string", "fallback_value": None} for name in shown.variables]
+    words = {"subject": shown.subject, "html": shown.html, "text": shown.text, "variables": variables}
+    return answer({"object": "template", **_line(template), **words, "from": None, "reply_to": None})
+
+
+async def change(call: Call) -> Response:
+    template, given = _own(call), to_request(call.json, ResendTemplate)
+    now = templates.proposed(call.context.store.setup.current, template)
+    await _save(call, now, given, mark=mark_of(now))
+    return answer({"object": "template", "id": template.id})
+
+
+async def publish(call: Call) -> Response:
+    template = _own(call)
+    if draft := find_draft(call.context.store.setup.current, template.id):
+        store, team = call.context.store, _team(call)
+        await templates.publish(store, call.actor, team, template.id, draft.mark, by_operator=False)
+    return answer({"object": "template", "id": template.id})
+
+
+async def duplicate(call: Call) -> Response:
+    now = templates.proposed(call.context.store.setup.current, _own(call))
+    id_ = call.context.clock.new_id("tpl_")
+    copy = replace(now, id=id_, name=f"{now.name} (copy)"[:200], status="draft", version=1, refused_reason="")
+    await templates.save(call.context.store, call.actor, copy, mark=None, by_operator=False, publish=False)
+    return answer({"object": "template", "id": id_})
+
+
+async def delete(call: Call) -> Response:
+    template, store = _own(call), call.context.store
+    end = templates.discard if template.status == "draft" else templates.archive
+    await end(store, call.actor, _team(call), template.id)
+    return answer(ResendDeleted(object="template", id=template.id))
+
+
+async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | None) -> None:
+    for name, value in (("alias", given.alias), ("from", given.from_), ("reply_to", given.reply_to)):
+        if value:
+            raise InvalidRequest(f"{name}: a template has none here. Send it with each email.", param=name)
+    if any(one.fallback_value is not None for one in given.variables or []):
+        why = "a template has no values of its own here. Send the variable with each email."
+        raise InvalidRequest(f"fallback_value: {why}", param="variables")
+    words = {"subject": given.subject, "html": given.html, "text": given.text}
+    fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
+    declared = [one.key.lower() for one in given.variables or []]
+    edited = edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
+    for name, why in edited.errors.items():
+        raise InvalidRequest(f"{name}: {why}", param=name)
+    store, new = call.context.store, edited.template
+    await templates.save(store, call.actor, new, mark=mark, by_operator=False, publish=False)
+
+
+def _team(call: Call) -> str:
+    return call.caller.team.record.id
+
+
+def _own(call: Call) -> Template:
+    return templates.find(call.context.store.setup.current, _team(call), call.params["id"])
+
+
+def _line(template: Template) -> dict[str, Any]:
+    at = made_at(template.id)
+    return {
+        "id": template.id,
+        "name": template.name,
+        "alias": None,
+        "status": "published" if template.status == "approved" else "draft",
+        "created_at": at,
+        "updated_at": at,
+        "published_at": at if template.status == "approved" else None,
+    }

@@ -1,0 +1,152 @@
+"""Resend's webhooks: endpoints whose events have its shape, and what each was told."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from heliograph.api.bodies import to_request
+from heliograph.api.route import Call, answer
+from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
+from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.rules.ids import timestamp
+from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
+from heliograph.rules.setup.records import Webhook
+from heliograph.rules.webhook_formats.formats import FORMATS, hears
+from heliograph.rules.webhook_formats.resend import TYPES
+from heliograph.storage.deliveries import WantedEvents
+from heliograph.web.request import Response
+
+STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
+# Also Resend's: mail that its suppression list holds back; with us it has failed for that reason.
+WANTED = {**{theirs: own for own, theirs in TYPES.items()}, "email.suppressed": "email.failed"}
+OURS = {theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()}
+
+
+class ResendWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    endpoint: str
+    events: list[str]
+
+
+class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    webhook_id: str | None = None  # resend-python says it again
+    endpoint: str | None = None
+    events: list[str] | None = None
+    status: str | None = None
+
+
+async def create(call: Call) -> Response:
+    given = to_request(call.json, ResendWebhook)
+    wanted = WebhookRequest(url=given.endpoint, events=_ours(given.events), format="resend")
+    made = await call.management.webhooks.create(call.actor, _team(call), wanted)
+    return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
+
+
+async def list_all(call: Call) -> Response:
+    newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
+    found, more = cut(call, newest_first, lambda hook: hook.id)
+    return answer(listed([_webhook(hook) for hook in found], has_more=more))
+
+
+async def read(call: Call) -> Response:
+    return answer({"object": "webhook", **_webhook(_own(call)), "signing_secret": None})  # it was shown once
+
+
+async def change(call: Call) -> Response:
+    given = to_request(call.json, ResendWebhookChange)
+    if given.status not in (None, "enabled", "disabled"):
+        raise InvalidRequest("status is enabled or disabled.", param="status")
+    wanted = WebhookChange(
+        url=given.endpoint,
+        events=_ours(given.events) if given.events is not None else None,
+        enabled=None if given.status is None else given.status == "enabled",
+    )
+    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
+    return answer({"object": "webhook", "id": hook.id})
+
+
+async def delete(call: Call) -> Response:
+    await call.management.webhooks.remove(call.actor, _team(call), call.params["id"])
+    return answer(ResendDeleted(object="webhook", id=call.params["id"]))
+
+
+async def rotate(call: Call) -> Response:
+    made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
+    return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
+
+
+# -- what it was told ---------------------------------------------------------------------------------------------
+
+
+async def list_events(call: Call) -> Response:
+    limit, after, before = ends(call)
+    if before is not None:
+        raise InvalidRequest("before: this list is read with after only.", param="before")
+    found = await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit)
+    return answer(listed([_event(one) for one in found[:limit]], has_more=len(found) > limit))
+
+
+async def read_event(call: Call) -> Response:
+    found = await _delivery(call)
+    told = await call.context.store.events.find(call.team, found.event_id)
+    body = FORMATS["resend"].body(told, call.caller.team) if told else b"null"
+    whole = {**_event(found), "next_attempt_at": found.next_attempt_at, "payload": msgspec.Raw(body)}
+    return answer({"object": "webhook_event", **whole})
+
+
+async def list_attempts(call: Call) -> Response:
+    attempts = [
+        {"id": str(one.number), "http_status_code": one.status, "response": one.answer, "sent_at": one.at}
+        for one in (await _delivery(call)).attempts
+    ]
+    return answer(listed(attempts, has_more=False))
+
+
+async def replay(call: Call) -> Response:
+    event = (await _delivery(call)).event_id
+    wanted = WantedEvents(event_ids=[event])
+    await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted)
+    return answer({"object": "webhook_event", "id": event})
+
+
+async def _delivery(call: Call) -> DeliveryRecord:
+    """The newest one that is not newer than this event: its own, when there is one."""
+    id_, event = call.params["id"], call.params["event"]
+    found = await call.management.webhooks.deliveries(_team(call), id_, event + "!", 1)
+    if not found or found[0].event_id != event:
+        raise WebhookNotFound(f"The webhook was told no event {event[:80]!r}.", param="event")
+    return found[0]
+
+
+# -- records ------------------------------------------------------------------------------------------------------
+
+
+def _team(call: Call) -> str:
+    return call.caller.team.record.id
+
+
+def _own(call: Call) -> Webhook:
+    return call.management.webhooks.find(_team(call), call.params["id"])
+
+
+def _ours(names: Iterable[str]) -> list[str]:
+    """What we never tell, such as opened mail, is left out; somebody who wants nothing else is told so."""
+    found = [own for name in names for own in OURS.get(name, [WANTED[name]] if name in WANTED else [])]
+    if not found:
+        raise InvalidRequest(f"events: this service tells {', '.join(WANTED)}.", param="events")
+    return list(dict.fromkeys(found))
+
+
+def _webhook(hook: Webhook) -> dict[str, Any]:
+    return {
+        "id": hook.id,
+        "created_at": timestamp(hook.created_at),
+        "status": "enabled" if hook.enabled else "disabled",
+        "endpoint": hook.url,
+        "events": list(dict.fromkeys(theirs for own, theirs in TYPES.items() if hears(hook, own))),
+    }
+
+
+def _event(one: DeliveryRecord) -> dict[str, Any]:
+    type_ = TYPES.get(one.type, one.type)
+    return {"id": one.event_id, "type": type_, "created_at": one.created_at, "status": STATES[one.state]}
