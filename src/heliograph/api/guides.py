@@ -17,6 +17,7 @@ GUIDES: dict[str, dict[str, str]] = {
     "Guides": {
         "webhooks": "Receive events, check their signature, replay what you missed.",
         "verify": "One-time codes: the text, who sends it, the guard against fraud.",
+        "compat": "Programs written for Resend work unchanged: calls, fields, refusals, webhooks.",
         "idempotency": "Retry a send without sending twice.",
         "pagination": "Read long lists page by page.",
         "rate-limits": "How many requests a key may make, and what to do at the limit.",

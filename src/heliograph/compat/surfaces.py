@@ -1,5 +1,6 @@
 """All services in whose shape we answer."""
 
 from heliograph.api.surface import Surface
+from heliograph.compat.resend.surface import RESEND
 
-SURFACES: tuple[Surface, ...] = ()
+SURFACES: tuple[Surface, ...] = (RESEND,)

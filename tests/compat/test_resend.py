@@ -1,0 +1,261 @@
+"""Programs written for Resend against us, by its own libraries untouched (compat.md)."""
+
+import base64
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import resend
+from anyio.from_thread import start_blocking_portal
+from resend.exceptions import ResendError
+
+from tests.channels.hook_receiver import Receiver
+from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
+from tests.service import TOKENS, Answer, Service, until
+
+PREFIX = "/compat/resend"
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _client(shared_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resend, "api_url", f"http://127.0.0.1:{shared_service.ports[-1]}{PREFIX}")
+    monkeypatch.setattr(resend, "api_key", TOKENS["ACME"])
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Receiver()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def known(shared_service: Service, receiver: Receiver) -> Known:
+    def ask(path: str, body: Any) -> Any:
+        answer = shared_service.post(PREFIX + path, body)
+        assert answer.status == 200, answer.raw
+        return answer.json
+
+    hook = ask("/webhooks", {"endpoint": receiver.url, "events": ["email.delivered"]})["id"]
+    email = ask("/emails", HELLO | {"attachments": [{"filename": "a.pdf", "content": list(PDF)}]})["id"]
+    ask("/emails", HELLO)
+    (told,) = until(lambda: [one for one in receiver.received if email in one.body])
+    return Known(
+        email=email,
+        webhook=hook,
+        event=told.headers["svix-id"],
+        template="tpl_welcome",
+        number=lambda: next(NUMBERS),
+    )
+
+
+def send(**more: Any) -> str:
+    return str(resend.Emails.send({**HELLO, **more})["id"])  # type: ignore[typeddict-item]
+
+
+def stored(service: Service, id_: str) -> Any:
+    return service.get(f"/v1/emails/{id_}").json
+
+
+def refused(**more: Any) -> ResendError:
+    with pytest.raises(ResendError) as caught:
+        send(**more)
+    return caught.value
+
+
+def ask(service: Service, method: str, path: str, body: Any = None, **options: Any) -> Answer:
+    return service.ask(method, PREFIX + path, body, **options)
+
+
+# -- every call -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_works(known: Known, name: str) -> None:
+    assert WORKS[name](known)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(known: Known, name: str) -> None:
+    call, error, reason = REFUSED[name]
+    with pytest.raises(ResendError, match=reason) as caught:
+        call(known)
+    assert caught.value.error_type == error
+
+
+def test_the_table_of_calls_is_true() -> None:
+    """Each call that it names is one that these tests make, and each that they make is in it."""
+    text = Path("docs/compat.md").read_text("utf-8").partition("resend calls: begin -->")[2].partition("<!--")[0]
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (works|refused|not yet) \|", text, re.MULTILINE))
+    tried = dict.fromkeys(WORKS, True) | dict.fromkeys(REFUSED, False)
+    assert {name: state == "works" for name, state in rows.items()} == tried
+
+
+# -- sending ----------------------------------------------------------------------------------------------------
+
+
+def test_every_field(shared_service: Service) -> None:
+    id_ = send(
+        to="Ada <delivered@simulator.test>",
+        cc=["Bo <cc@simulator.test>", "cc2@simulator.test"],
+        bcc="bcc@simulator.test",
+        reply_to=["One <one@acme.test>", "two@acme.test"],
+        headers={"X-Entity-Ref-ID": "17"},
+        tags=[{"name": "kind", "value": "receipt"}, {"name": "test"}],
+    )
+    found = stored(shared_service, id_)
+    assert (found["to_addresses"], found["from"]) == (["delivered@simulator.test"], "hello@acme.test")
+    assert (found["cc"], found["bcc"]) == (["cc@simulator.test", "cc2@simulator.test"], ["bcc@simulator.test"])
+    assert found["reply_to_addresses"] == ["one@acme.test", "two@acme.test"]
+    assert (found["headers"], found["tags"]) == ({"X-Entity-Ref-ID": "17"}, {"kind": "receipt", "test": "true"})
+
+
+def test_a_template_with_variables(shared_service: Service) -> None:
+    wanted = {"from": "hello@acme.test", "to": "a@simulator.test", "template": {"id": "tpl_welcome", "variables": {}}}
+    wanted["template"] = {"id": "tpl_welcome", "variables": {"NAME": "Ada"}}
+    id_ = resend.Emails.send(wanted)["id"]  # type: ignore[arg-type]
+    assert resend.Emails.get(id_)["subject"] == "Welcome, Ada"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [base64.b64encode(PDF).decode(), list(PDF), {"type": "Buffer", "data": list(PDF)}],
+    ids=["base64", "list of ints", "Node's Buffer"],
+)
+def test_the_three_forms_of_a_file(content: Any) -> None:
+    id_ = send(attachments=[{"filename": "a.pdf", "content": content, "inline_content_id": "logo"}])
+    (file,) = resend.Emails.Attachments.list(id_)["data"]
+    assert (file["filename"], file["size"], file["content_type"]) == ("a.pdf", len(PDF), "application/pdf")
+    assert (file["content_id"], file["content_disposition"]) == ("logo", "inline")
+
+
+def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
+    octets = bytes(range(256)) * 4096  # 1 MiB: more numbers than JSON of ours may have values
+    text = 'see "content": [1, 2, 3] and \\'
+    id_ = send(text=text, attachments=[{"filename": "a.zip", "content": list(octets)}])
+    (file,) = resend.Emails.Attachments.list(id_)["data"]
+    assert (file["size"], resend.Emails.get(id_)["text"]) == (len(octets), text)
+
+
+@pytest.mark.parametrize(
+    "content", [[256], [-1], [1.5], ["a"], {"type": "Buffer"}, 7, "no base64", None], ids=lambda value: repr(value)
+)
+def test_what_is_no_file(content: Any) -> None:
+    error = refused(attachments=[{"filename": "a.pdf", "content": content}])
+    assert (error.code, error.error_type) == (422, "invalid_attachment")
+
+
+def test_a_scheduled_mail_is_moved_and_canceled() -> None:
+    id_ = send(scheduled_at="in 1 hour")
+    assert resend.Emails.get(id_)["last_event"] == "scheduled"
+    assert resend.Emails.cancel(id_)["id"] == id_
+    assert resend.Emails.get(id_)["last_event"] == "canceled"
+    lines = {one["id"]: one["last_event"] for one in resend.Emails.list()["data"]}
+    assert lines[id_] == "canceled"
+
+
+def test_a_key_makes_one_mail() -> None:
+    key = f"resend-{next(NUMBERS)}"
+    first, second = (resend.Emails.send(HELLO, {"idempotency_key": key}) for _ in range(2))  # type: ignore[arg-type]
+    assert first["id"] == second["id"]
+    with pytest.raises(ResendError) as caught:
+        resend.Emails.send({**HELLO, "subject": "Other"}, {"idempotency_key": key})  # type: ignore[typeddict-item]
+    assert (caught.value.code, caught.value.error_type) == (409, "invalid_idempotent_request")
+
+
+def test_pages_of_mails() -> None:
+    ids = [send(subject=f"Page {n}") for n in range(4)][::-1]
+    listed = resend.Emails.list({"limit": 2})
+    assert ([one["id"] for one in listed["data"]], listed["has_more"]) == (ids[:2], True)
+    after = resend.Emails.list({"limit": 2, "after": ids[1]})
+    assert [one["id"] for one in after["data"]] == ids[2:]
+    before = resend.Emails.list({"limit": 2, "before": ids[3]})
+    assert ([one["id"] for one in before["data"]], before["has_more"]) == (ids[1:3], True)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------
+
+REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"from": "nobody"}, 422, "invalid_from_address", "neither an email address"),
+    ({"from": "Mallory <hello@acme.test>"}, 403, "validation_error", "display name"),
+    ({"from": "hello@elsewhere.test"}, 403, "validation_error", "not a verified and approved domain"),
+    ({"to": ["nobody"]}, 422, "validation_error", "not a valid email address"),
+    ({"to": "suppressed@simulator.test"}, 403, "validation_error", "Suppressed recipients"),
+    ({"to": [f"a{n}@simulator.test" for n in range(51)]}, 422, "validation_error", "50 is the most"),
+    ({"subject": ""}, 422, "missing_required_field", "subject is missing"),
+    ({"html": None, "text": None}, 422, "missing_required_field", "html and text are missing"),
+    ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template_id"),
+    ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
+    ({"topic_id": "t"}, 422, "validation_error", "no topics"),
+    ({"tags": [{"name": "a b", "value": "c"}]}, 422, "validation_error", "not a tag's name"),
+    ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "given twice"),
+    ({"headers": {"DKIM-Signature": "v=1"}}, 422, "validation_error", "DKIM-Signature"),
+    ({"attachments": [{"filename": "a.pdf", "path": "http://a.test"}]}, 422, "invalid_attachment", "fetches no files"),
+    ({"attachments": [{"filename": "a.exe", "content": "AAAA"}]}, 422, "invalid_attachment", "not allowed"),
+    ({"sms": "yes"}, 422, "validation_error", "sms"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "name", "words"), REFUSALS, ids=lambda value: str(value)[:40])
+def test_refusals_in_our_words(fields: dict[str, Any], status: int, name: str, words: str) -> None:
+    error = refused(**fields)
+    assert (error.code, error.error_type) == (status, name)
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "path", "status", "name"),
+    [
+        (None, "GET", "/emails", 401, "missing_api_key"),
+        ("hk_no", "GET", "/emails", 403, "invalid_api_key"),
+        ("ACME_SEND", "GET", "/domains", 401, "restricted_api_key"),
+        ("ACME", "GET", "/emails/eml_none", 404, "not_found"),
+        ("ACME", "GET", "/nothing", 404, "not_found"),
+        ("ACME", "PUT", "/emails", 405, "method_not_allowed"),
+        ("ACME", "GET", "/emails?limit=0", 422, "validation_error"),
+        ("ACME", "GET", "/domains?after=dom_none", 422, "validation_error"),
+        ("SUSPENDED_MANAGE", "GET", "/domains", 403, "validation_error"),
+    ],
+)
+def test_errors_have_resends_shape(
+    shared_service: Service, key: str | None, method: str, path: str, status: int, name: str
+) -> None:
+    answer = ask(shared_service, method, path, key=key)
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    assert (answer.json["statusCode"], answer.json["name"]) == (status, name)
+    assert sorted(answer.json) == ["message", "name", "statusCode"]
+
+
+def test_rate_and_credit(shared_service: Service) -> None:
+    slow = [ask(shared_service, "GET", "/emails", key="SLOW") for _ in range(30)]
+    over = next(answer for answer in slow if answer.status == 429)
+    assert (over.json["name"], "retry-after" in over.headers) == ("rate_limit_exceeded", True)
+
+
+def test_a_body_where_none_is_needed(shared_service: Service) -> None:
+    assert ask(shared_service, "GET", "/emails", {}).status == 200
+    id_ = send(scheduled_at="in 1 hour")
+    assert ask(shared_service, "POST", f"/emails/{id_}/cancel", b"").status == 200
+
+
+# -- events -----------------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
+    path = f"/{next(NUMBERS)}"
+    hook = resend.Webhooks.create({"endpoint": receiver.url + path, "events": ["email.bounced", "email.opened"]})
+    id_ = send(to=["bounced@simulator.test"], headers={"X-Tags": '["a"]'})
+    (got,) = until(lambda: [one for one in receiver.received if one.path == path])
+    headers = {name: got.headers[f"svix-{name}"] for name in ("id", "timestamp", "signature")}
+    told: Any = resend.Webhooks.verify(
+        {"payload": got.body, "headers": headers, "webhook_secret": hook["signing_secret"]}  # type: ignore[typeddict-item]
+    )
+    assert (told["type"], told["data"]["email_id"]) == ("email.bounced", id_)
+    assert (told["data"]["to"], told["data"]["bounce"]["type"]) == (["bounced@simulator.test"], "Permanent")
+    assert resend.Webhooks.get(hook["id"])["events"] == ["email.bounced"]
+    assert resend.Webhooks.get_event(hook["id"], headers["id"])["payload"] == told
+    until(lambda: resend.Webhooks.get_event(hook["id"], headers["id"])["status"] == "success")
+    resend.Webhooks.remove(hook["id"])
