@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import apsw
+
 from heliograph.clock import Clock
 from heliograph.datafolder import Secrets, keep_number, seen_numbers
 from heliograph.rules.erasure import erased_name
@@ -19,6 +21,7 @@ from heliograph.storage.engine.migrate import (
     postgres_version,
     sqlite_version,
 )
+from heliograph.storage.engine.plan import Step, plan_postgres, plan_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.examination import Examination, read_and_close
@@ -43,6 +46,18 @@ async def migrate(settings: Settings) -> list[int]:
     """Bring the database to this code's schema; returns the numbers of the files applied."""
     path = sqlite_path(settings)
     return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
+
+
+async def migration_plan(settings: Settings) -> list[Step]:
+    """What `migrate` would do; a database that is not there yet is not made."""
+    path = sqlite_path(settings)
+    if path is None:
+        return await plan_postgres(settings.database)
+    connection = apsw.Connection(str(path) if path.exists() else ":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return plan_sqlite(connection)
+    finally:
+        connection.close()
 
 
 async def schema_version(settings: Settings) -> SchemaVersion:

@@ -158,6 +158,6 @@ def make_turning_store(database: Memory, clock: Clock, owner: str, folder: Path)
 
 def empty_database() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    for _, sql in pending(0, "sqlite"):
-        connection.execute(sql)
+    for change in pending(0, 0, "sqlite"):
+        connection.execute(change.sql)
     return connection

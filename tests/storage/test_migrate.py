@@ -1,23 +1,29 @@
 """Migrations: once, whole, and never on a database of the future."""
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 
-from heliograph.opening import migrate, open_store
+from heliograph.opening import migrate, migration_plan, open_store, schema_version, sqlite_path
 from heliograph.rules.circuit import opened
 from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import Platform
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
-from heliograph.storage.engine.migrate import NewerSchema, schema_files
+from heliograph.storage.engine.migrate import ADDS, CONTRACT, NewerSchema, SchemaVersion, pending, schema_files
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql, asking
 
 pytestmark = pytest.mark.anyio
 
+TAKES_AWAY = re.compile(
+    r"\bDROP\b|\bRENAME\b|\bALTER COLUMN\b|ADD COLUMN (?![^;]*DEFAULT)[^;]*NOT NULL|ADD CONSTRAINT|UNIQUE INDEX", re.I
+)
 NUMBERS = [number for number, _ in schema_files()]
 
 
@@ -39,6 +45,103 @@ async def test_two_processes_that_start_together(settings: Settings) -> None:
     assert sorted(applied) == [[], [], [], NUMBERS]
 
 
+NEXT = NUMBERS[-1] + 1
+ADDITION = (NEXT, "ALTER TABLE outbox ADD COLUMN extra BIGINT;")
+INDEX = (NEXT, "CREATE INDEX outbox_extra ON outbox (expires_at);")
+
+
+def with_files(monkeypatch: pytest.MonkeyPatch, *more: tuple[int, str]) -> None:
+    files = [*schema_files(), *more]
+    monkeypatch.setattr(migrations, "schema_files", lambda: files)
+
+
+@pytest.mark.parametrize(("mark", "may_return"), [("", True), ("-- contract: nobody reads it\n", False)])
+async def test_the_version_before_can_come_back(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, mark: str, may_return: bool
+) -> None:
+    number, text = ADDITION
+    with monkeypatch.context() as newer:
+        with_files(newer, (number, mark + text))
+        assert await migrate(settings) == [number]
+        assert await schema_version(settings) == SchemaVersion(found=number, needed=number)
+        assert await migrate(settings) == []
+    if may_return:
+        assert await migrate(settings) == []
+    else:
+        with pytest.raises(NewerSchema):
+            await migrate(settings)
+
+
+def test_what_takes_away_says_so() -> None:
+    """As in ADR 0032: the version before must go on with what is left."""
+    for number, text in schema_files():
+        if number >= ADDS and not text.startswith(CONTRACT):
+            assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
+
+
+def test_an_index_of_a_table_that_is_there_is_in_a_file_of_indexes() -> None:
+    for change in pending(ADDS - 1, 0, "postgres"):
+        made = set(re.findall(r"CREATE TABLE (\w+)", change.sql))
+        indexed = set(re.findall(r"CREATE (?:UNIQUE )?INDEX \w+ ON (\w+)", change.sql))
+        assert change.indexes or indexed <= made, f"schema {change.number}: PostgreSQL builds it while it is used"
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("file", [ADDITION, INDEX], ids=["a column", "an index"])
+async def test_a_table_in_use_is_waited_for_in_short_turns(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, file: tuple[int, str]
+) -> None:
+    with_files(monkeypatch, file)
+    monkeypatch.setattr(migrations, "TABLE_S", 0.05)
+    user: Any = await asyncpg.connect(settings.database)
+    await user.execute("BEGIN; INSERT INTO outbox SELECT * FROM outbox")
+    migrating = asyncio.create_task(migrate(settings))
+    for _ in range(20):  # others write all the same
+        await store.upkeep.check_clock()
+        other: Any = await asyncpg.connect(settings.database)
+        await other.execute("INSERT INTO outbox SELECT * FROM outbox")
+        await other.close()
+    assert not migrating.done()
+    await user.close()
+    assert await migrating == [NEXT]
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+async def test_an_index_that_was_broken_off_is_built_anew(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, sql: Sql
+) -> None:
+    with_files(monkeypatch, INDEX)
+    await sql("CREATE INDEX outbox_extra ON outbox (expires_at)")
+    await sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_extra'::regclass")
+    assert await migrate(settings) == [NEXT]
+    assert await sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'outbox_extra'::regclass") == [(True,)]
+
+
+async def test_a_plan_says_what_would_be_done(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, sql: Sql
+) -> None:
+    rows = ", ".join(f"('usr_{number}', 'team', 'kind', 1)" for number in range(500))
+    await sql(f"INSERT INTO notice_choice VALUES {rows}")
+    await sql("ANALYZE")
+    with_files(
+        monkeypatch,
+        (NEXT, "CREATE TABLE fresh (a BIGINT);\nALTER TABLE notice_choice ADD COLUMN b BIGINT;"),
+        (NEXT + 1, "CREATE INDEX choice_b ON notice_choice (b);"),
+        (NEXT + 2, "UPDATE notice_choice SET b = 1;"),
+    )
+    beside = sqlite_path(settings) is None
+    found = await migration_plan(settings)
+    assert [(step.schema - NEXT, step.kind, step.table, step.rows) for step in found] == [
+        (0, "new table", "fresh", 0),
+        (0, "columns", "notice_choice", 500),
+        (1, "index", "notice_choice", 500),
+        (2, "rows", "notice_choice", 500),
+    ]
+    assert [step.seconds > 0 for step in found] == [False, False, True, True]
+    assert [step.blocks for step in found] == [True, True, not beside, True]
+    assert await schema_version(settings) == SchemaVersion(found=NEXT - 1, needed=NEXT + 2)
+
+
 async def test_a_newer_schema_is_refused(store: Store, settings: Settings, sql: Sql) -> None:
     newer = NUMBERS[-1] + 1
     await sql(f"INSERT INTO schema_version VALUES ({newer})")
@@ -55,7 +158,7 @@ async def test_a_broken_file_changes_nothing(
         await migrate(settings)
     monkeypatch.undo()
     assert await migrate(settings) == []
-    assert await sql("SELECT max(version) FROM schema_version") == [(NUMBERS[-1],)]
+    assert await sql("SELECT max(abs(version)) FROM schema_version") == [(NUMBERS[-1],)]
     with pytest.raises(Exception, match="half"):
         await sql("SELECT * FROM half")
 

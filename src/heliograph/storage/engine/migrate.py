@@ -1,5 +1,12 @@
-"""Brings a database to the schema of this code, one numbered file at a time, each in its own transaction."""
+"""Brings a database to the schema of this code, one numbered file at a time, each in its own transaction.
 
+Files only add, so that the version before runs beside this one and may come back (ADR 0032). One that takes away, or
+asks more of what is written, begins with `-- contract`: the versions before refuse its database. An index of a table
+that is there already is in a file of indexes alone, which PostgreSQL builds while the table is used.
+"""
+
+import asyncio
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,12 +21,40 @@ from heliograph.storage.engine.query import Dialect, for_dialect
 from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
-VERSION = "SELECT coalesce(max(version), 0) FROM schema_version"
+# Of files that older versions can live with the negative number is recorded, which those versions do not look at.
+VERSION = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
+ADDS = 37  # the first file that does nothing but add unless it says otherwise
+CONTRACT = "-- contract"
 LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
+TABLE_S = 1.0  # to wait for a table: all who want it meanwhile wait behind us
+TRIES = 60
+BUSY_TABLE = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+
+_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (.+)", re.S)
 
 
 class NewerSchema(Exception):
     """The database was written by a newer Heliograph."""
+
+
+class SchemaFile(msgspec.Struct, frozen=True):
+    number: int
+    recorded: int
+    sql: str
+
+    @property
+    def statements(self) -> list[str]:
+        return [part.strip() for part in self.sql.split(";") if part.strip()]
+
+    @property
+    def whole(self) -> str:
+        return f"{self.sql}\n; INSERT INTO schema_version VALUES ({self.recorded});"
+
+    @property
+    def indexes(self) -> list[re.Match[str]]:
+        """None, unless there is nothing else in it."""
+        found = [_INDEX.fullmatch(part) for part in self.statements]
+        return [one for one in found if one] if all(found) else []
 
 
 def schema_files() -> list[tuple[int, str]]:
@@ -29,14 +64,21 @@ def schema_files() -> list[tuple[int, str]]:
     )
 
 
-def pending(done: int, dialect: Dialect) -> list[tuple[int, str]]:
+def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
+    """`needed`: how new a Heliograph the database demands."""
     files = schema_files()
     newest = files[-1][0]
-    if done > newest:
+    if needed > newest:
         raise NewerSchema(
-            f"the database has schema {done}, this Heliograph knows up to {newest}: start the newer version"
+            f"the database has schema {needed}, this Heliograph knows up to {newest}: start the newer version"
         )
-    return [(number, for_dialect(text, dialect)) for number, text in files if number > done]
+    return [
+        SchemaFile(
+            number, number if number < ADDS or text.startswith(CONTRACT) else -number, for_dialect(text, dialect)
+        )
+        for number, text in files
+        if number > done
+    ]
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,28 +90,22 @@ def sqlite_version(path: Path) -> SchemaVersion:
     """Of a file that is there: none is made. Raises NewerSchema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        found: Any = connection.execute(VERSION).get
-    except apsw.SQLError:
-        found = 0
+        return _compared(missing_in(connection))
     finally:
         connection.close()
-    return _compared(found)
 
 
 async def postgres_version(url: str) -> SchemaVersion:
     connection = await connect(Hosts(url))
     try:
-        found = await connection.fetchval(VERSION)
-    except asyncpg.UndefinedTableError:
-        found = 0
+        return _compared(await missing_on(connection))
     finally:
         connection.terminate()
-    return _compared(found)
 
 
-def _compared(found: int) -> SchemaVersion:
-    pending(found, "sqlite")  # raises it, whichever database this is
-    return SchemaVersion(found=found, needed=schema_files()[-1][0])
+def _compared(missing: list[SchemaFile]) -> SchemaVersion:
+    needed = schema_files()[-1][0]
+    return SchemaVersion(found=missing[0].number - 1 if missing else needed, needed=needed)
 
 
 def migrate_sqlite(path: Path) -> list[int]:
@@ -81,40 +117,91 @@ def migrate_sqlite(path: Path) -> list[int]:
 
 
 def _migrate_file(path: Path) -> list[int]:
-    connection = open_sqlite(path)
+    connection, applied = open_sqlite(path), list[int]()
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute(VERSION_TABLE)
-            done: Any = connection.execute(VERSION).get
-            applied = []
-            for number, sql in pending(done, "sqlite"):
-                connection.execute(sql)
-                connection.execute("INSERT INTO schema_version VALUES (?)", (number,))
-                applied.append(number)
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
+        while missing_in(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(VERSION_TABLE)
+                changes = _at_once(missing_in(connection))
+                for change in changes:
+                    connection.execute(change.whole)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            applied += [change.number for change in changes]
         return applied
     finally:
         connection.close()
 
 
-async def migrate_postgres(url: str) -> list[int]:
-    connection = await connect(Hosts(url))
+def missing_in(connection: apsw.Connection) -> list[SchemaFile]:
     try:
-        with outages():
-            await connection.execute("BEGIN")  # undone when the connection ends
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            await connection.execute(VERSION_TABLE)
-            done = await connection.fetchval(VERSION)
-        missing = pending(done, "postgres")
-        with outages():
-            for number, sql in missing:
-                await connection.execute(sql)
-                await connection.execute("INSERT INTO schema_version VALUES ($1)", number)
-            await connection.execute("COMMIT")
-        return [number for number, _ in missing]
+        done, needed = next(connection.execute(VERSION))
+    except apsw.SQLError:
+        done = needed = 0
+    return pending(done, needed, "sqlite")
+
+
+def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
+    """One file, or all of them where there is nothing yet."""
+    return missing if missing and missing[0].number == 1 else missing[:1]
+
+
+async def migrate_postgres(url: str) -> list[int]:
+    connection, applied = await connect(Hosts(url)), list[int]()
+    try:
+        if not await missing_on(connection):
+            return []
+        guard = await connect(Hosts(url))
+        try:
+            with outages():
+                alone = f"SELECT pg_advisory_xact_lock({LOCK})"
+                await guard.execute(f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; {alone}")
+                await connection.execute(VERSION_TABLE)
+            while changes := _at_once(await missing_on(connection)):
+                with outages():
+                    await _apply(connection, changes)
+                applied += [change.number for change in changes]
+        finally:
+            guard.terminate()
+        return applied
     finally:
         connection.terminate()
+
+
+async def missing_on(connection: Any) -> list[SchemaFile]:
+    try:
+        with outages():
+            done, needed = await connection.fetchrow(VERSION)
+    except asyncpg.UndefinedTableError:
+        done = needed = 0
+    return pending(done, needed, "postgres")
+
+
+async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
+    """Again and again while others use its tables: waiting long for a table would stop everybody else."""
+    for left in reversed(range(TRIES)):
+        try:
+            if len(changes) == 1 and changes[0].indexes:
+                await _build_indexes(connection, changes[0])
+            else:
+                files, wait_ms = "".join(change.whole for change in changes), round(TABLE_S * 1000)
+                await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {wait_ms}; {files} COMMIT")
+            return
+        except BUSY_TABLE:
+            if not left:
+                raise
+            await connection.execute("ROLLBACK")
+            await asyncio.sleep(TABLE_S)
+
+
+async def _build_indexes(connection: Any, change: SchemaFile) -> None:
+    for found in change.indexes:
+        unique, name, on = found.groups(default="")
+        broken = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid"
+        if await connection.fetchval(broken, name):  # the rest of a build that was broken off
+            await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+        await connection.execute(f"CREATE {unique}INDEX CONCURRENTLY IF NOT EXISTS {name} ON {on}")
+    await connection.execute(f"INSERT INTO schema_version VALUES ({change.recorded})")
