@@ -43,6 +43,7 @@ PROOFS = {
     "P23": ["tests/manage/test_every_change.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
+    "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
     "install": ["tests/proof/test_install.py"],
 }
