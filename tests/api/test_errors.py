@@ -35,7 +35,7 @@ CODES = {
     ),
     **dict.fromkeys(
         (
-            *("template_not_found", "verification_not_found", "not_found", "message_not_found"),
+            *("template_not_found", "verification_not_found", "not_found", "message_not_found", "batch_not_found"),
             *("suppression_not_found", "webhook_not_found", "brand_domain_not_found"),
         ),
         404,
@@ -99,6 +99,7 @@ ASKED: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
     "insufficient_scope": ("POST", "/v1/sms", SMS, "ACME_MANAGE"),
     "template_not_found": ("POST", "/v1/sms", SMS | {"template_id": "tpl_none"}, "ACME"),
     "message_not_found": ("GET", "/v1/sms/sms_none", None, "ACME"),
+    "batch_not_found": ("GET", "/v1/batches/bat_none", None, "ACME"),
     "suppression_not_found": ("DELETE", "/v1/suppressions/never@example.com", None, "ACME"),
     "verification_not_found": ("GET", "/v1/verify/vrf_none", None, "ACME"),
     "not_found": ("GET", "/v2/sms", None, "ACME"),

@@ -154,7 +154,7 @@ def test_every_state_of_every_channel_arrives_in_order(service: HookService, hoo
         assert [event["sequence"] for event in arrived[id_]] == list(range(1, len(story) + 1))
         assert [event["type"].partition(".")[2] for event in arrived[id_]] == story
     seen = {event["type"] for event in hooks.told()}
-    unheard = {"suppression.deleted", "domain.verified", "domain.failed", "credit.low", "webhook.test"}
+    unheard = {"suppression.deleted", "domain.verified", "domain.failed", "credit.low", "batch.done", "webhook.test"}
     assert seen == set(TYPES) - unheard
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.manage import erase as erasing
 from heliograph.opening import sqlite_path
-from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
+from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.outcome import CarrierReport, Report
@@ -370,3 +370,22 @@ async def test_what_is_no_address_of_a_person_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match="expected an email address|no address of a person"):
         await erase(store, clock, given)
+
+
+async def test_a_batch_is_done_when_what_was_erased_was_its_last(store: Store, team: None, clock: TestClock) -> None:
+    sent = message(clock, CANARY, batch="bat_1")
+    await store.messages.accept(
+        BatchAcceptance(
+            id="bat_1",
+            team=1,
+            key_id=KEY,
+            created_at=clock.now(),
+            sends=[sent],
+            strict=True,
+            respond=lambda told: b"{}",
+        )
+    )
+    await deliver(store, clock, "sent")
+    await erase(store, clock, CANARY)
+    clock.forward(1000)
+    assert [told.type for told in await store.events.feed(1, "", 100)][-1] == "batch.done"

@@ -144,9 +144,15 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
 async def send_email(
     context: Context, caller: Caller, request: EmailRequest, retry_key: IdempotencyKey | None
 ) -> Answer:
+    return await context.store.messages.accept(await prepare_email(context, caller, request, retry_key))
+
+
+async def prepare_email(
+    context: Context, caller: Caller, request: EmailRequest, retry_key: IdempotencyKey | None = None
+) -> Acceptance:
     draft = draft_email(context, caller, request)
     files = await _keep_files(context, draft.attachments)
-    return await context.store.messages.accept(email_acceptance(context, caller, draft, files, retry_key))
+    return email_acceptance(context, caller, draft, files, retry_key)
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:

@@ -39,8 +39,14 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_sms(context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None) -> Answer:
+    return await context.store.messages.accept(await prepare_sms(context, caller, request, retry_key))
+
+
+async def prepare_sms(
+    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None = None
+) -> Acceptance:
     draft = draft_message(context, caller, "sms", request)
-    return await context.store.messages.accept(sms_acceptance(context, caller, draft, retry_key)[0])
+    return sms_acceptance(context, caller, draft, retry_key)[0]
 
 
 async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:

@@ -43,8 +43,14 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 async def send_whatsapp(
     context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
 ) -> Answer:
+    return await context.store.messages.accept(await prepare_whatsapp(context, caller, request, retry_key))
+
+
+async def prepare_whatsapp(
+    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None = None
+) -> Acceptance:
     draft = draft_message(context, caller, "whatsapp", request)
-    return await context.store.messages.accept(whatsapp_acceptance(context, caller, draft, retry_key)[0])
+    return whatsapp_acceptance(context, caller, draft, retry_key)[0]
 
 
 async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:

@@ -65,32 +65,33 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error_body(refusal: Refusal, request_id: str, base_url: str, *, problem: bool) -> bytes:
-    status = status_of(type(refusal))
-    doc_url = f"{base_url}/docs/errors#{refusal.code}"
-    if problem:
-        body: Error | Problem = Problem(
-            type=doc_url,
+    error = to_error(refusal, request_id, base_url)
+    if not problem:
+        return msgspec.json.encode(Error(error=error))
+    return msgspec.json.encode(
+        Problem(
+            type=error.doc_url,
             title=refusal.meaning(),
-            status=status,
-            detail=refusal.message,
+            status=status_of(type(refusal)),
+            detail=error.message,
             instance=f"urn:heliograph:request:{request_id}",
-            code=refusal.code,
-            param=refusal.param,
+            code=error.code,
+            param=error.param,
             request_id=request_id,
         )
-    else:
-        body = Error(
-            error=ErrorBody(
-                type=type_of(status, refusal.code),
-                code=refusal.code,
-                message=refusal.message,
-                param=refusal.param,
-                details=refusal.details,
-                request_id=request_id,
-                doc_url=doc_url,
-            )
-        )
-    return msgspec.json.encode(body)
+    )
+
+
+def to_error(refusal: Refusal, request_id: str, base_url: str) -> ErrorBody:
+    return ErrorBody(
+        type=type_of(status_of(type(refusal)), refusal.code),
+        code=refusal.code,
+        message=refusal.message,
+        param=refusal.param,
+        details=refusal.details,
+        request_id=request_id,
+        doc_url=f"{base_url}/docs/errors#{refusal.code}",
+    )
 
 
 def error_headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:

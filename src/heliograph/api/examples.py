@@ -122,6 +122,7 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "KeyRecord": {"id": "4fTzQ8kW1b", "name": "server"},
     "NewKeyRecord": {"id": "4fTzQ8kW1b", "name": "server", "last_used_at": None},
+    "BatchRecord": {"total": 1, "counts": {"delivered": 1}},
     "CheckRecord": {"status": "verified"},
     "PublishedEvent": {"id": f"evt_{ULID}"},
     "EventView": {"id": f"evt_{ULID}"},
@@ -148,6 +149,10 @@ BY_PATH: dict[str, dict[str, Any]] = {
     "POST /v1/sms": {"status": "sending"},
     "POST /v1/whatsapp": {"status": "sending"},
     "DELETE /v1/keys/{id}": {"state": "revoked"},
+    **{
+        f"POST /v1/{path}/batch": {"id": f"bat_{ULID}", "data": [{"id": PREFIXES[RESOURCES[path]] + ULID}]}
+        for path in ("emails", "sms", "whatsapp")
+    },
 }
 
 
@@ -156,7 +161,7 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
     path = route.path
     for one in operation["parameters"]:
         path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
-    headers = {HEADER: f"{resource_of(route)}-4711"} if route.idempotent else {}
+    headers = {HEADER: f"{route.path[4:].replace('/', '-')}-4711"} if route.idempotent else {}
     return {
         language: snippet(
             language, route.method, base_url + path, route.example, keyed=route.scopes is not None, headers=headers
@@ -177,9 +182,10 @@ def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
 
 
 def _object(name: str, schemas: dict[str, Schema], values: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-    known = VALUES | values | OWN.get(name, {}) | last
+    known, own = VALUES | values, OWN.get(name, {}) | last
     return {
-        field: _value(field, schema, schemas, known, values) for field, schema in schemas[name]["properties"].items()
+        field: own[field] if field in own else _value(field, schema, schemas, known, values)
+        for field, schema in schemas[name]["properties"].items()
     }
 
 

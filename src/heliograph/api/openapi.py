@@ -27,6 +27,7 @@ RESOURCES = {
     "emails": "email",
     "sms": "sms",
     "whatsapp": "whatsapp",
+    "batches": "batch",
     "verify": "verification",
     "templates": "template",
     "domains": "domain",

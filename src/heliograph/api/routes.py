@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, preview_email, send_email
+from heliograph.accept.batch import EmailBatchRequest, PhoneBatchRequest
+from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, prepare_email, preview_email, send_email
 from heliograph.accept.phone import PhoneRecord, PhoneRequest
 from heliograph.accept.scheduled import RescheduleRequest
-from heliograph.accept.sms import SmsPreview, preview_sms, send_sms
+from heliograph.accept.sms import SmsPreview, prepare_sms, preview_sms, send_sms
 from heliograph.accept.verify_check import CheckRecord, CheckRequest
 from heliograph.accept.verify_start import (
     VerificationRecord,
@@ -14,8 +15,9 @@ from heliograph.accept.verify_start import (
     preview_verification,
     start_verification,
 )
-from heliograph.accept.whatsapp import WhatsappPreview, preview_whatsapp, send_whatsapp
+from heliograph.accept.whatsapp import WhatsappPreview, prepare_whatsapp, preview_whatsapp, send_whatsapp
 from heliograph.api import (
+    batches,
     callbacks,
     domains,
     events,
@@ -35,7 +37,8 @@ from heliograph.api.sending import DRY_RUN, cancel_verification, check_verificat
 from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
-from heliograph.rules.limits import EMAIL_BODY_MAX
+from heliograph.rules.batch import BatchRecord
+from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
 
@@ -133,6 +136,23 @@ V1 = [
           summary="Send a WhatsApp message", body=PhoneRequest, status=202, answer=PhoneRecord,
           query=(DRY_RUN,), idempotent=True, preview=WhatsappPreview, refusals=(*PHONE, r.MarketingLimitReached),
           example={"to": "+15005550006", "template_id": "tpl_demo_whatsapp", "variables": {"parcel": "4711"}}),
+    Route(method="POST", path="/v1/emails/batch", call=batches.sending(prepare_email, EmailRequest), scopes=SEND,
+          summary="Send up to 500 emails at once", body=EmailBatchRequest, body_max=BATCH_BODY_MAX, status=202,
+          answer=batches.BatchAnswer, idempotent=True, refusals=EMAIL,
+          example={"messages": [{"from": "hello@demo.test", "to": "delivered@simulator.test",
+                                 "subject": "Hello", "text": "It works."}]}),
+    Route(method="POST", path="/v1/sms/batch", call=batches.sending(prepare_sms, PhoneRequest), scopes=SEND,
+          summary="Send up to 500 SMS messages at once", body=PhoneBatchRequest, body_max=BATCH_BODY_MAX, status=202,
+          answer=batches.BatchAnswer, idempotent=True, refusals=PHONE,
+          example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_sms",
+                                 "variables": {"parcel": "4711"}}]}),
+    Route(method="POST", path="/v1/whatsapp/batch", call=batches.sending(prepare_whatsapp, PhoneRequest), scopes=SEND,
+          summary="Send up to 500 WhatsApp messages at once", body=PhoneBatchRequest, body_max=BATCH_BODY_MAX,
+          status=202, answer=batches.BatchAnswer, idempotent=True, refusals=(*PHONE, r.MarketingLimitReached),
+          example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_whatsapp",
+                                 "variables": {"parcel": "4711"}}]}),
+    Route(method="GET", path="/v1/batches/{id}", call=batches.read, scopes=SEND,
+          summary="Read how far a batch is", answer=BatchRecord, refusals=(r.BatchNotFound,)),
     Route(method="POST", path="/v1/verify", call=sending(start_verification, preview_verification), scopes=SEND,
           summary="Send a one-time code", body=VerifyRequest, status=202, answer=VerificationRecord,
           query=(DRY_RUN,), idempotent=True, preview=VerifyPreview, refusals=VERIFY,

@@ -29,19 +29,26 @@ PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         context, caller, kind = call.context, call.caller, call.route.body
-        key = idempotency.read_key(call.request.values(b"idempotency-key"))
+        key = read_key(call)
         if call.request.query_string and _dry_run(call):
             return answer(await preview(context, caller, to_request(call.json, kind)))
-        if key is None:
-            done = await send(context, caller, to_request(call.json, kind), None)
-        else:
-            retry_key = IdempotencyKey(idempotency.key_hash(key), await _fingerprint(call))
-            done = await run_idempotent(
-                context, caller.key.id, retry_key, lambda: send(context, caller, to_request(call.json, kind), retry_key)
-            )
-        return Response(done.status, done.body, REPLAYED if done.replayed else [])
+        return await once(call, key, lambda retry_key: send(context, caller, to_request(call.json, kind), retry_key))
 
     return endpoint
+
+
+async def once(call: Call, key: str | None, send: Callable[[IdempotencyKey | None], Awaitable[Answer]]) -> Response:
+    """The first answer again, when the key has one."""
+    if key is None:
+        done = await send(None)
+    else:
+        retry_key = IdempotencyKey(idempotency.key_hash(key), await _fingerprint(call))
+        done = await run_idempotent(call.context, call.caller.key.id, retry_key, lambda: send(retry_key))
+    return Response(done.status, done.body, REPLAYED if done.replayed else [])
+
+
+def read_key(call: Call) -> str | None:
+    return idempotency.read_key(call.request.values(b"idempotency-key"))
 
 
 async def check_verification(call: Call) -> Response:

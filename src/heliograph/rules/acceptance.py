@@ -10,6 +10,7 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account
+from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel, Priority
 
 
@@ -81,3 +82,17 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
     priority: Priority = "normal"
     tags: Mapping[str, str] = {}
+    batch: str | None = None  # public id of the batch that it came in
+
+
+class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """Sends that are decided in their order and written together; a refused one's refusal stands in its place."""
+
+    id: str
+    team: int
+    key_id: str
+    created_at: int
+    sends: Sequence[Acceptance | Refusal]
+    strict: bool  # the first refusal refuses all
+    respond: Callable[[Sequence[Acceptance | Refusal]], bytes]  # what became of each → the answer
+    retry_key: IdempotencyKey | None = None

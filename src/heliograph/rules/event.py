@@ -21,6 +21,7 @@ TYPES: tuple[str, ...] = (
     "domain.verified",
     "domain.failed",
     "credit.low",
+    "batch.done",
     TEST,
 )
 # What can be subscribed to.

@@ -8,6 +8,7 @@ PREFIXES = {
     "email": "eml_",
     "sms": "sms_",
     "whatsapp": "wam_",
+    "batch": "bat_",
     "verification": "vrf_",
     "event": "evt_",
     "request": "req_",

@@ -25,10 +25,13 @@ VARIABLES_OCTETS_MAX = 256 * KIB  # of variables as compact JSON (contract 4)
 
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
+BATCH_BODY_MAX = 40 * MIB  # of any channel
 BODY_MAX = 64 * KIB
 IN_THREAD = 256 * KIB  # bodies above this are read off the event loop
 JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000  # the decoder lets nobody else run: a million lists take a second
+
+BATCH_MAX = 500  # messages (contract 16)
 
 # SMS (spec 8)
 SMS_BODY_MAX = 1600  # characters

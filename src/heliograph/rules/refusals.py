@@ -5,7 +5,7 @@ code has is known by `api/errors.py` alone.
 """
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class Refusal(Exception):
@@ -30,6 +30,15 @@ class Refusal(Exception):
 
     def __init_subclass__(cls) -> None:
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    def within(self, index: int) -> Self:
+        """As a batch says it of one of its messages."""
+        return type(self)(
+            self.message,
+            param=".".join(filter(None, (f"messages[{index}]", self.param))),
+            details={**(self.details or {}), "index": index},
+            retry_after=self.retry_after,
+        )
 
     @classmethod
     def meaning(cls) -> str:
@@ -85,7 +94,7 @@ class MethodNotAllowed(Refusal):
 
 
 class PayloadTooLarge(Refusal):
-    """The body is larger than this endpoint takes: 40 MiB for emails, 64 KiB elsewhere."""
+    """The body is larger than this endpoint takes: 40 MiB for emails and batches, 64 KiB elsewhere."""
 
     fix = "Send less, for example a link instead of an attachment."
 
@@ -427,6 +436,12 @@ class MessageNotFound(Refusal):
     """The team has no message with this id."""
 
     fix = "Check the id and the channel in the path."
+
+
+class BatchNotFound(Refusal):
+    """The team has no batch with this id."""
+
+    fix = "Check the id; it begins with bat_."
 
 
 class SuppressionNotFound(Refusal):

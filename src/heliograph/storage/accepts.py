@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.lanes import queue_of
@@ -23,9 +24,16 @@ from heliograph.storage.tags import tag_rows
 
 ACCEPTED = 202
 
+Item = Acceptance | BatchAcceptance
+
+
+def weight(item: Item) -> int:
+    """How many messages it may be."""
+    return len(item.sends) if isinstance(item, BatchAcceptance) else 1
+
 
 async def accept(
-    tx: Tx, items: Sequence[Acceptance], publisher: Publisher, name_of: NameOf, leases: Leases
+    tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
 ) -> list[Answer | Exception]:
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
@@ -33,34 +41,99 @@ async def accept(
     remembered = await find_remembered(
         tx, [(item.key_id, item.retry_key.hash) for item in items if item.retry_key], leases
     )
-    suppressed = await _suppressed(tx, items, accounts, name_of)
-    marketing = await _marketing(tx, items, now)
+    sends = [send for item in items for send in _sends(item)]
+    desk = _Desk(accounts, await _suppressed(tx, sends, accounts, name_of), await _marketing(tx, sends, now))
 
     answers: list[Answer | Exception] = []
     accepted: list[tuple[Acceptance, Decision]] = []
+    memories: list[tuple[Any, ...]] = []
+    batches: list[tuple[Any, ...]] = []
     for item in items:
-        before = msgspec.structs.replace(accounts[item.team])
         try:
             if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, now)):
                 answers.append(replay)
                 continue
-            found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
-            done = item.decide(found)
+            taken = desk.take(item)
         except Refusal as refusal:
-            accounts[item.team] = before
             answers.append(refusal)
             continue
-        if item.marketing_to:
-            marketing[item.team, item.marketing_to].append(item.created_at)
-        accepted.append((item, done))
-        answers.append(Answer(ACCEPTED, done.response))
+        accepted += taken.sends
+        if item.retry_key:
+            memories.append(_memory(item, item.retry_key, taken.response))
+        if isinstance(item, BatchAcceptance):  # without a message there is nothing to wait for
+            batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
+        answers.append(Answer(ACCEPTED, taken.response))
+    if memories:
+        await remember(tx, memories, now, remembered, leases)
+    if batches:
+        await tx.run("insert_batches", batches=batches)
     if accepted:
-        await remember(tx, [_memory(item, done) for item, done in accepted if item.retry_key], now, remembered, leases)
         await _write(tx, accepted, accounts)
         if entries := [item.audit for item, _ in accepted if item.audit]:
             await audit.write(tx, *entries)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
     return answers
+
+
+def _sends(item: Item) -> list[Acceptance]:
+    if isinstance(item, BatchAcceptance):
+        return [send for send in item.sends if isinstance(send, Acceptance)]
+    return [item]
+
+
+class _Taken(NamedTuple):
+    sends: list[tuple[Acceptance, Decision]]
+    response: bytes
+
+
+class _Desk(msgspec.Struct):
+    """Decides one message after the other: each sees what those before it took."""
+
+    accounts: dict[int, Account]
+    suppressed: dict[int, set[str]]
+    marketing: dict[tuple[int, str], list[int]]
+
+    def take(self, item: Item) -> _Taken:
+        """What is accepted of it, and the answer. After a refusal everything is as it was."""
+        if isinstance(item, BatchAcceptance):
+            return self._take_batch(item)
+        done = self._decide(item)
+        return _Taken([(item, done)], done.response)
+
+    def _take_batch(self, batch: BatchAcceptance) -> _Taken:
+        before = replace(self.accounts[batch.team])
+        done: list[tuple[Acceptance, Decision]] = []
+        told: list[Acceptance | Refusal] = []
+        for index, send in enumerate(batch.sends):
+            try:
+                if isinstance(send, Refusal):
+                    raise send
+                done.append((send, self._decide(send)))
+                told.append(send)
+            except Refusal as refusal:
+                if batch.strict:
+                    self._undo(before, done)
+                    raise refusal.within(index) from None
+                told.append(refusal.within(index))
+        return _Taken(done, batch.respond(told))
+
+    def _decide(self, item: Acceptance) -> Decision:
+        before = replace(self.accounts[item.team])
+        account, to = self.accounts[item.team], (item.team, item.marketing_to or "")
+        try:
+            done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to]))
+        except Refusal:
+            self._undo(before, [])
+            raise
+        if item.marketing_to:
+            self.marketing[to].append(item.created_at)
+        return done
+
+    def _undo(self, before: Account, done: list[tuple[Acceptance, Decision]]) -> None:
+        self.accounts[before.team] = before
+        for item, _ in done:
+            if item.marketing_to:
+                self.marketing[item.team, item.marketing_to].pop()
 
 
 async def tell_low_credit(
@@ -217,11 +290,10 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         "held" if done.price else "none",
         item.created_at,
         done.record,
+        item.batch,
     )
 
 
-def _memory(item: Acceptance, done: Decision) -> tuple[Any, ...]:
-    assert item.retry_key
+def _memory(item: Item, retry_key: IdempotencyKey, response: bytes) -> tuple[Any, ...]:
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
-    response = done.response.decode()
-    return (item.key_id, item.retry_key.hash, item.retry_key.fingerprint, item.id, 0, ACCEPTED, response, expires_at)
+    return (item.key_id, retry_key.hash, retry_key.fingerprint, item.id, 0, ACCEPTED, response.decode(), expires_at)

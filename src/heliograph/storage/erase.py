@@ -14,8 +14,9 @@ import msgspec
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, stand_in
 from heliograph.rules.message import is_final
-from heliograph.storage import audit, grams, tags
+from heliograph.storage import audit, batches, grams, tags
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Publisher
 from heliograph.storage.queues import EVERY
 
 PORTION = 1000  # rows looked at in one transaction
@@ -42,8 +43,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erasures:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, publisher: Publisher) -> None:
         self._database = database
+        self._publisher = publisher
 
     async def begin(self, wanted: Wanted, entry: AuditEntry) -> None:
         """Refuse, or suppress the hash in place of the address. The account's row is the lock that accepts wait on."""
@@ -54,7 +56,7 @@ class Erasures:
 
         Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
         """
-        messages, waiting = await _messages(self._database, wanted, now, tell)
+        messages, waiting = await _messages(self._database, wanted, now, self._publisher, tell)
         await _walk(self._database, wanted, "look_events", {"team": wanted.ref}, _events, tell)
         await _texts(self._database, wanted, ("look_suppressions", "erase_suppressions"), {"team": wanted.ref}, tell)
         for key_id in wanted.keys:
@@ -102,14 +104,16 @@ async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-async def _messages(database: Database, wanted: Wanted, now: int, tell: Tell) -> tuple[int, int]:
+async def _messages(database: Database, wanted: Wanted, now: int, publisher: Publisher, tell: Tell) -> tuple[int, int]:
     """How many named the address, and how many of them are still to be sent."""
     given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
     after, done, erased, waiting = "", 0, 0, 0
     while rows := await database.read(partial(_look, query="look_messages", after=after, given=given)):
         after, done = rows[-1][0], done + PORTION
         if ids := [(row[0],) for row in rows if row[1]]:
-            changed, kept = await database.write(partial(_erase_messages, wanted=wanted, ids=ids, now=now))
+            changed, kept = await database.write(
+                partial(_erase_messages, wanted=wanted, ids=ids, now=now, publisher=publisher)
+            )
             erased, waiting = erased + changed, waiting + kept
         tell("messages", done)
     return erased, waiting
@@ -130,7 +134,9 @@ class _Hit(msgspec.Struct, frozen=True):
         return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
 
 
-async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int) -> tuple[int, int]:
+async def _erase_messages(
+    tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int, publisher: Publisher
+) -> tuple[int, int]:
     await grams.begin_to_erase(tx)
     rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
     keys = [(row[0],) for row in rows]
@@ -146,11 +152,11 @@ async def _erase_messages(tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: in
             hits.append(_Hit(key, record, people[key], forms, stand_ins))
     idle = [hit for hit in hits if hit.key not in working]
     if idle:
-        await _write_messages(tx, wanted, idle, now)
+        await _write_messages(tx, wanted, idle, now, publisher)
     return len(idle), len(hits) - len(idle)
 
 
-async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) -> None:
+async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, publisher: Publisher) -> None:
     keys = [(hit.key,) for hit in hits]
     for query in ("purge_contents", "purge_blobs", "mark_bodiless"):  # the text may name the person
         await tx.run(query, messages=keys)
@@ -160,7 +166,8 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int) ->
     await tx.run("erase_records", records=[(key, after) for key, _, after in records])
     await tx.run("insert_tags", tags=tags.rows_of(await tx.run("records_of", messages=keys)))
     await grams.forget(tx, records)
-    await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
+    ended = await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
+    await publisher.publish(tx, await batches.finish(tx, {batch for (batch,) in ended if batch}, publisher, now))
     recipients: list[tuple[Any, ...]] = []
     for hit in hits:
         for key, position, address, given, *_, detail in hit.people:

@@ -29,11 +29,11 @@ class Messages:
         self._database = database
         self._name_of = name_of
         self._leases = leases
-        self._accepts: GroupCommit[Acceptance, Answer] = GroupCommit(
-            database, lambda tx, items: accepts.accept(tx, items, publisher, self._name_of, leases)
+        self._accepts: GroupCommit[accepts.Item, Answer] = GroupCommit(
+            database, lambda tx, items: accepts.accept(tx, items, publisher, self._name_of, leases), accepts.weight
         )
 
-    async def accept(self, item: Acceptance) -> Answer:
+    async def accept(self, item: accepts.Item) -> Answer:
         return await self._accepts.submit(item)
 
     async def rehearse(self, item: Acceptance) -> Decision:

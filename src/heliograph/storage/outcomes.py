@@ -13,7 +13,7 @@ from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
 from heliograph.rules.notices import dead_letters
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
-from heliograph.storage import carrier_use, figures, happenings
+from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
@@ -79,6 +79,7 @@ class Message(msgspec.Struct):
     sequence: int
     turn: int
     created_at: int
+    batch: str | None
     ended_at: int | None = None
 
 
@@ -312,6 +313,8 @@ async def _apply(
     await _suppress(tx, rows)
     if rows.seen:
         await tx.run("insert_seen", seen=rows.seen)
+    if ended := {m.batch for m in moved if m.batch and m.ended_at is not None}:
+        rows.events += await batches.finish(tx, ended, rows.publisher, changes[-1].at)
     await rows.publisher.publish(tx, rows.events)
     if rows.counts:
         await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])

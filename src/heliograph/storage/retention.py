@@ -35,6 +35,7 @@ AGES = {
 LONE = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",
+    "old_batches": "purge_batches",
 }
 BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
 WHOLE = ("purge_events", "purge_parts", "purge_seen", "purge_inbox_marks", "purge_recipients", "purge_messages")

@@ -7,6 +7,7 @@ import msgspec
 from heliograph.clock import Clock
 from heliograph.rules.erasure import NameOf, erased_name
 from heliograph.storage.audit import Audit
+from heliograph.storage.batches import Batches
 from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
@@ -55,6 +56,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     setup: SetupStore
     versions: Versions
     messages: Messages
+    batches: Batches
     verifications: Verifications
     outbox: Outbox
     dead_letters: DeadLetters
@@ -107,6 +109,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         setup=setup,
         versions=Versions(database),
         messages=Messages(database, setup.publisher, name_of, leases),
+        batches=Batches(database),
         verifications=Verifications(database, clock, setup.publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),
         dead_letters=DeadLetters(database, setup),
@@ -120,7 +123,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
         imports=Imports(database, clock, setup.publisher),
-        erasures=Erasures(database),
+        erasures=Erasures(database, setup.publisher),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
         inbox=Inbox(database, clock, blobs),

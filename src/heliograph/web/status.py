@@ -34,6 +34,7 @@ STATUS: dict[type[Refusal], int] = {
     r.VerificationNotFound: 404,
     r.VerificationEnded: 409,
     r.MessageNotFound: 404,
+    r.BatchNotFound: 404,
     r.AlreadySending: 409,
     r.SuppressionNotFound: 404,
     r.WebhookNotFound: 404,

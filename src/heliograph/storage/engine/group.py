@@ -12,13 +12,16 @@ Result = TypeVar("Result")
 # A story for many items returns one result for each, in order; an exception in the list is that item's own.
 ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
-GROUP_MAX = 512  # items in one transaction: bounds its time and the size of its statements
+GROUP_MAX = 512  # in one transaction, which the last item may pass: bounds its time and the size of its statements
 
 
 class GroupCommit(Generic[Item, Result]):
-    def __init__(self, database: Database, story: ManyStory[Item, Result]) -> None:
+    def __init__(
+        self, database: Database, story: ManyStory[Item, Result], weigh: Callable[[Item], int] = lambda item: 1
+    ) -> None:
         self._database = database
         self._story = story
+        self._weigh = weigh
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -33,10 +36,20 @@ class GroupCommit(Generic[Item, Result]):
     async def _work(self) -> None:
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+                count = self._count()
+                taken, self._waiting = self._waiting[:count], self._waiting[count:]
                 await self._commit(taken)
         finally:
             self._task = None
+
+    def _count(self) -> int:
+        """How many of those that wait go together."""
+        weight = 0
+        for count, (item, _) in enumerate(self._waiting):
+            if weight >= GROUP_MAX:
+                return count
+            weight += self._weigh(item)
+        return len(self._waiting)
 
     async def _commit(self, taken: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
         items = [item for item, _ in taken]

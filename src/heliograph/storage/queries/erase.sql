@@ -69,7 +69,8 @@ UPDATE message SET record = r.record FROM rows(:records, key bigint, record text
 
 -- name: end_erased
 UPDATE message SET ended_at = :now
-WHERE ended_at IS NULL AND key IN (SELECT message FROM rows(:messages, message bigint) AS r);
+WHERE ended_at IS NULL AND key IN (SELECT message FROM rows(:messages, message bigint) AS r)
+RETURNING batch;
 
 -- name: erase_recipients
 UPDATE recipient SET address = r.address, given = r.given, detail = r.detail

@@ -89,7 +89,7 @@ DELETE FROM early_return WHERE created_at > :since AND EXISTS (
 RETURNING message, position, report;
 
 -- name: lock_messages
-SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn, created_at
+SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn, created_at, batch
 FROM message
 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r)
 ORDER BY key

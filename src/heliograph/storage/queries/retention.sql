@@ -71,6 +71,19 @@ LIMIT :limit;
 -- name: purge_lone_events
 DELETE FROM event WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
 
+-- name: old_batches
+SELECT b.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+CROSS JOIN batch b INDEXED BY batch_over ON b.team = a.team AND b.done_at IS NOT NULL   --sqlite
+    AND b.done_at <= coalesce(r.before, :before)                               --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.id FROM batch i WHERE i.team = a.team AND i.done_at IS NOT NULL   --postgres
+      AND i.done_at <= coalesce(r.before, :before)                             --postgres
+    ORDER BY i.done_at LIMIT :limit) AS b                                      --postgres
+LIMIT :limit;
+
+-- name: purge_batches
+DELETE FROM batch WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
+
 -- name: purge_events
 DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 

@@ -1,0 +1,76 @@
+"""POST /v1/emails/batch and its like: up to 500 sends of a channel in one transaction (contract 16)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.accept.context import Context
+from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, IdempotencyKey
+from heliograph.rules.batch import check_count
+from heliograph.rules.field_docs import REF, limited, says
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.limits import BATCH_MAX
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.setup.records import Caller
+
+BREATH = 20  # sends, after which others get their turn
+
+Emails = Annotated[list[Any], limited(items={"$ref": f"{REF}EmailRequest"}, minItems=1, maxItems=BATCH_MAX)]
+PhoneMessages = Annotated[list[Any], limited(items={"$ref": f"{REF}PhoneRequest"}, minItems=1, maxItems=BATCH_MAX)]
+SENDS = says("1 to 500 sends, each as the endpoint for one takes it.")
+MODE = says("`strict`: the first refusal refuses all. `permissive`: what is not refused is sent.")
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: Annotated[Literal["strict", "permissive"], MODE] = "strict"
+
+
+class EmailBatchRequest(BatchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    messages: Annotated[Emails, SENDS]
+
+
+class PhoneBatchRequest(BatchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    messages: Annotated[PhoneMessages, SENDS]
+
+
+Prepare = Callable[[Context, Caller, Any], Awaitable[Acceptance]]  # a channel's own: a typed send, up to the store
+Respond = Callable[[str, Sequence[Acceptance | Refusal]], bytes]  # the batch's id, what became of each → the answer
+
+
+async def send_batch(
+    context: Context,
+    caller: Caller,
+    sends: Sequence[Callable[[], Any]],
+    *,
+    prepare: Prepare,
+    strict: bool,
+    respond: Respond,
+    retry_key: IdempotencyKey | None,
+) -> Answer:
+    """Each of `sends` makes a typed send, or refuses it."""
+    check_count(len(sends))
+    id_, made = context.clock.new_id(PREFIXES["batch"]), list[Acceptance | Refusal]()
+    for index, read in enumerate(sends):
+        if index % BREATH == BREATH - 1:
+            await asyncio.sleep(0)
+        try:
+            made.append(replace(await prepare(context, caller, read()), batch=id_))
+        except Refusal as refusal:
+            made.append(refusal)
+            if strict:  # what comes before it may be refused yet
+                break
+    return await context.store.messages.accept(
+        BatchAcceptance(
+            id=id_,
+            team=caller.team.record.ref,
+            key_id=caller.key.id,
+            created_at=context.clock.now(),
+            sends=made,
+            strict=strict,
+            respond=lambda told: respond(id_, told),
+            retry_key=retry_key,
+        )
+    )

@@ -1,0 +1,69 @@
+"""Many sends in one request, and how far they are."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+
+from heliograph.accept.batch import Prepare, send_batch
+from heliograph.api.bodies import to_request
+from heliograph.api.errors import ErrorBody, to_error
+from heliograph.api.route import Call, answer
+from heliograph.api.sending import once, read_key
+from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
+from heliograph.rules.field_docs import Id, ObjectName, says
+from heliograph.rules.refusals import BatchNotFound, Refusal
+from heliograph.web.request import Response
+
+
+class BatchEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a send."""
+
+    id: Annotated[str | None, says("Public id of the message.", maybe=True)] = None
+    error: Annotated[ErrorBody | None, says("Why there is none.", maybe=True)] = None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "batch"
+    id: Id
+    data: Annotated[list[BatchEntry], says("An entry for each send, in the order given.")]
+
+
+def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Response]]:
+    """Of sends of this kind."""
+
+    async def endpoint(call: Call) -> Response:
+        async def send(retry_key: IdempotencyKey | None) -> Answer:
+            request = to_request(call.json, call.route.body)
+            return await send_batch(
+                call.context,
+                call.caller,
+                [partial(to_request, one, kind) for one in request.messages],
+                prepare=prepare,
+                strict=request.mode == "strict",
+                respond=partial(_respond, call),
+                retry_key=retry_key,
+            )
+
+        return await once(call, read_key(call), send)
+
+    return endpoint
+
+
+async def read(call: Call) -> Response:
+    id_ = call.params["id"]
+    found = await call.context.store.batches.get(call.team, id_)
+    if found is None:
+        raise BatchNotFound(f"No batch {id_[:80]!r}. {BatchNotFound.fix}", param="id")
+    return answer(found)
+
+
+def _respond(call: Call, id_: str, told: Sequence[Acceptance | Refusal]) -> bytes:
+    return msgspec.json.encode(BatchAnswer(id=id_, data=[_entry(call, one) for one in told]))
+
+
+def _entry(call: Call, one: Acceptance | Refusal) -> BatchEntry:
+    if isinstance(one, Refusal):
+        return BatchEntry(error=to_error(one, call.request.id, call.context.base_url))
+    return BatchEntry(id=one.id)

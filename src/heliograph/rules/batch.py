@@ -1,0 +1,25 @@
+"""Sends that are accepted together (contract 16): how many, and what is told of them."""
+
+from typing import Annotated
+
+import msgspec
+
+from heliograph.rules.field_docs import Id, ObjectName, says
+from heliograph.rules.limits import BATCH_MAX
+from heliograph.rules.refusals import InvalidRequest
+
+DONE = "batch.done"
+
+
+class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch as it is read, and as the event tells it."""
+
+    object: ObjectName = "batch"
+    id: Id
+    total: Annotated[int, says("Messages that were accepted; refused ones are not counted.")]
+    counts: Annotated[dict[str, int], says("How many of them are in which state.")]
+
+
+def check_count(count: int) -> None:
+    if not 1 <= count <= BATCH_MAX:
+        raise InvalidRequest(f"A batch has 1 to {BATCH_MAX} messages, this one {count}.", param="messages")

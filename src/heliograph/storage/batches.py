@@ -1,0 +1,47 @@
+"""Batches: read with the states of their messages, and told once when the last of these is finished."""
+
+from collections import defaultdict
+from collections.abc import Collection
+
+import msgspec
+
+from heliograph.rules.batch import DONE, BatchRecord
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Event, Publisher
+
+
+class Batches:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, team: int, id_: str) -> BatchRecord | None:
+        async def story(tx: Tx) -> BatchRecord | None:
+            rows = await tx.run("find_batch", team=team, id=id_)
+            return BatchRecord(id=id_, total=rows[0][0], counts=(await _counts(tx, [id_]))[id_]) if rows else None
+
+        return await self._database.read(story)
+
+
+async def finish(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
+    """Of these, whose messages have just ended, those that are done; the events are the caller's to publish."""
+    open_ = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
+    done = await tx.run("finish_batches", ids=open_, at=at) if open_ else []
+    counts = await _counts(tx, [id_ for id_, *_ in done]) if done else {}
+    return [
+        Event(
+            id=publisher.new_id("evt_"),
+            team=team,
+            subject=id_,
+            type=DONE,
+            detail=msgspec.json.encode(BatchRecord(id=id_, total=total, counts=counts[id_])).decode(),
+            created_at=at,
+        )
+        for id_, team, total in done
+    ]
+
+
+async def _counts(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for batch, status, count in await tx.run("batch_counts", ids=[(id_,) for id_ in ids]):
+        counts[batch][status] = count
+    return counts
