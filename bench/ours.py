@@ -146,6 +146,8 @@ class Ours(Group):
         self.revision, self.folder, self.database, port = revision, folder, database, free_port()
         self.where = ["--database", database, "--data", str(folder)]
         revision.ask("apply", str(setup), "--json", *self.where)
+        if "--processes" not in options and "--processes" in revision.ask("serve", "--help"):
+            options = ("--processes", "1", *options)
         command = revision.command("serve", "--listen", f"127.0.0.1:{port}", *options, *self.where)
         began = time.monotonic()
         log = folder.with_name(f"{folder.name}-{port}.log")

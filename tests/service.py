@@ -74,6 +74,7 @@ class Service:
             **TOKENS,
             "HELIOGRAPH_DATABASE": database,
             "HELIOGRAPH_DATA": str(data),
+            "HELIOGRAPH_PROCESSES": "1",
             "HELIOGRAPH_SIMULATOR_STEP_MS": str(step_ms),
             "HELIOGRAPH_STOP_DELAY_MS": str(stop_delay_ms),
             "HELIOGRAPH_BOUNCE_LISTEN": bounce_listen,

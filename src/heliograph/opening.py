@@ -72,7 +72,9 @@ async def examine(settings: Settings) -> Examination:
 
 def make_database(settings: Settings) -> Database:
     path = sqlite_path(settings)
-    return PostgresDatabase(settings.database) if path is None else SqliteDatabase(path)
+    if path is not None:
+        return SqliteDatabase(path)
+    return PostgresDatabase(settings.database, settings.database_pool, settings.database_timeout_s)
 
 
 def make_secrets(settings: Settings) -> Secrets:

@@ -20,6 +20,8 @@ TOKEN_MIN = 16
 # Least and most of each number.
 RANGES = {
     "processes": (1, 64),
+    "database_pool": (2, 1000),
+    "database_timeout_s": (1, 600),
     "body_memory_mb": (16, 4096),
     "connections_max": (16, 65536),
     "stop_delay_ms": (0, 3_600_000),
@@ -51,8 +53,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
     metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
-    processes: int = 1  # of `serve`
+    processes: int = 1  # of `serve`; on PostgreSQL one for each core unless it is given
     stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
+    database_pool: int = 8  # connections of a process to PostgreSQL, besides the one that listens
+    database_timeout_s: int = 10  # for a statement of PostgreSQL, or for a free connection
     body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
     connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
     simulator_step_ms: int = 200  # between two states of a simulated message
@@ -82,6 +86,8 @@ NAMES = (
     "metrics_token",
     "processes",
     "stop_delay_ms",
+    "database_pool",
+    "database_timeout_s",
     "body_memory_mb",
     "connections_max",
     "simulator_step_ms",
@@ -110,7 +116,10 @@ def read_settings(
             # Do not repeat the value of a secret: this line may end up in a log.
             shown = "" if name in SECRETS or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown}: {error}") from None
-    return Settings(**fields)
+    settings = Settings(**fields)
+    if "processes" in given or settings.database.startswith("sqlite:"):
+        return settings
+    return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), RANGES["processes"][1]))
 
 
 def write_settings(settings: Settings) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.M
         "simulator_step_ms": ("9", "credential", "credentials/simulator_step_ms"),
         "data": ("elsewhere", "config", "h.toml: data"),
     }
+
+
+@pytest.mark.parametrize(("url", "count"), [("sqlite:///x.db", "1"), ("postgresql://h/x", "3")])
+def test_a_process_for_each_core_where_the_database_can_use_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch, url: str, count: str
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5})
+    assert sources(run, "--database", url)["processes"] == (count, "default", "")
+    assert sources(run, "--database", url, "--processes", "2")["processes"] == ("2", "flag", "--processes")
 
 
 def test_secrets_are_hidden(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,11 +158,11 @@ async def test_the_listener_survives_a_lost_connection_and_a_hanging_server(
 ) -> None:
     for name in ("LISTEN_AGAIN_S", "ECHO_EVERY_S"):
         monkeypatch.setattr(postgres, name, 0.05)
-    for name in ("ECHO_S", "COMMAND_S", "CONNECT_S"):
+    for name in ("ECHO_S", "CONNECT_S"):
         monkeypatch.setattr(postgres, name, 0.5)
     network = Network(postgres_url)
     async with network.open() as through:
-        database, teller = PostgresDatabase(through), PostgresDatabase(postgres_url)
+        database, teller = PostgresDatabase(through, command_s=0.5), PostgresDatabase(postgres_url)
         async with listening(database.listen):
             await until(lambda: database.hints.hears)
             network.drop()

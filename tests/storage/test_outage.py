@@ -9,6 +9,8 @@ import apsw
 import asyncpg
 import pytest
 
+from heliograph.opening import make_database
+from heliograph.settings import Settings
 from heliograph.storage.engine import postgres, sqlite
 from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx, reason_of
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
@@ -19,7 +21,7 @@ from tests.storage.hanging import Network
 
 pytestmark = pytest.mark.anyio
 
-DEADLINES = ("CONNECT_S", "COMMAND_S", "CLOSE_S")
+DEADLINES = ("CONNECT_S", "CLOSE_S")
 
 
 @pytest.fixture
@@ -83,11 +85,29 @@ async def test_connections_that_break_off(database: PostgresDatabase, network: N
     assert await until_written(database) == 2
 
 
+async def test_pool_and_deadline_are_settings(url: str) -> None:
+    database = make_database(Settings(database=url, database_pool=2, database_timeout_s=1))
+    begun, over = asyncio.Semaphore(0), asyncio.Event()
+
+    async def hold(_: Tx) -> None:
+        begun.release()
+        await over.wait()
+
+    holding = [asyncio.create_task(database.write(hold)) for _ in range(2)]
+    for _ in holding:
+        await begun.acquire()
+    with pytest.raises(StoreUnavailable):
+        await database.write(hold)
+    over.set()
+    await asyncio.gather(*holding)
+    await database.close()
+
+
 async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[], None]) -> None:
     """Statements, new connections and the end of the pool have deadlines; afterwards all connections are new."""
     short()
     async with network.open() as through:
-        database = PostgresDatabase(through)
+        database = PostgresDatabase(through, command_s=0.3)
         await asyncio.gather(*(database.read(bump) for _ in range(4)))
         network.hang()
         results = await asyncio.gather(*(database.write(bump) for _ in range(12)), return_exceptions=True)

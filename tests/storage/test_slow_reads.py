@@ -9,7 +9,7 @@ import pytest
 from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.postgres import POOL_MAX, READS_MAX
+from heliograph.storage.engine.postgres import POOL_MAX, reads_max
 from heliograph.storage.engine.sqlite import READERS
 from heliograph.storage.store import Store
 from tests.service import PATIENCE_S
@@ -25,7 +25,7 @@ class Slow:
         self._blocks = sqlite_path(settings) is not None
         self._over, self._blocked_over = asyncio.Event(), threading.Event()
         self._begun = 0
-        self.most = (READERS if self._blocks else READS_MAX) - 1  # so many leave room for another read
+        self.most = (READERS if self._blocks else reads_max(POOL_MAX)) - 1  # so many leave room for another read
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self, count: int) -> None:

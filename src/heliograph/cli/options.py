@@ -34,7 +34,9 @@ FLAGS = {
     "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
-SERVE_FLAGS = FLAGS | {"processes": ("N", "How many processes share the work.", "1")}
+SERVE_FLAGS = FLAGS | {
+    "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite")
+}
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)

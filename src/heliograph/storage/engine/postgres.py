@@ -21,7 +21,6 @@ from heliograph.storage.engine.query import Statement, as_json, bound, load_quer
 log = structlog.get_logger()
 
 POOL_MAX = 8
-READS_MAX = 5  # at once: slow ones leave connections to those who write
 CONNECT_S = 3.0
 COMMAND_S = 10.0  # for one statement, or for a free connection
 CLOSE_S = 3.0
@@ -156,12 +155,13 @@ class PostgresTx:
 
 
 class PostgresDatabase:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pool_max: int = POOL_MAX, command_s: float = COMMAND_S) -> None:
         self._hosts = Hosts(url)
+        self._pool_max, self._command_s = pool_max, command_s
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
         self._pooled = False
-        self._reads = asyncio.Semaphore(READS_MAX)
+        self._reads = asyncio.Semaphore(reads_max(pool_max))
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
 
@@ -170,7 +170,7 @@ class PostgresDatabase:
 
     async def read(self, story: Story[T]) -> T:
         with outages():
-            async with asyncio.timeout(COMMAND_S):
+            async with asyncio.timeout(self._command_s):
                 await self._reads.acquire()
         try:
             return await self._retry(story, keep=False)
@@ -241,7 +241,7 @@ class PostgresDatabase:
         """Not in a transaction that writes: it would hold a lock of the whole database until its sync."""
         with outages():
             pool = self._pool or await self._make_pool()
-            async with pool.acquire(timeout=COMMAND_S) as connection:
+            async with pool.acquire(timeout=self._command_s) as connection:
                 await connection.fetch(self._queries["notify"].sql, f"{self._ear} {text}")
 
     async def _retry(self, story: Story[T], keep: bool) -> T:
@@ -256,13 +256,13 @@ class PostgresDatabase:
     async def _transact(self, story: Story[T], keep: bool) -> T:
         with outages():
             pool = self._pool or await self._make_pool()
-            connection: Any = await pool.acquire(timeout=COMMAND_S)
+            connection: Any = await pool.acquire(timeout=self._command_s)
         try:
             transaction = connection.transaction()
             with outages():
                 await transaction.start()
                 if self._pooled:
-                    await connection.execute(_settings("SET LOCAL"))
+                    await connection.execute(_settings("SET LOCAL", self._command_s))
             try:
                 tx = PostgresTx(connection, self._queries)
                 result = await story(tx)
@@ -285,7 +285,11 @@ class PostgresDatabase:
 
     async def _make_pool(self) -> "asyncpg.Pool[Any]":
         self._pool = asyncpg.create_pool(
-            connect=self._connect, min_size=0, max_size=POOL_MAX, command_timeout=COMMAND_S, reset=_leave
+            connect=self._connect,
+            min_size=0,
+            max_size=self._pool_max,
+            command_timeout=self._command_s,
+            reset=_leave,
         )
         return await self._pool
 
@@ -296,7 +300,7 @@ class PostgresDatabase:
             try:
                 self._pooled = await is_pooled(connection)
                 if not self._pooled:
-                    await connection.execute(_settings("SET"))
+                    await connection.execute(_settings("SET", self._command_s))
                     return connection
             except BaseException:
                 connection.terminate()
@@ -316,13 +320,18 @@ class PostgresDatabase:
             pool.terminate()
 
 
+def reads_max(pool_max: int) -> int:
+    """At once: slow ones leave connections to those who write."""
+    return max(1, pool_max * 5 // 8)
+
+
 def _is_away(error: BaseException) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
 
 
-def _settings(verb: str) -> str:
+def _settings(verb: str, command_s: float) -> str:
     # A little earlier than we give up: a server that is only slow ends the statement itself.
-    session = SESSION | {"statement_timeout": str(int(COMMAND_S * 900))}
+    session = SESSION | {"statement_timeout": str(int(command_s * 900))}
     return "".join(f"{verb} {name} = '{value}';" for name, value in session.items())
 
 
