@@ -40,8 +40,8 @@ def event(type_: str, detail: str | None = None, **more: Any) -> StoredEvent:
     return msgspec.structs.replace(TOLD, type=type_, status=status, detail=detail, record=record, **more)
 
 
-def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,)) -> tuple[bytes, dict[str, str]]:
-    form = FORMATS["resend"]
+def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "resend") -> tuple[bytes, dict[str, str]]:
+    form = FORMATS[shape]
     body = form.body(one, TEAM)
     signing = Signing(secrets=secrets, url="https://a.test", event=one.id, t=int(time.time()), body=body)
     return body, form.headers(signing)
@@ -53,6 +53,8 @@ def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,)) -> tuple[bytes,
         ("heliograph", ()),
         ("resend", [name for name in TYPES if name.startswith(("sms.", "whatsapp.", "verification."))]),
         ("resend", ["email.sending", "credit.low"]),
+        ("postmark", [name for name in TYPES if not name.startswith(("email.", "suppression."))]),
+        ("postmark", ["email.sending", "email.sent"]),
     ],
 )
 def test_an_endpoint_is_told_what_its_format_has_a_word_for(format_: str, untold: list[str]) -> None:
@@ -151,3 +153,65 @@ def test_anymail_reads_it(type_: str, detail: str | None, event_type: str, reaso
     assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
     assert (heard.tags, heard.metadata) == (["receipt", "eu"], {"order": 17})
     assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
+
+
+# -- Postmark ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bounce_in_postmarks_shape() -> None:
+    record = RECORD | {"tags": {"tag": "receipt"}, "metadata": {"order": "17"}}
+    one = msgspec.structs.replace(event("email.bounced", BOUNCE), record=json.dumps(record))
+    body, headers = told(one, shape="postmark")
+    heard = json.loads(body)
+    assert 0 < heard.pop("ID") < 2**53
+    assert heard == {
+        "RecordType": "Bounce",
+        "ServerID": TEAM.record.ref,
+        "MessageStream": "outbound",
+        "MessageID": "eml_1",
+        "Metadata": {"order": "17"},
+        "Tag": "receipt",
+        "Type": "HardBounce",
+        "TypeCode": 1,
+        "Name": "Hard bounce",
+        "Description": "The server was unable to deliver your message (ex: unknown user).",
+        "Details": "550 5.1.1 No such user",
+        "Email": "a@b.test",
+        "From": "hello@acme.test",
+        "Subject": "Grüße",
+        "BouncedAt": "2026-11-15T06:37:45.047Z",
+        "Inactive": True,
+        "CanActivate": True,
+        "DumpAvailable": False,
+    }
+    assert headers["Content-Type"] == "application/json"
+
+
+SUPPRESSED = '{"email":"a@b.test","reason":"%s","source_message_id":"eml_1","detail":null,"created_at":"2026"}'
+
+
+@pytest.mark.parametrize(
+    ("type_", "detail", "event_type", "reason"),
+    [
+        ("email.delivered", None, "delivered", None),
+        ("email.bounced", BOUNCE, "bounced", "bounced"),
+        ("email.complained", None, "complained", "spam"),
+        ("email.failed", '{"text":"450 try later"}', "bounced", "bounced"),
+        ("email.failed", '{"reason":"suppressed","text":"on the list"}', "rejected", "blocked"),
+        ("suppression.created", SUPPRESSED % "bounce", "bounced", "bounced"),
+        ("suppression.created", SUPPRESSED % "manual", "unsubscribed", "unsubscribed"),
+        ("suppression.deleted", SUPPRESSED % "complaint", "subscribed", None),
+    ],
+)
+def test_anymail_reads_postmarks(type_: str, detail: str | None, event_type: str, reason: str | None) -> None:
+    with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
+        (heard,) = track("postmark", *told(event(type_, detail), shape="postmark"))
+    assert (heard.event_type, heard.reject_reason) == (event_type, reason)
+    assert (heard.message_id, heard.recipient) == ("eml_1", "a@b.test")
+    assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
+
+
+def test_a_blind_copy_stays_blind_at_postmark_too() -> None:
+    blind = event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test")
+    assert b"blind" not in told(blind, shape="postmark")[0]
+    assert json.loads(told(event("sms.sent", '{"id":"sms_1"}'), shape="postmark")[0])["id"] == "sms_1"

@@ -1,6 +1,8 @@
 """All services in whose shape we answer."""
 
 from heliograph.api.surface import Surface
+from heliograph.compat.postal import POSTAL
+from heliograph.compat.postmark import POSTMARK
 from heliograph.compat.resend.surface import RESEND
 
-SURFACES: tuple[Surface, ...] = (RESEND,)
+SURFACES: tuple[Surface, ...] = (POSTAL, POSTMARK, RESEND)

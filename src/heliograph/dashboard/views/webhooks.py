@@ -26,6 +26,7 @@ from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 
 PAGE = 25  # deliveries
+SECRET = ("signature", "authorization")  # headers that are not shown end so
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
     "email": "Email",
@@ -173,7 +174,7 @@ def _headers(hook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, 
     at = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
     signing = Signing(secrets=[""], url=hook.url, event=delivery.event, t=at // SECOND_MS, body=body)
     told = FORMATS[hook.format].headers(signing) | {"Content-Length": str(len(body))}
-    return HEADERS | {name: "…" if name.lower().endswith("signature") else value for name, value in told.items()}
+    return HEADERS | {name: "…" if name.lower().endswith(SECRET) else value for name, value in told.items()}
 
 
 # -- showing --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from heliograph.rules.event import TYPES, event_body
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
-from heliograph.rules.webhook_formats import resend
+from heliograph.rules.webhook_formats import postmark, resend
 from heliograph.rules.webhook_formats.format import Format, Signing
 from heliograph.rules.webhook_signature import headers
 
@@ -13,6 +13,7 @@ def _standard(signing: Signing) -> dict[str, str]:
 
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
+    "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign),
     "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
 }
 

@@ -1,0 +1,238 @@
+"""Postmark's sending API: one mail or up to 500, direct or from a template, by the use case of /v1/emails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.email import EmailRecord, EmailRequest, send_email
+from heliograph.api.bodies import parse_json, to_request
+from heliograph.api.errors import error_headers
+from heliograph.api.route import Call, Route, answer
+from heliograph.api.surface import Surface
+from heliograph.compat.addresses import split_addresses
+from heliograph.rules import refusals as r
+from heliograph.rules.limits import EMAIL_BODY_MAX
+from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
+from heliograph.web.request import Request, Response
+from heliograph.web.status import status_of
+
+PREFIX = "/compat/postmark"
+BATCH_MAX = 500
+TOO_MANY = 410
+INVALID = 300  # whatever is wrong with a mail and has no code of its own
+CODES: dict[type[Refusal], int] = {
+    r.MissingApiKey: 10,
+    r.InvalidApiKey: 10,
+    r.InsufficientScope: 10,
+    r.ServiceUnavailable: 100,
+    r.NoApprovedBrandDomain: 400,
+    r.FromDomainUnverified: 400,
+    r.KeyDomainScope: 400,
+    r.SandboxFromLocked: 400,
+    r.InvalidJson: 402,
+    r.InvalidRequest: 403,
+    r.MissingVariable: 403,
+    r.UnknownVariable: 403,
+    r.InsufficientCredit: 405,
+    r.DirectSendsPaused: 405,
+    r.RecipientSuppressed: 406,
+    r.UnsupportedMediaType: 409,
+    r.UnsupportedAttachmentType: 411,
+    r.RecipientNotAllowed: 412,
+    r.TeamSuspended: 413,
+    r.RateLimitExceeded: 429,
+    r.TemplateNotFound: 1101,
+    r.WrongTemplateChannel: 1101,
+}
+STATUS = {10: 401, 100: 503, 429: 429}  # by code; all else that is wrong with a mail is 422
+KEPT_STATUS = (404, 405, 413, 500)
+# Its clients read who it was from these very words.
+INACTIVE = (
+    "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
+    "or a manual suppression."
+)
+REFUSED = f"You tried to send to recipient(s) that have been marked as inactive. {INACTIVE}"
+DROPPED = INACTIVE.replace("Found", "Message OK, but will not deliver to these", 1)
+
+
+class PostmarkHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+    name: str
+    value: str
+
+
+class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+    name: str
+    content: str
+    content_type: str | None = None
+    content_id: str | None = msgspec.field(default=None, name="ContentID")
+    content_length: int | None = None
+
+
+class PostmarkMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+    """Nothing is tracked and there is one stream: the last three are read and mean nothing here."""
+
+    from_: str | None = msgspec.field(default=None, name="From")
+    to: str | None = None
+    cc: str | None = None
+    bcc: str | None = None
+    reply_to: str | None = None
+    subject: str | None = None
+    html_body: str | None = None
+    text_body: str | None = None
+    headers: list[PostmarkHeader] | None = None
+    attachments: list[PostmarkFile] | None = None
+    tag: str | None = None
+    metadata: dict[str, Any] | None = None
+    track_opens: bool | None = None
+    track_links: str | None = None
+    message_stream: str | None = None
+
+
+class PostmarkTemplate(PostmarkMail, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+    template_id: int | str | None = None
+    template_alias: str | None = None
+    template_model: dict[str, Any] | None = None
+    inline_css: bool | None = None  # read, and left as it is
+
+
+class PostmarkTemplates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+    messages: list[Any]
+
+
+async def send(call: Call) -> Response:
+    return answer(await _send(call, to_request(call.json, PostmarkMail)))
+
+
+async def send_with_template(call: Call) -> Response:
+    return answer(await _send(call, to_request(call.json, PostmarkTemplate)))
+
+
+async def send_batch(call: Call) -> Response:
+    if not isinstance(call.json, list):
+        raise InvalidRequest("The body must be a list of messages.")
+    return await _send_all(call, call.json, PostmarkMail)
+
+
+async def send_batch_with_templates(call: Call) -> Response:
+    return await _send_all(call, to_request(call.json, PostmarkTemplates).messages, PostmarkTemplate)
+
+
+async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -> Response:
+    """Each on its own: what is refused says so in its place."""
+    if len(messages) > BATCH_MAX:
+        told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
+        raise InvalidRequest(told, details={"code": TOO_MANY})
+
+    async def one(message: Any) -> dict[str, Any]:
+        try:
+            return await _send(call, to_request(message, kind))
+        except Refusal as refusal:
+            return _word(refusal)
+
+    return answer(await asyncio.gather(*map(one, messages)))
+
+
+async def _send(call: Call, mail: PostmarkMail) -> dict[str, Any]:
+    request = _to_request(mail)
+    done = await send_email(call.context, call.caller, request, None)
+    record = msgspec.json.decode(done.body, type=EmailRecord)
+    dropped = [address for address in request.bcc or [] if address not in record.bcc]
+    return {
+        "To": mail.to,
+        "SubmittedAt": record.created_at,
+        "MessageID": record.id,
+        "ErrorCode": 0,
+        "Message": DROPPED.format(", ".join(dropped)) if dropped else "OK",
+    }
+
+
+def _to_request(mail: PostmarkMail) -> EmailRequest:
+    template: dict[str, Any] = {}
+    if isinstance(mail, PostmarkTemplate):
+        template = {"template_id": _template(mail), "variables": mail.template_model}
+    return EmailRequest(
+        from_=mail.from_,
+        to=split_addresses(mail.to, "to"),
+        cc=split_addresses(mail.cc, "cc"),
+        bcc=split_addresses(mail.bcc, "bcc"),
+        reply_to=split_addresses(mail.reply_to, "reply_to") or None,
+        subject=mail.subject,
+        html=mail.html_body,
+        text=mail.text_body,
+        headers=_headers(mail.headers or []),
+        attachments=[_attachment(file) for file in mail.attachments or []],
+        tags={"tag": mail.tag} if mail.tag else None,
+        metadata=mail.metadata,
+        **template,
+    )
+
+
+def _template(mail: PostmarkTemplate) -> str:
+    """Ours by its id, or by the alias or number that it had at Postmark."""
+    given = mail.template_alias or mail.template_id
+    if not given:
+        raise r.TemplateNotFound(f"TemplateId and TemplateAlias are missing. {r.TemplateNotFound.fix}")
+    return f"tpl_{str(given).removeprefix('tpl_')}"
+
+
+def _headers(given: list[PostmarkHeader]) -> dict[str, str]:
+    headers = {header.name: header.value for header in given}
+    if len(headers) < len(given):
+        raise InvalidHeader(f"A header is given twice. {InvalidHeader.fix}", param="Headers")
+    return headers
+
+
+def _attachment(file: PostmarkFile) -> dict[str, str | None]:
+    return {
+        "filename": file.name,
+        "content": "".join(file.content.split()),  # wrapped, as MIME has it
+        "content_type": file.content_type,
+        "content_id": (file.content_id or "").removeprefix("cid:") or None,
+    }
+
+
+def token(request: Request) -> bytes:
+    given = request.headers.get(b"x-postmark-server-token")
+    if given is None:
+        raise MissingApiKey("X-Postmark-Server-Token is missing. Send an API key in it.")
+    return given
+
+
+def error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    told, status = _word(refusal), status_of(type(refusal))
+    if told["ErrorCode"] != INVALID or status not in KEPT_STATUS:
+        status = STATUS.get(told["ErrorCode"], 422)
+    return Response(status, msgspec.json.encode(told), error_headers(refusal))
+
+
+def _word(refusal: Refusal) -> dict[str, Any]:
+    details = refusal.details or {}
+    code, told = details.get("code") or CODES.get(type(refusal), INVALID), refusal.message
+    if isinstance(refusal, r.RecipientSuppressed):
+        told = REFUSED.format(", ".join(details["addresses"]))
+    elif "address" in details:
+        told = f"Invalid '{(refusal.param or '').replace('_', '-').title()}' address: '{details['address']}'."
+    return {"ErrorCode": code, "Message": told}
+
+
+def _routes(path: str, call: Callable[[Call], Awaitable[Response]]) -> list[Route]:
+    """Its clients do not agree about the slash at the end."""
+    common: dict[str, Any] = {"method": "POST", "summary": f"POST {path}", "scopes": ("send",), "body": Any}
+    return [Route(path=PREFIX + path + end, call=call, body_max=EMAIL_BODY_MAX, **common) for end in ("", "/")]
+
+
+POSTMARK = Surface(
+    prefix=PREFIX,
+    routes=(
+        *_routes("/email", send),
+        *_routes("/email/batch", send_batch),
+        *_routes("/email/withTemplate", send_with_template),
+        *_routes("/email/batchWithTemplates", send_batch_with_templates),
+    ),
+    token=token,
+    check_media_type=Request.check_media_type,
+    parse=parse_json,
+    error=error,
+)

@@ -1,0 +1,92 @@
+"""Events as Postmark tells them, worded so that its own libraries and django-anymail read them (compat.md)."""
+
+import base64
+import hashlib
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.ids import timestamp
+from heliograph.rules.outcome import Own
+from heliograph.rules.setup.records import Team
+from heliograph.rules.webhook_formats.format import Signing
+
+TYPES = {  # ours: Postmark's
+    "email.delivered": "Delivery",
+    "email.bounced": "Bounce",
+    "email.failed": "Bounce",
+    "email.complained": "SpamComplaint",
+    "suppression.created": "SubscriptionChange",
+    "suppression.deleted": "SubscriptionChange",
+}
+# Type, TypeCode, Name and Description, as Postmark lists them.
+HARD = ("HardBounce", 1, "Hard bounce", "The server was unable to deliver your message (ex: unknown user).")
+SOFT = ("SoftBounce", 4096, "Soft bounce", "The message was not delivered; the address may be good.")
+SPAM = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly marked this message as spam.")
+HELD = ("ManuallyDeactivated", 100002, "Manually deactivated", "The address is on the team's suppression list.")
+REASONS = {"bounce": HARD[0], "complaint": SPAM[0], "manual": "ManualSuppression"}
+USER = "heliograph"
+_SUPPRESSED: Own = "suppressed"
+
+
+def sign(signing: Signing) -> dict[str, str]:
+    """Postmark signs nothing; its receivers ask for a name and a password, as django-anymail's WEBHOOK_SECRET does."""
+    password = base64.b64encode(f"{USER}:{signing.secrets[0]}".encode()).decode()
+    return {"Authorization": f"Basic {password}"}
+
+
+def body(event: StoredEvent, team: Team) -> bytes:
+    own, kind = event_data(event), TYPES.get(event.type, event.type)
+    at = timestamp(event.created_at)
+    told = {"RecordType": kind, "ServerID": team.record.ref, "MessageStream": "outbound"}
+    if kind == "SubscriptionChange":
+        told |= {
+            "MessageID": own["source_message_id"],
+            "Recipient": own["email"],
+            "ChangedAt": at,
+            "Origin": "Customer" if own["reason"] == "manual" else "Recipient",
+            "SuppressSending": event.type == "suppression.created",
+            "SuppressionReason": REASONS[own["reason"]],
+        }
+    elif event.type in TYPES:
+        told |= {"MessageID": own["id"], "Metadata": own.get("metadata", {})}
+        if tag := own.get("tags", {}).get("tag"):
+            told["Tag"] = tag
+        told |= _delivery(own, at) if kind == "Delivery" else _bounce(event, own, at)
+    else:
+        told |= own
+    return msgspec.json.encode(told)
+
+
+def _delivery(own: dict[str, Any], at: str) -> dict[str, Any]:
+    return {"Recipient": own["recipient"], "DeliveredAt": at, "Details": ""}
+
+
+def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
+    words = own.get("bounce") or own.get("error") or {}
+    type_, code, name, about = HARD
+    if event.status == "complained":
+        type_, code, name, about = SPAM
+    elif event.status == "failed":
+        type_, code, name, about = HELD if words.get("reason") == _SUPPRESSED else SOFT
+    return {
+        "ID": _number(event.id),
+        "Type": type_,
+        "TypeCode": code,
+        "Name": name,
+        "Description": about,
+        "Details": words.get("text", ""),
+        "Email": own["recipient"],
+        "From": own["from"],
+        "Subject": own["subject"],
+        "BouncedAt": at,
+        "Inactive": event.status in ("bounced", "complained"),
+        "CanActivate": True,
+        "DumpAvailable": False,
+    }
+
+
+def _number(id_: str) -> int:
+    """Its ids are numbers; one that every program can hold."""
+    return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
