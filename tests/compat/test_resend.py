@@ -2,19 +2,30 @@
 
 import base64
 import itertools
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import resend
 from anyio.from_thread import start_blocking_portal
+from anymail.exceptions import AnymailAPIError
+from anymail.message import AnymailMessage
+from django.core.mail import get_connection
 from resend.exceptions import ResendError
 
 from tests.channels.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
-from tests.service import TOKENS, Answer, Service, until
+from tests.compat.site import anymail, track
+from tests.npm import install
+from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 
 PREFIX = "/compat/resend"
 NUMBERS = itertools.count(1)
@@ -259,3 +270,100 @@ def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
     assert resend.Webhooks.get_event(hook["id"], headers["id"])["payload"] == told
     until(lambda: resend.Webhooks.get_event(hook["id"], headers["id"])["status"] == "success")
     resend.Webhooks.remove(hook["id"])
+
+
+# -- Node -------------------------------------------------------------------------------------------------------
+
+
+def run(*command: str) -> str:
+    """A program that has nothing of us but its environment."""
+    url = str(resend.api_url)
+    moved = {"RESEND_API_URL": url, "RESEND_BASE_URL": url, "RESEND_API_KEY": TOKENS["ACME"]}
+    ran = subprocess.run(command, env=os.environ | moved, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install("resend", tmp_path_factory.mktemp("node"), "Resend's library for Node")
+
+
+def test_node_gets_the_same_answers(known: Known, node: Path) -> None:
+    until(lambda: resend.Logs.list()["data"])
+    ids = {"email": known.email, "webhook": known.webhook, "event": known.event}
+    told = json.loads(run("node", shutil.copy("tests/compat/resend_calls.mjs", str(node)), json.dumps(ids)))
+    assert list(told) == [*WORKS, *REFUSED]
+    assert {name: answer["error"] for name, answer in told.items() if name in WORKS and answer["error"]} == {}
+    for name, (_, error, reason) in REFUSED.items():
+        assert (told[name]["error"]["name"], reason in told[name]["error"]["message"]) == (error, True), told[name]
+
+
+def test_a_python_program_moves_by_its_environment() -> None:
+    assert run(sys.executable, "tests/compat/resend_program.py") == "email.delivered\n"
+
+
+def test_a_node_program_moves_by_its_environment(node: Path) -> None:
+    assert run("node", shutil.copy("tests/compat/resend_program.mjs", str(node))) == "email.delivered\n"
+
+
+# -- Django -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def django(shared_service: Service) -> Iterator[None]:
+    with anymail(RESEND_API_URL=f"{resend.api_url}/", RESEND_API_KEY=TOKENS["ACME"]):
+        yield
+
+
+def message(**more: Any) -> AnymailMessage:
+    given = {"subject": "Hello", "body": "Hello", "from_email": "Acme <hello@acme.test>"}
+    connection = get_connection("anymail.backends.resend.EmailBackend")
+    return AnymailMessage(**given | {"connection": connection, "to": ["Ada <delivered@simulator.test>"]} | more)
+
+
+@pytest.mark.usefixtures("django")
+def test_django_sends_what_anymail_can(shared_service: Service) -> None:
+    mail = message(cc=["Bo <bo@simulator.test>"], reply_to=["one@acme.test", "Two <two@acme.test>"])
+    mail.attach_alternative("<p>Hello</p>", "text/html")
+    mail.attach("a.pdf", PDF, "application/pdf")
+    mail.tags, mail.metadata = ["receipt", "ü"], {"order": 17}
+    mail.extra_headers["X-Own"] = "yes"
+    cid = mail.attach_inline_image(b"\x89PNG\r\n\x1a\n", "logo.png")
+    assert mail.send() == 1
+    status = mail.anymail_status.recipients["delivered@simulator.test"]
+    assert status.status == "queued"
+    found = stored(shared_service, status.message_id)
+    assert (found["cc"], found["attachments_count"]) == (["bo@simulator.test"], 2)
+    assert json.loads(found["headers"]["X-Tags"]) == ["receipt", "ü"] and found["headers"]["X-Own"] == "yes"
+    assert cid in [file["content_id"] for file in resend.Emails.Attachments.list(status.message_id)["data"]]
+
+
+@pytest.mark.usefixtures("django")
+def test_django_schedules() -> None:
+    mail = message()
+    mail.send_at = datetime.now(UTC) + timedelta(hours=1)
+    mail.send()
+    assert resend.Emails.get(mail.anymail_status.message_id)["last_event"] == "scheduled"
+
+
+@pytest.mark.usefixtures("django")
+def test_django_is_told_why_not() -> None:
+    with pytest.raises(AnymailAPIError, match="not a verified and approved domain"):
+        message(from_email="hello@elsewhere.test").send()
+
+
+def test_django_hears_what_became_of_it(receiver: Receiver) -> None:
+    path = f"/{next(NUMBERS)}"
+    hook = resend.Webhooks.create({"endpoint": receiver.url + path, "events": ["email.bounced"]})
+    with anymail(RESEND_API_URL=f"{resend.api_url}/", RESEND_API_KEY=TOKENS["ACME"]):
+        mail = message(to=["Bo <bounced@simulator.test>"])
+        mail.tags, mail.metadata = ["receipt"], {"order": 17}
+        mail.send()
+    (got,) = until(lambda: [one for one in receiver.received if one.path == path])
+    resend.Webhooks.remove(hook["id"])
+    with anymail(RESEND_SIGNING_SECRET=hook["signing_secret"]):
+        (heard,) = track("resend", got.body.encode(), {"Content-Type": got.headers["content-type"], **got.headers})
+    assert (heard.event_type, heard.reject_reason, heard.recipient) == ("bounced", "bounced", "bounced@simulator.test")
+    assert (heard.message_id, heard.event_id) == (mail.anymail_status.message_id, got.headers["svix-id"])
+    assert (heard.tags, heard.metadata) == (["receipt"], {"order": 17})
