@@ -13,7 +13,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 3
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots fmt lock dist clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -90,6 +90,9 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 
 bench-setup: setup
 	@$(PIP) -r requirements-bench.lock
+
+clients: setup ## Make the generated parts of the clients anew
+	@$(BIN)/python -m clients.types_for_typescript
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .

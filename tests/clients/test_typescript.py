@@ -1,0 +1,189 @@
+"""The TypeScript client: built as its package is, run by Node against the service."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.types_for_typescript import TARGET, typescript
+
+from heliograph.rules.webhook_signature import headers, make_secret
+from tests.npm import install
+from tests.service import TOKENS, Service
+
+CLIENT = TARGET.parents[1]
+SECRET = make_secret(bytes(24))
+MAIL = {"from": "a@acme.test", "to": "delivered@simulator.test", "subject": "S", "text": "T"}
+BEGIN = {
+    "esm": "import { Heliograph, HeliographError, verifyWebhook } from 'heliograph-client';\n",
+    "cjs": "const { Heliograph, HeliographError, verifyWebhook } = require('heliograph-client');\n",
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a program with the built client in its node_modules."""
+    folder = tmp_path_factory.mktemp("npm") / "program" / "node_modules" / "heliograph-client"
+    shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    install("typescript", folder, "the TypeScript client")
+    subprocess.run(["node", "build.mjs"], cwd=folder, check=True, timeout=300)
+    return folder.parents[1]
+
+
+def environment_of(service: Service) -> dict[str, str]:
+    url = f"http://127.0.0.1:{service.ports[0]}"
+    return {**os.environ, "HELIOGRAPH_URL": url, "HELIOGRAPH_KEY": TOKENS["ACME"]}
+
+
+def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any:
+    """What the program prints, as JSON."""
+    file = package / f"program.{'mjs' if kind == 'esm' else 'cjs'}"
+    file.write_text(BEGIN[kind] + program)
+    done = subprocess.run(
+        ["node", file], env=environment_of(service), cwd=package, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_types_are_current() -> None:
+    assert TARGET.read_text() == typescript(), "make clients"
+
+
+@pytest.mark.parametrize("kind", ["esm", "cjs"])
+def test_sending_and_reading(package: Path, shared_service: Service, kind: str) -> None:
+    program = f"""
+    (async () => {{
+      const h = new Heliograph();
+      const sent = (await h.emails.send({json.dumps(MAIL)})).unwrap();
+      const read = (await h.emails.get(sent.id)).unwrap();
+      const refused = await h.emails.send({{ to: "nobody" }});
+      const lost = await h.verify.get("ver_none");
+      const ids = [];
+      for await (const mail of h.emails.list({{ limit: 1 }})) {{ ids.push(mail.id); if (ids.length == 2) break; }}
+      const page = (await h.emails.list({{ limit: 1 }})).unwrap();
+      const me = (await h.me()).unwrap();
+      const batch = (await h.emails.batch({{ messages: [{json.dumps(MAIL)}] }})).unwrap();
+      const total = (await h.batches.get(batch.id)).unwrap().total;
+      let thrown = null;
+      try {{ lost.unwrap(); }} catch (error) {{ thrown = error instanceof HeliographError; }}
+      console.log(JSON.stringify({{ sent, read: read.id, refused: refused.error, lost: lost.error.status, ids, thrown,
+        page: page.data.length, team: me.team.id, total }}));
+    }})();
+    """
+    shared_service.post("/v1/emails", MAIL)
+    told = run(package, shared_service, program, kind)
+    assert told["read"] == told["sent"]["id"] == told["ids"][0] and len(set(told["ids"])) == 2
+    assert (told["lost"], told["thrown"], told["page"], told["total"], told["team"]) == (404, True, 1, 1, "team_acme")
+    assert told["refused"]["code"] == "missing_body" and told["refused"]["requestId"].startswith("req_")
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "outcome"),
+    [
+        ([(503, "true"), (202, "")], 2, "eml_1"),
+        ([(429, "true"), (500, "true"), (202, "")], 3, "eml_1"),
+        ([(503, "true")] * 9, 3, "service_unavailable"),
+        ([(409, "true"), (202, "")], 2, "eml_1"),
+        ([(400, "false"), (202, "")], 1, "service_unavailable"),
+        ([(0, ""), (202, "")], 2, "eml_1"),
+    ],
+)
+def test_what_is_tried_again(
+    package: Path, shared_service: Service, answers: list[tuple[int, str]], asked: int, outcome: str
+) -> None:
+    """With the same Idempotency-Key each time."""
+    program = f"""
+    const answers = {json.dumps(answers)}, keys = [];
+    const fetch = async (url, init) => {{
+      keys.push(init.headers["idempotency-key"]);
+      const [status, again] = answers.shift();
+      if (!status) throw new TypeError("connection lost");
+      const body = status == 202 ? {{ id: "eml_1" }} : {{ error: {{ code: "service_unavailable", message: "" }} }};
+      return Response.json(body, {{ status, headers: {{ "heliograph-should-retry": again, "retry-after": "0.01" }} }});
+    }};
+    const {{ data, error }} = await new Heliograph({{ fetch }}).emails.send({{}});
+    console.log(JSON.stringify({{ keys, outcome: data ? data.id : error.code }}));
+    """
+    told = run(package, shared_service, program)
+    assert (len(told["keys"]), len(set(told["keys"])), told["outcome"]) == (asked, 1, outcome)
+    assert told["keys"][0]
+
+
+def test_the_feed_goes_on_where_it_was_left(package: Path, shared_service: Service) -> None:
+    program = """
+    const h = new Heliograph(), seen = [];
+    for await (const event of h.events.follow()) { seen.push(event.id); if (seen.length == 2) break; }
+    for await (const event of h.events.follow(seen[0])) { seen.push(event.id); break; }
+    console.log(JSON.stringify(seen));
+    """
+    shared_service.post("/v1/emails", MAIL)
+    first, second, again = run(package, shared_service, program)
+    assert first != second == again
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({}, "email.sent"),
+        ({"body": '{"type":"other"}'}, "No signature was made with this secret."),
+        ({"secret": make_secret(bytes(range(24)))}, "No signature was made with this secret."),
+        ({"webhook-timestamp": "1"}, "It was signed at another time. Is the clock right?"),
+        ({"webhook-id": None}, "There is no header webhook-id."),
+        ({"webhook-signature": "v1,-"}, "This is not base64."),
+    ],
+)
+def test_a_webhook_is_verified(package: Path, shared_service: Service, change: dict[str, Any], outcome: str) -> None:
+    body = '{"type":"email.sent"}'
+    signed = headers([SECRET], "evt_1", int(time.time()), body.encode())
+    given = {"body": body, "secret": SECRET, **signed, **change}
+    program = f"""
+    const given = {json.dumps(given)};
+    const told = await verifyWebhook(given.body, given, given.secret).then((e) => e.type, (error) => error.message);
+    console.log(JSON.stringify(told));
+    """
+    assert run(package, shared_service, program) == outcome
+
+
+def test_the_readme(package: Path, shared_service: Service) -> None:
+    examples = re.findall(r"```js\n(.*?)```", (CLIENT / "README.md").read_text(), re.S)
+    lines = "\n".join(examples).splitlines()
+    imports = [line for line in lines if line.startswith("import")]
+    program = "\n".join(line for line in lines if line not in imports)
+    (package / "readme.mjs").write_text("\n".join(dict.fromkeys(imports)) + "\n" + program)
+    done = subprocess.run(
+        ["node", "readme.mjs"],
+        env=environment_of(shared_service),
+        cwd=package,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and re.match(r"eml_\w+ (queued|sending)\n", done.stdout), done.stderr
+
+
+def test_the_types_are_strict(package: Path) -> None:
+    program = """
+    import { Heliograph } from "heliograph-client";
+    const h = new Heliograph({ url: "http://localhost", key: "hk_" });
+    const { data, error } = await h.emails.send({ to: "a@b.test", subject: "S", text: "T" });
+    if (data) { const id: string = data.id; void id; }
+    if (error?.code === "recipient_suppressed") void error.details;
+    for await (const sms of h.sms.list({ status: "failed" })) { const to: string = sms.to; void to; }
+    // @ts-expect-error: there is no such field
+    await h.emails.send({ to: "a@b.test", subjekt: "S" });
+    // @ts-expect-error: there is no such state
+    h.emails.list({ status: "lost" });
+    // @ts-expect-error: there is no such code
+    if (error?.code === "lost") void 0;
+    """
+    (package / "typed.mts").write_text(program)
+    tsc = package / "node_modules/heliograph-client/node_modules/.bin/tsc"
+    checks = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "", "typed.mts"]
+    done = subprocess.run([tsc, *checks], cwd=package, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout
