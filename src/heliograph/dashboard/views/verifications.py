@@ -1,6 +1,5 @@
 """Verifications with their outcome; their codes are nowhere."""
 
-from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
@@ -40,6 +39,5 @@ async def show(visit: Visit) -> Answer:
         "key": key.name if isinstance(key, Key) else found.key_id,
         "wrong_max": WRONG_CODES_MAX,
         "canceled": CANCELED,
-        "names": CHANNEL_NAMES,
     }
     return Page("verification.html", values)
