@@ -131,6 +131,7 @@ def check_velocity(
             f"This team does not start verifications in {country or 'an unknown country'}. "
             "Ask the operator to add the country to the team's list.",
             param="to",
+            details={"country": country},
             retry_after=DAY_MS // SECOND_MS,
         )
     interval = limits.min_interval_s * SECOND_MS

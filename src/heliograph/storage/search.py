@@ -133,6 +133,7 @@ class VerificationLine(msgspec.Struct, frozen=True):
     to: str  # the phone, or the email address as given
     channel: Channel  # the one used last
     channels: str  # in the order in which they are tried, with a space between
+    resent: str  # when it was sent again, with a space between
 
 
 Row = TypeVar("Row", MessageLine, VerificationLine)

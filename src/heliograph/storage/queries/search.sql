@@ -199,7 +199,7 @@ ORDER BY d.key;
 -- name: search_verifications
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels
+       coalesce(given, phone), channel, channels, resent
 FROM verification
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
@@ -208,7 +208,7 @@ ORDER BY id DESC LIMIT :limit;
 -- `stored` is the state that is written down. SQLite would take the unique index on ids.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels
+       coalesce(given, phone), channel, channels, resent
 FROM verification
 INDEXED BY verification_by_state  --sqlite
 WHERE team = :team AND status = :stored AND id > :low AND id < :high
@@ -219,14 +219,14 @@ ORDER BY id DESC LIMIT :limit;
 -- name: find_verification
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels
+       coalesce(given, phone), channel, channels, resent
 FROM verification WHERE team = :team AND id = :id;
 
 -- name: search_phone
 -- Along the index on phones: nobody is verified so often that order would matter to its cost.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels
+       coalesce(given, phone), channel, channels, resent
 FROM verification
 WHERE team = :team AND phone = :phone AND id > :low AND id < :high
   AND created_at > :created_after AND created_at < :created_before

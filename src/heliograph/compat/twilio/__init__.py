@@ -1,0 +1,1 @@
+"""Twilio: Verify v2 and Messages."""

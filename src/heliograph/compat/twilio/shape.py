@@ -1,0 +1,100 @@
+"""Twilio's shape: Basic auth with our key as the password, forms, its error envelope and its two forms of time."""
+
+import binascii
+from base64 import b64decode
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import msgspec
+
+from heliograph.api.errors import error_headers
+from heliograph.rules import refusals as r
+from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.refusals import Refusal
+from heliograph.web.forms import check_kind, read_form
+from heliograph.web.request import Request, Response
+from heliograph.web.status import status_of
+
+PREFIX = "/compat/twilio"
+VERIFY, MESSAGES = f"{PREFIX}/v2/Services", f"{PREFIX}/2010-04-01/Accounts"
+
+
+# Ours → Twilio's status and code; what is not here has its own status, and 20000 plus that as its code.
+CODES: dict[type[Refusal], tuple[int, int]] = {
+    r.MissingApiKey: (401, 20003),
+    r.InvalidApiKey: (401, 20003),
+    r.InsufficientScope: (403, 20003),
+    r.TeamSuspended: (403, 20005),
+    r.InsufficientCredit: (400, 20005),
+    r.MethodNotAllowed: (405, 20004),
+    r.InvalidRequest: (400, 20001),
+    r.InvalidPhone: (400, 21211),
+    r.InvalidEmail: (400, 60200),
+    r.RecipientNotAllowed: (403, 21608),
+    r.RecipientSuppressed: (400, 21610),
+    r.NoCarrierAvailable: (503, 21612),
+    r.BodyTooLong: (400, 21617),
+    r.InvalidSchedule: (400, 35111),
+    r.TemplateIdRequired: (400, 21654),
+    r.TemplateNotFound: (400, 21655),
+    r.WrongTemplateChannel: (400, 21655),
+    r.MissingVariable: (400, 21656),
+    r.UnknownVariable: (400, 21656),
+    r.UnsupportedChannel: (403, 60223),
+    r.InvalidCodeFormat: (400, 60200),
+    r.VerifyRateLimited: (429, 60203),
+    r.VerificationNotFound: (404, 20404),
+}
+NARROWER = {  # where one code of ours is several of Twilio's: by a detail, or by the parameter at fault
+    "country": (403, 60410),
+    "checks": (429, 60202),
+    "StatusCallback": (400, 21609),
+}
+INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
+
+
+def token(request: Request) -> bytes:
+    scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
+    try:
+        _, separator, password = b64decode(given.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        separator = password = b""
+    if scheme.lower() != b"basic" or not separator:
+        raise r.MissingApiKey("Send any account SID as user name and your key hk_… as password, by Basic auth.")
+    return password
+
+
+def parse(raw: bytes) -> dict[str, str]:
+    return read_form("", raw)[0]
+
+
+def check_media_type(request: Request) -> None:
+    check_kind(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
+
+
+def error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    """Without a `type` and a `title`, which would be another kind of error to its libraries."""
+    status = status_of(type(refusal))
+    status, code = CODES.get(type(refusal), (status, 20000 + status))
+    for name in (*(refusal.details or {}), refusal.param):
+        status, code = NARROWER.get(name or "", (status, code))
+    if isinstance(refusal, r.InvalidPhone) and request.path.startswith(VERIFY):
+        status, code = INVALID_PARAMETER
+    doc = f"{base_url}/docs/errors#{refusal.code}"
+    body: dict[str, Any] = {"code": code, "message": refusal.message, "more_info": doc, "status": status}
+    return Response(status, msgspec.json.encode(body), error_headers(refusal))
+
+
+def iso_time(ms: int) -> str:
+    """Of Verify: with milliseconds its library would not read it."""
+    return f"{_moment(ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def mail_time(ms: int | None) -> str | None:
+    """Of messages: as in a mail."""
+    return None if ms is None else format_datetime(_moment(ms))
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // SECOND_MS, UTC)

@@ -1,0 +1,155 @@
+"""Twilio Verify v2: a start, or the same code again; read, cancel; check by number or SID; the service."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.accept.verify_check import CheckRequest, check_verification
+from heliograph.accept.verify_start import (
+    VerifyRequest,
+    cancel_verification,
+    find_verification,
+    resend_verification,
+    start_verification,
+)
+from heliograph.api.route import Call, answer
+from heliograph.compat.twilio.shape import VERIFY, iso_time
+from heliograph.rules.address import parse_address
+from heliograph.rules.limits import CODE_DIGITS
+from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
+from heliograph.rules.verification import CANCELED
+from heliograph.storage.search import Search, VerificationLine
+from heliograph.web.request import Response
+
+STATUSES = {"pending": "pending", "verified": "approved", "expired": "expired", "exhausted": "max_attempts_reached"}
+REFUSED = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # taken silently, they would mislead
+
+
+async def start(call: Call) -> Response:
+    """As at Twilio, a second start for a pending number sends the same code again, by the same verification."""
+    form = call.json
+    if given := [name for name in REFUSED if form.get(name)]:
+        raise InvalidRequest(
+            f"{given[0]} is not possible: codes are made here and sent in texts that the operator has approved.",
+            param=given[0],
+        )
+    to, channel = form.get("To"), form.get("Channel")
+    found = await _newest(call, to or "")
+    if found and found.status == "pending" and found.channel == channel:
+        await resend_verification(call.context, call.caller, found.id)
+        id_ = found.id
+    else:
+        begun = await start_verification(call.context, call.caller, VerifyRequest(to=to, channel=channel), None)
+        id_ = msgspec.json.decode(begun.body)["id"]
+    return await _show(call, id_, 201)
+
+
+async def read(call: Call) -> Response:
+    return await _show(call, (await _named(call, call.params["sid"])).id)
+
+
+async def update(call: Call) -> Response:
+    found = await _named(call, call.params["sid"])
+    if call.json.get("Status") != "canceled":
+        raise InvalidRequest("Status is canceled: only a code can approve a verification.", param="Status")
+    if found.status != "pending":
+        raise _over(found)
+    await cancel_verification(call.context, call.caller, found.id)
+    return await _show(call, found.id)
+
+
+async def check(call: Call) -> Response:
+    form = call.json
+    name = form.get("VerificationSid") or form.get("To")
+    if not name:
+        raise InvalidRequest("To or VerificationSid is needed.", param="To")
+    found = await _named(call, name)
+    if found.status == "exhausted":
+        raise VerifyRateLimited("Too many wrong codes. Start a new verification.", details={"checks": found.wrong})
+    if found.status != "pending":
+        raise _over(found)
+    checked = await check_verification(call.context, call.caller, found.id, CheckRequest(code=form.get("Code")))
+    status = "approved" if checked.verified else "pending"  # also for the last wrong code; the next check is 429
+    return answer(_record(call, found) | {"status": status, "valid": checked.verified})
+
+
+async def service(call: Call) -> Response:
+    now = iso_time(call.context.clock.now())
+    return answer(
+        {
+            "sid": call.params["service"],
+            "account_sid": call.caller.team.record.id,
+            "friendly_name": call.caller.team.record.name,
+            "code_length": CODE_DIGITS,
+            "lookup_enabled": False,
+            "psd2_enabled": False,
+            "skip_sms_to_landlines": False,
+            "dtmf_input_required": False,
+            "tts_name": None,
+            "do_not_share_warning_enabled": True,
+            "custom_code_enabled": False,
+            "push": None,
+            "totp": None,
+            "whatsapp": None,
+            "default_template_sid": None,
+            "date_created": now,
+            "date_updated": now,
+            "url": _url(call, ""),
+            "links": {"verifications": _url(call, "/Verifications")},
+        }
+    )
+
+
+async def _named(call: Call, name: str) -> VerificationLine:
+    """By its id, or the newest of a number or address."""
+    if name.startswith("vrf_"):
+        return await find_verification(call.context, call.caller, name)
+    found = await _newest(call, name)
+    if found is None:
+        raise VerificationNotFound(f"No verification of {name[:80]!r}.", param="To")
+    return found
+
+
+def _over(found: VerificationLine) -> VerificationNotFound:
+    """Its clients depend on it: what is over cannot be found."""
+    return VerificationNotFound(f"The verification {found.id} is {found.status}. Start a new one.", param="Sid")
+
+
+async def _newest(call: Call, to: str) -> VerificationLine | None:
+    address = parse_address(to)
+    wanted = Search(limit=1, address=address.normal if address else to)
+    found = await call.context.store.verifications.search(call.team, wanted)
+    return next(iter(found.lines), None)
+
+
+async def _show(call: Call, id_: str, status: int = 200) -> Response:
+    return answer(_record(call, await find_verification(call.context, call.caller, id_)), status)
+
+
+def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
+    canceled = "canceled" if found.error_message == CANCELED else "failed"
+    times = [found.created_at, *map(int, found.resent.split())]
+    return {
+        "sid": found.id,
+        "service_sid": call.params["service"],
+        "account_sid": call.caller.team.record.id,
+        "to": found.to,
+        "channel": found.channel,
+        "status": STATUSES.get(found.status, canceled),
+        "valid": found.status == "verified",
+        "lookup": {},
+        "amount": None,
+        "payee": None,
+        "sna": None,
+        "send_code_attempts": [
+            {"attempt_sid": f"{found.id}-{number}", "channel": found.channel, "time": iso_time(at)}
+            for number, at in enumerate(times, start=1)
+        ],
+        "date_created": iso_time(found.created_at),
+        "date_updated": iso_time(times[-1]),
+        "url": _url(call, f"/Verifications/{found.id}"),
+    }
+
+
+def _url(call: Call, rest: str) -> str:
+    return f"{call.context.base_url}{VERIFY}/{call.params['service']}{rest}"

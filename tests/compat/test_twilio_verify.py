@@ -1,0 +1,122 @@
+"""Programs written for Twilio Verify against us, by its own library untouched (compat.md)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from twilio.base.exceptions import TwilioRestException
+from twilio.rest import Client
+
+from tests.compat.twilio_client import client_for
+from tests.service import Service
+
+MAGIC = "+15005550006"
+NEW = (f"+1500555{line}" for line in range(1000, 1100))  # each with a code of its own
+
+
+@pytest.fixture
+def verify(shared_service: Service) -> Any:
+    return client_for(shared_service).verify.v2.services("VA1")
+
+
+@pytest.fixture
+def phone() -> str:
+    return next(NEW)
+
+
+def refused(call: Any, status: int, code: int) -> TwilioRestException:
+    with pytest.raises(TwilioRestException) as error:
+        call()
+    assert (error.value.status, error.value.code) == (status, code), error.value.msg
+    return error.value
+
+
+def test_a_start_and_a_check_by_number(verify: Any, phone: str) -> None:
+    begun = verify.verifications.create(to=phone, channel="sms")
+    assert (begun.to, begun.channel, begun.status, begun.valid) == (phone, "sms", "pending", False)
+    assert begun.service_sid == "VA1"
+    assert abs(begun.date_created - datetime.now(UTC)) < timedelta(minutes=1)
+    assert [attempt["channel"] for attempt in begun.send_code_attempts] == ["sms"]
+    wrong = verify.verification_checks.create(to=phone, code="wrong")
+    assert (wrong.sid, wrong.status, wrong.valid) == (begun.sid, "pending", False)
+    right = verify.verification_checks.create(to=phone, code=phone[-6:])
+    assert (right.sid, right.status, right.valid) == (begun.sid, "approved", True)
+    assert verify.verifications(begun.sid).fetch().status == "approved"
+    refused(lambda: verify.verification_checks.create(to=phone, code=phone[-6:]), 404, 20404)
+
+
+def test_a_check_by_sid(verify: Any, phone: str) -> None:
+    sid = verify.verifications.create(to=phone, channel="sms").sid
+    assert verify.verification_checks.create(verification_sid=sid, code=phone[-6:]).valid
+    refused(lambda: verify.verification_checks.create(verification_sid="vrf_none", code="123456"), 404, 20404)
+    refused(lambda: verify.verification_checks.create(to="+15005550099", code="123456"), 404, 20404)
+    refused(lambda: verify.verification_checks.create(code="123456"), 400, 20001)
+    refused(lambda: verify.verification_checks.create(to=phone, code="123"), 404, 20404)
+
+
+def test_the_fifth_wrong_code_is_pending_and_the_next_check_is_refused(verify: Any, phone: str) -> None:
+    sid = verify.verifications.create(to=phone, channel="sms").sid
+    for _ in range(5):
+        check = verify.verification_checks.create(to=phone, code="wrong")
+        assert (check.status, check.valid) == ("pending", False)
+    refused(lambda: verify.verification_checks.create(to=phone, code=phone[-6:]), 429, 60202)
+    assert verify.verifications(sid).fetch().status == "max_attempts_reached"
+
+
+def test_a_second_start_is_the_same_code_again(verify: Any, phone: str) -> None:
+    first, second = (verify.verifications.create(to=phone, channel="sms") for _ in range(2))
+    assert first.sid == second.sid
+    assert len(second.send_code_attempts) == 2
+    verify.verification_checks.create(to=phone, code=phone[-6:])
+    assert verify.verifications.create(to=phone, channel="sms").sid != first.sid
+
+
+def test_read_by_number_and_cancel(verify: Any, phone: str) -> None:
+    sid = verify.verifications.create(to=phone, channel="sms").sid
+    assert verify.verifications(phone).fetch().sid == sid
+    refused(lambda: verify.verifications(sid).update(status="approved"), 400, 20001)
+    assert verify.verifications(sid).update(status="canceled").status == "canceled"
+    assert verify.verifications(sid).fetch().status == "canceled"
+    refused(lambda: verify.verifications(sid).update(status="canceled"), 404, 20404)
+    refused(lambda: verify.verification_checks.create(to=phone, code=phone[-6:]), 404, 20404)
+
+
+def test_the_service(verify: Any) -> None:
+    found = verify.fetch()
+    assert (found.sid, found.friendly_name, found.code_length) == ("VA1", "Acme", 6)
+
+
+def test_what_a_carrier_refuses_failed(verify: Any) -> None:
+    assert verify.verifications.create(to="+15005550001", channel="sms").status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "code"),
+    [
+        ({"to": "0123"}, 400, 60200),
+        ({"channel": "call"}, 403, 60223),
+        ({"channel": "email", "to": "a@b.test"}, 403, 60223),
+        ({"custom_code": "123456"}, 400, 20001),
+        ({"custom_message": "Hello"}, 400, 20001),
+    ],
+)
+def test_a_refused_start(verify: Any, given: dict[str, str], status: int, code: int) -> None:
+    error = refused(lambda: verify.verifications.create(**{"to": MAGIC, "channel": "sms"} | given), status, code)
+    assert len(error.msg) > len("Unable to create record: ")
+
+
+def test_limits_and_closed_countries(shared_service: Service, verify: Any) -> None:
+    number = "+447400000177"
+    verify.verifications.create(to=number, channel="sms")
+    refused(lambda: verify.verifications.create(to=number, channel="sms"), 429, 60203)
+    closed = client_for(shared_service, "BROKE").verify.v2.services("VA1")
+    refused(lambda: closed.verifications.create(to="+491511234567", channel="sms"), 403, 60410)
+
+
+def test_keys(shared_service: Service) -> None:
+    client = Client("AC1", "wrong")
+    client.verify.base_url = client_for(shared_service).verify.base_url
+    refused(lambda: client.verify.v2.services("VA1").fetch(), 401, 20003)
+    plain = shared_service.ask("GET", "/compat/twilio/v2/Services/VA1", key=None)
+    assert (plain.status, plain.json["code"]) == (401, 20003)
+    assert set(plain.json) == {"code", "message", "more_info", "status"}
