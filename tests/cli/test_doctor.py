@@ -9,6 +9,7 @@ from heliograph.cli.doctor import carriers, platform_sender
 from heliograph.rules.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
 from heliograph.storage.engine.migrate import schema_files
+from tests.service import Service
 
 from .conftest import Run
 
@@ -37,6 +38,13 @@ def test_a_sound_installation(run: Run, tmp_path: Path, example: str) -> None:
     machine = run("doctor", *ANY_PORT, "--json")
     assert json.loads(machine.out)["ok"] is True
     assert levels(machine.out)["database"] == "ok"
+
+
+def test_ready(run: Run, shared_service: Service) -> None:
+    assert run("doctor", "--ready", "--listen", f"127.0.0.1:{shared_service.ports[-1]}").code == 0
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = closed.getsockname()[1]
+    assert run("doctor", "--ready", "--listen", f"127.0.0.1:{nowhere}").code == 1
 
 
 def test_it_changes_nothing(run: Run, tmp_path: Path) -> None:
@@ -84,7 +92,7 @@ def test_what_others_can_read(run: Run, tmp_path: Path, name: str) -> None:
 
 
 def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.cli.doctor.PROBE_S", 0.05)
+    monkeypatch.setattr("heliograph.cli.findings.PROBE_S", 0.05)
     (tmp_path / "file").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"

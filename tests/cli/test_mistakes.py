@@ -97,7 +97,20 @@ def test_a_database_of_a_newer_version_is_refused(run: Run, tmp_path: Path, comm
 
 @pytest.mark.parametrize(
     "command",
-    ["", "serve", "demo", "apply", "migrate", "key create", "key revoke", "send", "pause", "doctor"],
+    [
+        "",
+        "serve",
+        "demo",
+        "apply",
+        "migrate",
+        "key create",
+        "key revoke",
+        "send",
+        "pause",
+        "doctor",
+        "preflight",
+        "config",
+    ],
 )
 def test_every_help_has_an_example(run: Run, command: str) -> None:
     shown = run(*command.split(), "--help")

@@ -620,6 +620,7 @@ EXCEPTIONS = {
     "key mint": "prints a token and stores nothing",
     "listen": "reads, by the API",
     "migrate": "changes the schema, and no record",
+    "preflight": "reads",
     "reputation show": "reads",
     "send": "accepts a message, by the API",
     "sender list": "reads",

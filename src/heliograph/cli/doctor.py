@@ -3,55 +3,36 @@
 import asyncio
 import base64
 import binascii
-import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Literal
 
 import click
 import dns.exception
 import dns.resolver
-import msgspec
 
 from heliograph.app import CARRIERS
-from heliograph.cli.options import DATABASE_ERRORS, FLAGS, shown, with_settings
-from heliograph.cli.send import open_url
+from heliograph.cli.findings import Finding, answers, clock, disk, folder, port, tell
+from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.opening import examine as look_into
 from heliograph.opening import make_secrets, schema_version, secret_fault, sqlite_path
 from heliograph.rules.address import parse_address
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.server import CannotListen, listen
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 
-PROBE_S = 2
-DISK_LOW = 1 << 30  # bytes
-DISK_EMPTY = 100 << 20
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
-OLDEST_YEAR = 2024  # a clock before this was never set
-
-LOOKS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
-
-
-class Finding(msgspec.Struct, frozen=True):
-    check: str
-    level: Literal["ok", "warn", "FAIL"]
-    message: str
-    fix: str | None = None
 
 
 @click.command()
 @with_settings(*FLAGS)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--ready", is_flag=True, help="Only ask the service on --listen whether it is ready.")
+@AS_JSON
 @click.pass_context
-def doctor(context: click.Context, settings: Settings, as_json: bool) -> None:
+def doctor(context: click.Context, settings: Settings, ready: bool, as_json: bool) -> None:
     """Check database, data folder, access, disk, secret, clock, DNS, carriers and port.
 
     Changes nothing and can run beside the service. Exit code 1 when something must be fixed.
@@ -59,38 +40,33 @@ def doctor(context: click.Context, settings: Settings, as_json: bool) -> None:
     \b
     heliograph doctor
     heliograph doctor --database postgresql://heliograph@db/heliograph --json
+    heliograph doctor --ready
     """
-    findings = []
-    for finding in examine(settings):
-        findings.append(finding)
-        if not as_json:
-            _tell(finding)
-    failed = any(finding.level == "FAIL" for finding in findings)
-    if as_json:
-        click.echo(msgspec.json.encode({"ok": not failed, "findings": findings}))
-    context.exit(1 if failed else 0)
+    tell(context, [is_ready(settings)] if ready else examine(settings), as_json)
 
 
-def _tell(finding: Finding) -> None:
-    level = click.style(finding.level.ljust(4), fg=LOOKS[finding.level])
-    click.echo(f"{level}  {finding.check}: {finding.message}" + (f" → {finding.fix}" if finding.fix else ""))
+def is_ready(settings: Settings) -> Finding:
+    """For the health check of a container."""
+    if answers(settings, "/readyz"):
+        return Finding("ready", "ok", f"the service on {settings.listen} takes requests")
+    return Finding("ready", "FAIL", f"the service on {settings.listen} takes no requests", "its log says why")
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
     setup, found = asyncio.run(_database(settings))
     yield from found
-    yield _folder(settings.data)
+    yield folder(settings.data)
     yield from _open_to_others(settings)
-    yield _disk(settings.data)
+    yield disk(settings.data)
     secret = _secret(settings)
     if secret.level != "ok" or all(finding.check != secret.check for finding in found):
         yield secret
-    yield _clock(Clock().now())
+    yield clock(Clock().now())
     yield _dns()
     if setup is not None:
         yield from carriers(setup)
         yield from platform_sender(setup)
-    yield _port(settings)
+    yield port(settings)
 
 
 async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
@@ -123,29 +99,12 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
     return examination.setup, findings
 
 
-def _folder(data: Path) -> Finding:
-    if not data.exists():
-        return Finding("data folder", "ok", f"{data} does not exist yet and is made at the first start")
-    if not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        fix = "give it to the user that runs the service, or choose another with --data"
-        return Finding("data folder", "FAIL", f"{data} is not a folder that can be written", fix)
-    return Finding("data folder", "ok", f"{data} can be written")
-
-
 def _open_to_others(settings: Settings) -> Iterator[Finding]:
     """Messages are in the database and in the attachments as they were sent. Its log has the database's mode."""
     database = sqlite_path(settings)
     for path, mode in ((settings.data, "700"), *([(database, "600")] if database else [])):
         if path.exists() and (found := stat.S_IMODE(path.stat().st_mode)) & OTHERS:
             yield Finding("access", "FAIL", f"{path} has mode {found:04o}: others can read it", f"chmod {mode} {path}")
-
-
-def _disk(data: Path) -> Finding:
-    there = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(there).free
-    level: Literal["ok", "warn", "FAIL"] = "ok" if free >= DISK_LOW else "warn" if free >= DISK_EMPTY else "FAIL"
-    fix = None if level == "ok" else "make room, or move --data and the database to a larger disk"
-    return Finding("disk", level, f"{free / DISK_LOW:.1f} GiB free at {there}", fix)
 
 
 def _secret(settings: Settings) -> Finding:
@@ -164,13 +123,6 @@ def _secret(settings: Settings) -> Finding:
     if mode & OTHERS:
         return Finding("secret", "FAIL", f"{path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
     return Finding("secret", "ok", f"{path} is there, mode {mode:04o}")
-
-
-def _clock(now: int) -> Finding:
-    today = datetime.fromtimestamp(now / 1000, UTC)
-    if today.year < OLDEST_YEAR:
-        return Finding("clock", "FAIL", f"it says {today:%Y-%m-%d}", "set the clock, and keep it with NTP")
-    return Finding("clock", "ok", f"{today:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _dns() -> Finding:
@@ -225,16 +177,3 @@ def platform_sender(setup: Setup) -> Iterator[Finding]:
             f"heliograph domain dns {address.domain} prints them, heliograph domain check {address.domain} looks again"
         )
         yield Finding("sender", "warn", message, fix)
-
-
-def _port(settings: Settings) -> Finding:
-    where = f"{settings.host}:{settings.port}"
-    try:
-        listen(settings).close()
-    except CannotListen as error:
-        try:
-            with open_url(f"http://{where}/healthz", timeout=PROBE_S):
-                return Finding("port", "ok", f"the service is running on {where}")
-        except (OSError, ValueError):
-            return Finding("port", "FAIL", str(error))
-    return Finding("port", "ok", f"{where} is free")

@@ -30,6 +30,7 @@ COMMANDS = {
     "listen": "Forward a team's events to a program on this machine.",
     "migrate": "Bring the database to the schema of this version.",
     "pause": "Pause delivery: messages are still accepted, and wait.",
+    "preflight": "Check machine, network and database before anything is set up.",
     "reputation": "Bounces and complaints of each team, and the end of a pause.",
     "resume": "Resume delivery after a pause: what waited is sent.",
     "secret": "Use another master secret when the old one is lost.",
@@ -68,6 +69,7 @@ def cli() -> None:
     Look around:       heliograph demo
     Set up and run:    heliograph apply setup.toml && heliograph serve
     Something wrong?   heliograph doctor
+    A new machine:     heliograph preflight
 
     Settings come from flags, then HELIOGRAPH_… variables, then the file of --config.
     """
