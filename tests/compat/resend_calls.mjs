@@ -32,6 +32,7 @@ const event = { webhookId: known.webhook, eventId: known.event };
 
 const calls = {
   'emails.send': () => resend.emails.send(hello),
+  'batch.send': () => resend.batch.send([hello, hello]),
   'emails.get': () => resend.emails.get(known.email),
   'emails.list': () => resend.emails.list({ limit: 2, after: known.email }),
   'emails.update': async () => resend.emails.update({ id: await scheduled(), scheduledAt: 'in 3 hours' }),

@@ -53,6 +53,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 Try = Callable[[Known], Any]
 WORKS: dict[str, Try] = {
     "emails.send": lambda known: resend.Emails.send(HELLO),  # type: ignore[arg-type]
+    "batch.send": lambda known: resend.Batch.send([HELLO, HELLO]),  # type: ignore[list-item]
     "emails.get": lambda known: resend.Emails.get(known.email),
     "emails.list": lambda known: resend.Emails.list({"limit": 2, "after": known.email}),
     "emails.update": lambda known: resend.Emails.update({"id": known.scheduled(), "scheduled_at": "in 3 hours"}),

@@ -177,6 +177,37 @@ def test_a_key_makes_one_mail() -> None:
     assert (caught.value.code, caught.value.error_type) == (409, "invalid_idempotent_request")
 
 
+def test_a_batch_is_answered_in_its_order(shared_service: Service) -> None:
+    mails: Any = [{**HELLO, "subject": f"Mail {n}"} for n in range(3)]
+    made = resend.Batch.send(mails, {"idempotency_key": f"batch-{next(NUMBERS)}"})["data"]
+    assert [stored(shared_service, one["id"])["subject"] for one in made] == ["Mail 0", "Mail 1", "Mail 2"]
+
+
+def test_a_strict_batch_is_refused_as_one() -> None:
+    before = resend.Emails.list({"limit": 1})["data"][0]["id"]
+    bad: Any = [HELLO, {**HELLO, "from": "hello@elsewhere.test"}]
+    with pytest.raises(ResendError, match="not a verified and approved domain") as caught:
+        resend.Batch.send(bad)
+    assert (caught.value.code, caught.value.error_type) == (403, "validation_error")
+    assert resend.Emails.list({"limit": 1})["data"][0]["id"] == before
+
+
+def test_a_permissive_batch_says_what_was_not_taken() -> None:
+    some: Any = [{**HELLO, "to": "nobody"}, HELLO, {**HELLO, "to": "suppressed@simulator.test"}]
+    made = resend.Batch.send(some, {"batch_validation": "permissive"})
+    assert (len(made["data"]), [one["index"] for one in made["errors"]]) == (1, [0, 2])
+    assert "Suppressed" in made["errors"][1]["message"]
+    assert resend.Batch.send([HELLO], {"batch_validation": "permissive"})["errors"] == []  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("body", "mode"), [([], "strict"), ([HELLO] * 101, "strict"), ({}, "strict"), ([HELLO], "lax")]
+)
+def test_what_is_no_batch(shared_service: Service, body: Any, mode: str) -> None:
+    answer = ask(shared_service, "POST", "/emails/batch", body, headers={"x-batch-validation": mode})
+    assert (answer.status, answer.json["name"]) == (422, "validation_error")
+
+
 def test_pages_of_mails() -> None:
     ids = [send(subject=f"Page {n}") for n in range(4)][::-1]
     listed = resend.Emails.list({"limit": 2})
@@ -337,6 +368,17 @@ def test_django_sends_what_anymail_can(shared_service: Service) -> None:
     assert (found["cc"], found["attachments_count"]) == (["bo@simulator.test"], 2)
     assert json.loads(found["headers"]["X-Tags"]) == ["receipt", "ü"] and found["headers"]["X-Own"] == "yes"
     assert cid in [file["content_id"] for file in resend.Emails.Attachments.list(status.message_id)["data"]]
+
+
+@pytest.mark.usefixtures("django")
+def test_django_sends_to_many_one_by_one(shared_service: Service) -> None:
+    many = [f"m{n}@simulator.test" for n in range(3)]
+    mail = message(to=many)
+    mail.merge_data, mail.merge_metadata = {}, {many[0]: {"order": 17}}
+    mail.send()
+    found = [stored(shared_service, mail.anymail_status.recipients[to].message_id) for to in many]
+    assert [one["to_addresses"] for one in found] == [[to] for to in many]
+    assert json.loads(found[0]["headers"]["X-Metadata"]) == {"order": 17}
 
 
 @pytest.mark.usefixtures("django")

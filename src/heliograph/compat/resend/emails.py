@@ -1,28 +1,30 @@
 """Resend's emails: sent, read, listed, moved and canceled by the use cases of /v1/emails."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from heliograph.accept import scheduled
-from heliograph.accept.email import EmailRequest, send_email
-from heliograph.accept.idempotency import run_idempotent
+from heliograph.accept.batch import send_batch
+from heliograph.accept.email import EmailRequest, prepare_email, send_email
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
-from heliograph.api.sending import REPLAYED
+from heliograph.api.sending import once, read_key
 from heliograph.compat.resend.shape import ends, listed
-from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.address import parse_name_addr
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.outcome import Own
-from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound
+from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
 from heliograph.web.request import Response
 
+BATCH_MAX = 100
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
 NO_VALUE = "true"  # of a tag that has a name only
 _TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our reasons that Resend has states for
@@ -72,23 +74,44 @@ class MadeEmail(msgspec.Struct, frozen=True):
 
 
 async def send(call: Call) -> Response:
-    key = idempotency.read_key(call.request.values(b"idempotency-key"))
-    if key is None:
-        done = await _send(call, None)
-    else:
-        retry_key = IdempotencyKey(idempotency.key_hash(key), idempotency.fingerprint(call.request.path, call.json))
-        done = await run_idempotent(call.context, call.caller.key.id, retry_key, lambda: _send(call, retry_key))
-    made = msgspec.json.decode(done.body, type=MadeEmail)
-    return Response(200, msgspec.json.encode(made), REPLAYED if done.replayed else [])
+    async def story(retry_key: IdempotencyKey | None) -> Answer:
+        return await send_email(call.context, call.caller, _to_email(call, call.json), retry_key)
+
+    done = await once(call, read_key(call), story)
+    return Response(200, msgspec.json.encode(msgspec.json.decode(done.body, type=MadeEmail)), done.headers)
 
 
-async def _send(call: Call, retry_key: IdempotencyKey | None) -> Answer:
-    wanted = to_email(to_request(call.json, ResendEmail), call.context.clock.now())
-    return await send_email(call.context, call.caller, wanted, retry_key)
+async def send_several(call: Call) -> Response:
+    mode = call.request.headers.get(b"x-batch-validation", b"strict").decode("latin-1")
+    if mode not in ("strict", "permissive"):
+        raise InvalidRequest("x-batch-validation is strict or permissive.", param="x-batch-validation")
+    if not isinstance(call.json, list) or len(call.json) > BATCH_MAX:
+        raise InvalidRequest(f"The body must be a list of 1 to {BATCH_MAX} emails.")
+
+    async def story(retry_key: IdempotencyKey | None) -> Answer:
+        return await send_batch(
+            call.context,
+            call.caller,
+            [partial(_to_email, call, given) for given in call.json],
+            prepare=prepare_email,
+            strict=mode == "strict",
+            respond=lambda _, told: _made(told, with_errors=mode == "permissive"),
+            retry_key=retry_key,
+        )
+
+    done = await once(call, read_key(call), story)
+    return Response(200, done.body, done.headers)
 
 
-def to_email(given: ResendEmail, now: int) -> EmailRequest:
+def _made(told: Sequence[Acceptance | Refusal], *, with_errors: bool) -> bytes:
+    errors = [{"index": n, "message": one.message} for n, one in enumerate(told) if isinstance(one, Refusal)]
+    made = {"data": [{"id": one.id} for one in told if not isinstance(one, Refusal)]}
+    return msgspec.json.encode(made | ({"errors": errors} if with_errors else {}))
+
+
+def _to_email(call: Call, value: Any) -> EmailRequest:
     """The same mail as /v1/emails is sent it; whatever is wrong with it is refused there, in our words."""
+    given, now = to_request(value, ResendEmail), call.context.clock.now()
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
     template = given.template

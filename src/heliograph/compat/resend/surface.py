@@ -22,6 +22,7 @@ def _route(line: str, call: Callable[[Call], Awaitable[Response]], scopes: tuple
 
 ROUTES = (
     _route("POST /emails", emails.send, SEND, body_max=EMAIL_BODY_MAX),
+    _route("POST /emails/batch", emails.send_several, SEND, body_max=EMAIL_BODY_MAX),
     _route("GET /emails", emails.list_all, SEND),
     _route("GET /emails/{id}", emails.read, SEND),
     _route("PATCH /emails/{id}", emails.move, SEND),
