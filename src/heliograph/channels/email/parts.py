@@ -4,10 +4,11 @@ A message inside the message (the returned original) is one part with its own fi
 own mail must not be mistaken for what the other side says. Only an attached report is parsed: we send none.
 """
 
-import binascii
 import re
 
 import msgspec
+
+from heliograph.rules.mime_text import decoded, parameters, unwrapped, without_words
 
 READ_MAX = 1024 * 1024  # octets; the rest is ignored
 DEPTH_MAX = 10
@@ -22,17 +23,7 @@ ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/
 Fields = dict[str, str]  # lower-case name to the first value
 
 _FIELD = re.compile(r"([!-9;-~]{1,80})[ \t]*:(.*)", re.DOTALL)
-_PARAMETER = re.compile(r";\s*([A-Za-z0-9_-]{1,40})\s*=\s*(\"[^\"]{0,300}\"|[^;\s\"]{1,300})")
-_ENCODED_WORD = re.compile(r"=\?([A-Za-z0-9_-]{1,40})\?([BbQq])\?([^?\s]{0,500})\?=(?:\s+(?==\?))?")
 _TAG = re.compile(r"<[^<>]{1,500}>")
-
-# Others are read as UTF-8: Python also has codecs that are slow or do more than decode.
-_CHARSETS = frozenset(
-    """latin1 koi8-r koi8-u iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr
-    gb2312 gbk gb18030 big5 cp932""".split()
-    + [f"iso-8859-{n}" for n in (*range(1, 12), *range(13, 17))]
-    + [f"windows-125{n}" for n in range(9)]
-)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,35 +67,35 @@ def read_fields(block: str) -> Fields:
     for line in re.sub(r"\n[ \t]+", " ", block).split("\n"):
         found = _FIELD.fullmatch(line[:VALUE_MAX])
         if found and len(fields) < FIELDS_MAX:
-            fields.setdefault(found[1].lower(), _ENCODED_WORD.sub(_encoded_word, found[2]).strip())
+            fields.setdefault(found[1].lower(), without_words(found[2]).strip())
     return fields
 
 
 def _walk(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     fields, body = _split(raw)
-    kind, parameters = _content_type(fields.get("content-type", ""))
+    kind, given = _content_type(fields.get("content-type", ""))
     pieces = []
     if kind.startswith("multipart/") and depth < DEPTH_MAX:
-        pieces = _pieces(body, parameters.get("boundary", ""))
+        pieces = _pieces(body, given.get("boundary", ""))
     elif kind == "message/rfc822" and depth < DEPTH_MAX:
-        inner = _unwrapped(body, fields.get("content-transfer-encoding", "").lower()).lstrip(b"\n")
+        inner = _unwrapped(body, fields.get("content-transfer-encoding", "")).lstrip(b"\n")
         is_report = _content_type(_split(inner)[0].get("content-type", ""))[0] == "multipart/report"
         pieces = [inner] if is_report else []
     for piece in pieces:
         if len(parts) < PARTS_MAX:
             _walk(piece, depth + 1, parts)
     if not pieces:  # also a multipart without its boundary: its body is text
-        parts.append(_leaf(kind, fields, parameters, body))
+        parts.append(_leaf(kind, fields, given, body))
     return fields
 
 
-def _leaf(kind: str, fields: Fields, parameters: Fields, body: bytes) -> Part:
+def _leaf(kind: str, fields: Fields, given: Fields, body: bytes) -> Part:
     if not kind.startswith(("text/", "message/", "multipart/")):
         return Part(type=kind, fields=fields, text="")
-    content = _unwrapped(body[: TEXT_MAX * 2], fields.get("content-transfer-encoding", "").lower())
+    content = _unwrapped(body[: TEXT_MAX * 2], fields.get("content-transfer-encoding", ""))
     if kind in ENCLOSED:
         return Part(type=kind, fields=_split(content.lstrip(b"\n"))[0], text="")
-    text = _decoded(content[:TEXT_MAX], parameters.get("charset", ""))
+    text = _decoded(content[:TEXT_MAX], given.get("charset", ""))
     return Part(type="text/plain" if kind.startswith("multipart/") else kind, fields=fields, text=text)
 
 
@@ -118,8 +109,7 @@ def _split(raw: bytes) -> tuple[Fields, bytes]:
 
 def _content_type(value: str) -> tuple[str, Fields]:
     kind = value.partition(";")[0].strip().lower()
-    parameters = {found[1].lower(): found[2].strip('"') for found in _PARAMETER.finditer(value)}
-    return kind if "/" in kind else "text/plain", parameters
+    return kind if "/" in kind else "text/plain", parameters(value)
 
 
 def _pieces(body: bytes, boundary: str) -> list[bytes]:
@@ -131,22 +121,10 @@ def _pieces(body: bytes, boundary: str) -> list[bytes]:
 
 def _unwrapped(body: bytes, encoding: str) -> bytes:
     try:
-        if encoding == "base64":
-            return binascii.a2b_base64(body)
-        if encoding == "quoted-printable":
-            return binascii.a2b_qp(body)
-    except binascii.Error:
-        pass  # truncated or mislabelled: read as it is
-    return body
+        return unwrapped(body, encoding)
+    except ValueError:  # truncated or mislabelled: read as it is
+        return body
 
 
 def _decoded(content: bytes, charset: str) -> str:
-    return content.decode(charset if charset.lower() in _CHARSETS else "utf-8", "replace").replace("\r", "")
-
-
-def _encoded_word(found: re.Match[str]) -> str:
-    charset, encoding, word = found.groups()
-    content = word.encode("utf-8", "replace")
-    if encoding in "Qq":
-        content = content.replace(b"_", b"=20")
-    return _decoded(_unwrapped(content, "base64" if encoding in "Bb" else "quoted-printable"), charset)
+    return decoded(content, charset).replace("\r", "")
