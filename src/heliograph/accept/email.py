@@ -129,6 +129,13 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the To and Cc of the mail say, where that is not who gets it: with names, and with those who do not."""
+
+    to: list[str]
+    cc: list[str]
+
+
 class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     """An email as far as memory can decide it."""
 
@@ -142,17 +149,25 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_email(
-    context: Context, caller: Caller, request: EmailRequest, retry_key: IdempotencyKey | None
+    context: Context,
+    caller: Caller,
+    request: EmailRequest,
+    retry_key: IdempotencyKey | None,
+    shown: Shown | None = None,
 ) -> Answer:
-    return await context.store.messages.accept(await prepare_email(context, caller, request, retry_key))
+    return await context.store.messages.accept(await prepare_email(context, caller, request, retry_key, shown))
 
 
 async def prepare_email(
-    context: Context, caller: Caller, request: EmailRequest, retry_key: IdempotencyKey | None = None
+    context: Context,
+    caller: Caller,
+    request: EmailRequest,
+    retry_key: IdempotencyKey | None = None,
+    shown: Shown | None = None,
 ) -> Acceptance:
     draft = draft_email(context, caller, request)
     files = await _keep_files(context, draft.attachments)
-    return email_acceptance(context, caller, draft, files, retry_key)
+    return email_acceptance(context, caller, draft, files, retry_key, shown)
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
@@ -278,7 +293,12 @@ async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> 
 
 
 def email_acceptance(
-    context: Context, caller: Caller, draft: EmailDraft, files: list[File], retry_key: IdempotencyKey | None
+    context: Context,
+    caller: Caller,
+    draft: EmailDraft,
+    files: list[File],
+    retry_key: IdempotencyKey | None,
+    shown: Shown | None = None,
 ) -> Acceptance:
     team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
@@ -324,8 +344,8 @@ def email_acceptance(
             EmailContent(
                 from_name=draft.sender.name,
                 from_address=draft.sender.address.given,
-                to=[a.given for a in recipients.to],
-                cc=[a.given for a in recipients.cc],
+                to=shown.to if shown else [a.given for a in recipients.to],
+                cc=shown.cc if shown else [a.given for a in recipients.cc],
                 reply_to=[a.given for a in recipients.reply_to] or None,
                 headers=draft.added.headers,
                 subject=content.subject or "",

@@ -22,6 +22,7 @@ _LOCAL = re.compile(rf"[{ATEXT}]+(?:\.[{ATEXT}]+)*")
 _WIDE_LOCAL = re.compile(rf"[{ATEXT}{_BEYOND_ASCII}]+(?:\.[{ATEXT}{_BEYOND_ASCII}]+)*")
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
 _PHRASE = re.compile(rf"[{ATEXT}. {_BEYOND_ASCII}]+")
+_ATOMS = re.compile(rf"[{ATEXT}{_BEYOND_ASCII}]+(?: [{ATEXT}{_BEYOND_ASCII}]+)*")
 _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
@@ -98,3 +99,12 @@ def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     if found := _QUOTED.fullmatch(phrase):
         return single_spaced(re.sub(r"\\(.)", r"\1", found[1])), address
     return (phrase, address) if _PHRASE.fullmatch(phrase) else None
+
+
+def name_addr(name: str, address: str) -> str:
+    """What `parse_name_addr` reads."""
+    if not name:
+        return address
+    if not _ATOMS.fullmatch(name):
+        name = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+    return f"{name} <{address}>"

@@ -1,10 +1,8 @@
 """Who an email comes from (spec 4.1.1, contract 2 to 4), and which brand a phone message speaks for."""
 
-import re
-
 import msgspec
 
-from heliograph.rules.address import ATEXT, Address, parse_address, parse_name_addr
+from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
 from heliograph.rules.refusals import (
     BrandDomainNotFound,
     DisplayNameIdNotApproved,
@@ -20,8 +18,6 @@ from heliograph.rules.refusals import (
 from heliograph.rules.setup.records import DisplayName, Domain, Key, Platform, Team
 from heliograph.rules.text import quoted, single_spaced
 
-_ATOMS = re.compile(rf"[{ATEXT}\x80-\U0010ffff]+(?: [{ATEXT}\x80-\U0010ffff]+)*")
-
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
     address: Address
@@ -31,10 +27,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def header(self) -> str:
         """The From header's value, before any encoding of non-ASCII text."""
-        name = self.name
-        if not _ATOMS.fullmatch(name):
-            name = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
-        return f"{name} <{self.address.given}>"
+        return name_addr(self.name, self.address.given)
 
 
 def resolve_sender(

@@ -17,7 +17,7 @@ import pybase64
 
 from heliograph.channels.carrier import NotReady
 from heliograph.channels.email.html_text import text_from_html
-from heliograph.rules.address import parse_address
+from heliograph.rules.address import parse_address, parse_name_addr
 from heliograph.rules.attachments import ALLOWED_TYPES
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.limits import KIB
@@ -173,7 +173,7 @@ def _own_fields(content: EmailContent, message_id: str, date_ms: int) -> Fields:
     domain = sender.rpartition(b"@")[2].lower()
     fields: Fields = [
         ("From", [*_phrase(content.from_name), b"<" + sender + b">"]),
-        ("To", _mailboxes(content.to)),
+        ("To", _mailboxes(content.to) if content.to else [b"undisclosed-recipients:;"]),
     ]
     if content.cc:
         fields.append(("Cc", _mailboxes(content.cc)))
@@ -218,9 +218,18 @@ def _mailbox(text: str) -> bytes:
 
 
 def _mailboxes(texts: Sequence[str]) -> list[bytes]:
-    if not texts:
-        raise ValueError("there is no address to write")
-    return _separated([_mailbox(text) for text in texts], b",")
+    mailboxes = [_named_mailbox(text) if text.endswith(">") else [_mailbox(text)] for text in texts]
+    for mailbox in mailboxes[:-1]:
+        mailbox[-1] += b","
+    return [token for mailbox in mailboxes for token in mailbox]
+
+
+def _named_mailbox(text: str) -> list[bytes]:
+    found = parse_name_addr(text)
+    if found is None:
+        raise ValueError(f"{quoted(text)} is not an address with a name")
+    name, address = found
+    return [*(_phrase(name) if name else []), b"<" + _mailbox(address.given) + b">"]
 
 
 def _separated(tokens: list[bytes], mark: bytes) -> list[bytes]:
