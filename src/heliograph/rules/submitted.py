@@ -1,0 +1,415 @@
+"""A mail that came by SMTP, taken apart into the fields of `POST /v1/emails` (compat.md, SMTP submission).
+
+Whatever it is made of, it takes linear time: offsets move through one text, and nothing is looked at twice but for
+the levels of parts inside parts, of which there are few.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pybase64
+
+from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
+from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF
+from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, MIB, NAME_ADDR_MAX
+from heliograph.rules.mime_text import decoded, parameters, unwrapped, without_words
+from heliograph.rules.options import OWN_HEADERS
+from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
+from heliograph.rules.text import single_spaced
+
+PARTS_MAX = 100
+DEPTH_MAX = 10
+HEADER_MAX = 256 * KIB  # of the mail, and of each part
+SHOWN_MAX = 1000  # addresses in To and Cc together
+CONTENT_ID_MAX = 128
+FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
+CODED_MAX = 3 * BODY_OCTETS_MAX  # octets of a text in its transfer encoding: quoted-printable triples
+
+KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")
+TAG_HEADERS = ("x-heliograph-tag", "x-pm-tag", "x-tags")
+METADATA_HEADERS = ("x-heliograph-metadata-", "x-pm-metadata-")
+OPTION_HEADERS = {
+    "x-heliograph-send-at": "scheduled_at",
+    "x-heliograph-expires-at": "expires_at",
+    "x-heliograph-template": "template_id",
+}
+JSON_HEADERS = {"x-heliograph-variables": "variables", "x-heliograph-template-variables": "variables",
+                "x-metadata": "metadata"}  # fmt: skip
+OURS = ("x-heliograph-", "x-pm-", *TAG_HEADERS, *JSON_HEADERS)  # removed before sending
+
+_NAME = re.compile(r"[!-9;-~]{1,200}")
+_FOLDED = re.compile(r"\n(?=[ \t])")
+_SPACES = re.compile(r"[ \t\r\n]+")
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:(])|([^",;:<>()\s]+)|\s+|.', re.DOTALL)
+_COMMENT = re.compile(r"\\.|[()]", re.DOTALL)
+_CID = re.compile("[^A-Za-z0-9._@-]")
+
+Fields = list[tuple[str, str]]  # names as given, values unfolded
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    request: dict[str, Any]  # as the body of POST /v1/emails would be, but for what is JSON in it
+    json: dict[str, str]  # field → JSON text of a header
+    to: list[str]  # what the mail's own headers say, also those who do not get it
+    cc: list[str]
+    keys: list[bytes]  # every Idempotency-Key
+    message_id: str
+
+
+class Leaf(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaf."""
+
+    fields: Fields
+    start: int  # of its body
+    end: int
+    is_alternative: bool  # to others beside it
+
+    def field(self, name: str) -> str:
+        return first(self.fields, name)
+
+    @property
+    def type(self) -> str:
+        kind = self.field("content-type").partition(";")[0].strip().lower()
+        return kind if "/" in kind else "text/plain"
+
+    @property
+    def filename(self) -> str:
+        for field, name in (("content-disposition", "filename"), ("content-type", "name")):
+            if given := parameters(self.field(field)).get(name):
+                return given
+        return ""
+
+    @property
+    def is_attached(self) -> bool:
+        return self.field("content-disposition").strip().lower().startswith("attachment")
+
+
+def read_submitted(raw: bytes, recipients: Sequence[Address]) -> Submitted:
+    """`recipients`: of the envelope. A Refusal says what is wrong with the mail."""
+    if b"\0" in raw:
+        raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
+    mail = b"\n" + raw.replace(b"\r\n", b"\n")
+    fields, body = _head(mail, 1, len(mail))
+    parts = list(_leaves(mail, fields, body, len(mail), 0))
+    if len(parts) > PARTS_MAX:
+        raise InvalidRequest(f"The mail has more than {PARTS_MAX} parts. Send fewer, or one archive.")
+    to, cc = (_mailboxes(fields, name) for name in ("to", "cc"))
+    if len(to) + len(cc) > SHOWN_MAX:
+        raise InvalidRequest(f"To and Cc have more than {SHOWN_MAX} addresses. Name fewer.")
+    options, json = _options(fields)
+    request: dict[str, Any] = _addressed(recipients, to, cc) | options
+    if sender := _sender(fields):
+        request["from"] = sender
+    if replies := [address for _, address in read_addresses(first(fields, "reply-to"))]:
+        request["reply_to"] = replies
+    if headers := _kept(fields):
+        request["headers"] = headers
+    request |= _contents(mail, parts)
+    if "template_id" in request:  # it says what is sent; what the mail has beside it is for programs that need some
+        for own in ("text", "html"):
+            request.pop(own, None)
+    else:
+        request["subject"] = one_line(first(fields, "subject"))
+    return Submitted(
+        request=request,
+        json=json,
+        to=[_shown(name, address) for name, address in to],
+        cc=[_shown(name, address) for name, address in cc],
+        keys=[value.strip().encode() for name, value in fields if name.lower() in KEY_HEADERS],
+        message_id=one_line(first(fields, "message-id")),
+    )
+
+
+# -- the tree ----------------------------------------------------------------------------------------------
+
+
+def _head(mail: bytes, start: int, end: int) -> tuple[Fields, int]:
+    """The fields of the part that starts here, and where its body starts. Before every start is a line end."""
+    stop = mail.find(b"\n\n", start - 1, end)
+    stop = end if stop < 0 else stop
+    if stop - start > HEADER_MAX:
+        raise InvalidRequest(f"A header has more than {HEADER_MAX} bytes. Send less, or an empty line after it.")
+    fields = []
+    for line in _FOLDED.sub("", decoded(mail[start : max(start, stop)], "")).split("\n"):
+        name, colon, value = line.partition(":")
+        if colon and _NAME.fullmatch(name.rstrip(" \t")):
+            fields.append((name.rstrip(" \t"), value.strip()))
+    return fields, min(stop + 2, end)
+
+
+def first(fields: Fields, name: str) -> str:
+    return next((value for given, value in fields if given.lower() == name), "")
+
+
+def _leaves(
+    mail: bytes, fields: Fields, start: int, end: int, depth: int, *, alternative: bool = False
+) -> Iterator[Leaf]:
+    kind = first(fields, "content-type").partition(";")[0].strip().lower()
+    boundary = parameters(first(fields, "content-type")).get("boundary", "").rstrip()
+    if not kind.startswith("multipart/") or not boundary:
+        yield Leaf(fields=fields, start=start, end=end, is_alternative=alternative)
+        return
+    if depth >= DEPTH_MAX:
+        raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
+    found = 0
+    for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
+        if found > PARTS_MAX:
+            return
+        inner, body = _head(mail, piece_start, piece_end)
+        for leaf in _leaves(mail, inner, body, piece_end, depth + 1, alternative=kind == "multipart/alternative"):
+            found += 1
+            yield leaf
+
+
+def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """From the line after each boundary to the line end before the next. The last may end with its parent."""
+    mark = b"\n--" + boundary
+    begun, at = None, mail.find(mark, start - 1, end)
+    while at >= 0:
+        after = at + len(mark)
+        line_end = mail.find(b"\n", after, end)
+        line_end = end if line_end < 0 else line_end
+        rest = mail[after:line_end].strip() if line_end - after < KIB else b"?"
+        if rest in (b"", b"--"):
+            if begun is not None:
+                yield begun, max(begun, at)
+            begun = min(line_end + 1, end)
+            if rest:
+                return
+        at = mail.find(mark, line_end, end)
+    if begun is not None:
+        yield begun, end
+
+
+# -- what it says ------------------------------------------------------------------------------------------
+
+
+def _contents(mail: bytes, parts: Sequence[Leaf]) -> dict[str, Any]:
+    """The first text and HTML that are no files; the rest are attachments."""
+    said: dict[str, str] = {}
+    files = []
+    for part in parts:
+        field = {"text/plain": "text", "text/html": "html"}.get(part.type)
+        if part.is_attached or (field is None and not part.is_alternative) or part.filename:
+            files.append(part)
+        elif field and field not in said:
+            said[field] = _text(mail, part)
+        elif field == "html":  # some mailers write on after a file
+            said["html"] += _text(mail, part)
+        elif field or part.type in ALLOWED_TYPES:  # others are the same once more, for other readers
+            files.append(part)
+    if not said.get("html"):
+        said = {"text": said.get("text") or "\n"}
+    attachments: list[dict[str, str | None]] = []
+    for number, part in enumerate(files, 1):
+        attachment = _attachment(mail, part, number)
+        _place(attachment, part, said, attachments)
+        attachments.append(attachment)
+    return {**said, **({"attachments": attachments} if attachments else {})}
+
+
+def _text(mail: bytes, part: Leaf) -> str:
+    if part.end - part.start > CODED_MAX:
+        raise BodyTooLong(f"A text has {part.end - part.start} bytes. {BodyTooLong.fix}")
+    content = _unwrapped(mail, part)
+    if len(content) > 2 * BODY_OCTETS_MAX:  # UTF-16 has two for each
+        raise BodyTooLong(f"A text has {len(content)} bytes. {BodyTooLong.fix}")
+    given = parameters(part.field("content-type"))
+    text = decoded(content, given.get("charset", "")).replace("\r\n", "\n").replace("\r", "\n")
+    if "\0" in text:
+        raise InvalidRequest("A text has a null character. Remove it.")
+    if part.type == "text/plain" and given.get("format", "").lower() == "flowed" and len(text) <= FLOWED_MAX:
+        return unflowed(text, given.get("delsp", "").lower() == "yes")
+    return text
+
+
+def unflowed(text: str, delsp: bool) -> str:
+    """Lines that end with a space go on (RFC 3676)."""
+    lines: list[list[str]] = []
+    depth, goes_on = 0, False
+    for line in text.split("\n"):
+        content = line.lstrip(">")
+        quotes, content = len(line) - len(content), content.removeprefix(" ")
+        soft = content.endswith(" ") and content != "-- "
+        if goes_on and quotes == depth and content != "-- ":
+            lines[-1].append(content)
+        else:
+            lines.append([">" * quotes + " " * bool(quotes), content])
+        if soft and delsp:
+            lines[-1][-1] = content[:-1]
+        depth, goes_on = quotes, soft
+    return "\n".join("".join(pieces) for pieces in lines)
+
+
+def _unwrapped(mail: bytes, part: Leaf) -> bytes:
+    try:
+        return unwrapped(mail[part.start : part.end], part.field("content-transfer-encoding"))
+    except ValueError:
+        raise InvalidAttachment("A part of the mail is not base64, though it says so. Encode it again.") from None
+
+
+def _attachment(mail: bytes, part: Leaf, number: int) -> dict[str, str | None]:
+    kind = part.field("content-type") if part.field("content-type") else part.type
+    filename = part.filename
+    if not filename:
+        ending = next((ending for ending, type_ in TYPE_OF.items() if type_ == part.type), "")
+        filename = f"attachment-{number}" + (f".{ending}" if ending else "")
+    known = part.type in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
+    return {
+        "filename": filename,
+        "content": pybase64.b64encode(_unwrapped(mail, part)).decode(),
+        "content_type": kind if known else None,
+        "content_id": None,
+    }
+
+
+def _place(
+    attachment: dict[str, str | None], part: Leaf, said: dict[str, str], before: Sequence[dict[str, Any]]
+) -> None:
+    """Inside the HTML, when that names it or it is no file of its own; under an id that we take."""
+    given = part.field("content-id").strip().removeprefix("<").removesuffix(">")
+    html = said.get("html", "")
+    if not given or not html or (part.is_attached and f"cid:{given}" not in html):
+        return
+    taken = {one["content_id"] for one in before}
+    ours = _CID.sub("_", given)[:CONTENT_ID_MAX]
+    if ours in taken:
+        return
+    attachment["content_id"] = ours
+    if ours != given:
+        said["html"] = html.replace(f"cid:{given}", f"cid:{ours}")
+
+
+# -- who and how -------------------------------------------------------------------------------------------
+
+
+def _addressed(
+    recipients: Sequence[Address], to: Sequence[tuple[str, Address]], cc: Sequence[tuple[str, Address]]
+) -> dict[str, list[str]]:
+    """Only the envelope's get it: those of To, those of Cc, and as Bcc whom neither names. One is always `to`."""
+    left = {address.normal: address.given for address in recipients}
+    shown = [[left.pop(address.normal) for _, address in field if address.normal in left] for field in (to, cc)]
+    lists = {"to": shown[0], "cc": shown[1], "bcc": list(left.values())}
+    if recipients and not lists["to"]:
+        lists["to"] = [recipients[0].given]
+        lists = {
+            name: [one for one in given if name == "to" or one not in lists["to"]] for name, given in lists.items()
+        }
+    return {name: given for name, given in lists.items() if given}
+
+
+def _mailboxes(fields: Fields, name: str) -> list[tuple[str, Address]]:
+    """Those of a header's that are addresses."""
+    given = ", ".join(value for field, value in fields if field.lower() == name)
+    return [(shown, read) for shown, address in read_addresses(given) if (read := parse_address(address))]
+
+
+def _shown(name: str, address: Address) -> str:
+    """With its name, when a header can hold that."""
+    whole = name_addr(name, address.given)
+    return whole if parse_name_addr(whole) else address.given
+
+
+def _sender(fields: Fields) -> str | None:
+    """As `from`. What is not one mailbox stays as it is, to be refused."""
+    values = [value for name, value in fields if name.lower() == "from"]
+    if not values:
+        return None
+    found = read_addresses(", ".join(values))
+    if len(found) != 1:
+        return one_line(", ".join(values))[: NAME_ADDR_MAX + 1]
+    name, address = found[0]
+    return name_addr(name, address)
+
+
+def read_addresses(value: str) -> list[tuple[str, str]]:
+    """Names and addresses of a field such as To, as they are written: with comments left out and groups opened."""
+    found: list[tuple[str, str]] = []
+    words: list[str] = []
+    address: str | None = None
+    at = 0
+    while at <= len(value):
+        token = _TOKEN.match(value, at)
+        mark = token[3] if token else ","
+        if mark == "(":
+            at = _comment_end(value, at)
+            continue
+        if mark in (",", ";"):
+            if address is not None:
+                found.append((single_spaced(without_words(" ".join(words))), address))
+            elif words:
+                found.append(("", "".join(words)))
+        if mark:
+            words, address = [], None
+        elif token and token[2] is not None:
+            address = _SPACES.sub("", token[2])
+        elif token and token[1] is not None:
+            words.append(re.sub(r"\\(.)", r"\1", token[1]))
+        elif token and token[4]:
+            words.append(token[4])
+        elif token and token[0] == '"':  # not closed: what follows cannot be told apart
+            break
+        at = token.end() if token else at + 1
+    return found
+
+
+def _comment_end(value: str, at: int) -> int:
+    depth = 0
+    for found in _COMMENT.finditer(value, at):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if depth == 0:
+            return found.end()
+    return len(value)
+
+
+def one_line(value: str) -> str:
+    return _SPACES.sub(" ", without_words(value)).strip()
+
+
+def _kept(fields: Fields) -> dict[str, str]:
+    """The caller's own headers that are sent on; of equal names the first."""
+    kept: dict[str, tuple[str, str]] = {}
+    allowed = tuple(map(str.lower, OWN_HEADERS))
+    for name, value in fields:
+        lower = name.lower()
+        if lower in allowed or (lower.startswith("x-") and len(lower) > 2 and not lower.startswith(OURS)):
+            kept.setdefault(lower, (name, one_line(value)))
+    return {name: value for name, value in kept.values() if value}
+
+
+def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the headers for us ask for; the texts of those that are JSON apart."""
+    options: dict[str, Any] = {}
+    json: dict[str, str] = {}
+    tags: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    for name, value in fields:
+        lower, text = name.lower(), one_line(value)
+        if "\0" in text:
+            raise InvalidRequest(f"The header {name} has a null character. Remove it.", param=name)
+        if lower in OPTION_HEADERS:
+            options[OPTION_HEADERS[lower]] = text
+        elif lower in JSON_HEADERS:
+            json[JSON_HEADERS[lower]] = text
+        elif lower in TAG_HEADERS:
+            _add_tags(tags, text, whole=lower == "x-pm-tag")
+        elif prefix := next((one for one in METADATA_HEADERS if lower.startswith(one)), None):
+            metadata[name[len(prefix) :]] = text
+    if tags:
+        options["tags"] = tags
+    if metadata:
+        options["metadata"] = metadata
+    return options, json
+
+
+def _add_tags(tags: dict[str, str], text: str, *, whole: bool) -> None:
+    """`name:value`, or several with commas between them; those without a name are `tag`, `tag2`, `tag3`."""
+    for one in [text] if whole else text.split(","):
+        name, colon, value = one.partition(":")
+        if whole or not colon:
+            number = 1 + sum(known.rstrip("0123456789") == "tag" for known in tags)
+            name, value = f"tag{number}" if number > 1 else "tag", one
+        if value.strip():
+            tags[name.strip()] = value.strip()
