@@ -64,7 +64,9 @@ class Service:
         bounce_listen: str = "off",
         resolver: str = NOBODY,
         stop_delay_ms: int = 0,
+        **settings: str,
     ) -> None:
+        """Further settings by their names."""
         self.database = database
         self.data = data
         self.ports: list[int] = []
@@ -81,6 +83,7 @@ class Service:
             "HELIOGRAPH_RESOLVER": resolver,
             "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
             "HELIOGRAPH_TRUSTED_PROXIES": "127.0.0.1",
+            **{f"HELIOGRAPH_{name.upper()}": value for name, value in settings.items()},
             "PYTHONUNBUFFERED": "1",
         }
 

@@ -34,11 +34,12 @@ MAY_IMPORT: dict[str, str] = {
     "deliver/": "rules/ clock.py handover.py channels/carrier.py channels/webhook/ storage/ deliver/",
     "api/": "web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py api/",
     "compat/": "web/ api/ accept/ manage/ rules/ storage/ compat/",
+    "submission/": "web/ accept/ api/auth.py api/bodies.py api/rate.py rules/ storage/ submission/",
     "dashboard/": "web/ accept/ manage/ handover.py rules/ storage/ channels/carrier.py sealing.py dashboard/",
     "opening.py": "rules/ settings.py datafolder.py clock.py storage/ storage/engine/",
     "app.py server.py": (
-        "opening.py app.py web/ api/ compat/ dashboard/ accept/ deliver/ manage/ handover.py channels/ storage/ rules/ "
-        + FLOOR
+        "opening.py app.py web/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py channels/ "
+        "storage/ rules/ " + FLOOR
     ),
     "cli/": "opening.py app.py server.py manage/ rules/ channels/webhook/ storage/ storage/engine/ cli/ " + FLOOR,
 }

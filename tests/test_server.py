@@ -82,6 +82,7 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
         front=nothing,
         workers=[part],
         returns=None,
+        submissions=nothing,
         duties={"a duty": duty},
         clients=[part],
     )

@@ -69,8 +69,12 @@ from heliograph.rules.outcome import CarrierReport
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
-from heliograph.settings import Settings
+from heliograph.settings import BadSetting, Settings
 from heliograph.storage.store import Store
+from heliograph.submission.certificate import Certificate
+from heliograph.submission.intake import MailIntake
+from heliograph.submission.listener import Submissions
+from heliograph.submission.session import Hall
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
@@ -141,6 +145,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     front: Front
     workers: Sequence[Worker | WebhookWorker]  # none in a process that serves the API alone
     returns: Protocols | None  # for mail that comes back
+    submissions: Submissions
     duties: dict[str, Loop]  # by name; they run until they are cancelled, the workers' until they are stopped
     clients: Sequence[Carriers | Web | Poster]  # with their own connections
 
@@ -187,9 +192,13 @@ def build(
         base_url=settings.base_url,
         open_hook=lambda sealed, team: secrets.sealer.open(sealed, f"chat/{team}").decode(),
     )
+    budget = ByteBudget(settings.body_memory_mb * MIB)
+    certificate = make_certificate(settings)
     duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
+        if certificate:
+            duties["certificate"] = certificate.watch
     if works:
         duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
         duties["notices"] = partial(tell_people, teller)
@@ -199,9 +208,17 @@ def build(
         role=role,
         store=store,
         context=context,
-        front=make_front(settings, secrets, context, management, limits, tools.outgoing),
+        front=make_front(settings, secrets, context, management, limits, budget, tools.outgoing),
         workers=[worker, webhooks] if works else [],
         returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
+        submissions=Submissions(
+            Hall(
+                name=mail_name(settings, store),
+                intake=MailIntake(context, limits),
+                budget=budget,
+                certificate=certificate,
+            )
+        ),
         duties=duties,
         clients=[carriers, tools.web, poster],
     )
@@ -213,10 +230,10 @@ def make_front(
     context: Context,
     management: Management,
     limits: RateLimits,
+    budget: ByteBudget,
     outgoing: Outgoing,
 ) -> Front:
-    """The API and the dashboard, which share one budget of bytes."""
-    budget = ByteBudget(settings.body_memory_mb * MIB)
+    """The API and the dashboard, which share one budget of bytes, with SMTP submission too."""
     foreign = [route for surface in SURFACES for route in surface.routes]
     tools = PageTools(
         context=context,
@@ -259,8 +276,25 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:
     """What listens for bounces and complaints."""
-    name = store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
-    return protocol(Returns(secrets.envelope, clock.now, partial(take_by_recipient, store)), name)
+    returns = Returns(secrets.envelope, clock.now, partial(take_by_recipient, store))
+    return protocol(returns, mail_name(settings, store))
+
+
+def mail_name(settings: Settings, store: Store) -> str:
+    """How we call ourselves to mail servers and clients."""
+    return store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
+
+
+def make_certificate(settings: Settings) -> Certificate | None:
+    """Of SMTP submission."""
+    if settings.submission_cert is None or settings.submission_key is None:
+        return None
+    try:
+        return Certificate(settings.submission_cert, settings.submission_key)
+    except OSError as error:  # ssl.SSLError too
+        raise BadSetting(
+            f"HELIOGRAPH_SUBMISSION_CERT={settings.submission_cert}: no certificate with its key can be read: {error}"
+        ) from None
 
 
 def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:
@@ -274,7 +308,7 @@ def make_carrier(record: records.CarrierRecord, tools: Tools) -> Carrier:
 def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock, domains: Domains) -> Tools:
     return Tools(
         step_ms=settings.simulator_step_ms,
-        helo=normal_domain(store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""),
+        helo=normal_domain(mail_name(settings, store)),
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
             keys_of=signing_keys(store, secrets.sealer),

@@ -28,7 +28,8 @@ LEAVE_S = 1.0  # in which open connections of one of several processes get their
 DRAIN_S = 30  # for requests under way when the stop comes
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 
-HTTP, RETURNS = "http", "returns"  # purposes of sockets: requests; bounces and complaints
+# Purposes of sockets: requests; bounces and complaints; mails of programs, which begin in the clear or inside TLS.
+HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
 
 T = TypeVar("T")
 Sockets = list[tuple[str, Listener]]
@@ -137,6 +138,9 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
         for bound in _for(HTTP, sockets):
             await connections.listen(bound, listening.BACKLOG)
             opened.push_async_callback(_drain, app, connections, stop)
+        for purpose in (SUBMISSION, SUBMISSION_TLS):
+            for bound in _for(purpose, sockets):
+                await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
         opened.callback(log.info, "stopping")
         log.info("started", role=app.role, address=None if app.role == "worker" else app.settings.base_url)
         await _patiently(stop, partial(ready, app.settings, app.store))
@@ -150,10 +154,12 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
         state.leaving = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.hurry.wait(), delay_s)
+    mails = asyncio.create_task(app.submissions.drain(DRAIN_S))
     if state.leaving or app.context.process is not None:
         await connections.leave(LEAVE_S)
     state.leaving = state.draining = True
     await connections.drain(DRAIN_S)
+    await mails
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
@@ -167,6 +173,13 @@ def bind(settings: Settings, role: str) -> Sockets:
     sockets = [] if role == "worker" else [(HTTP, listen(settings))]
     if role != "api" and settings.bounce_listen:
         sockets.append((RETURNS, _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")))
+    if role != "worker":
+        for purpose, addresses in (
+            (SUBMISSION, settings.submission_listen),
+            (SUBMISSION_TLS, settings.submission_tls_listen),
+        ):
+            setting = f"HELIOGRAPH_{purpose.upper()}_LISTEN"
+            sockets += [(purpose, _bind(" for SMTP", host, port, setting)) for host, port in addresses]
     return sockets
 
 

@@ -48,6 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
     public_url: str = ""  # without a trailing slash; empty: http://host:port
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
+    submission_listen: tuple[tuple[str, int], ...] = ()  # SMTP with STARTTLS; none: off
+    submission_tls_listen: tuple[tuple[str, int], ...] = ()  # SMTP inside TLS
+    submission_cert: Path | None = None  # PEM, with its chain
+    submission_key: Path | None = None
     resolver: tuple[str, int] | None = None  # the DNS server to query about sending domains; None: the zones' own
     webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
@@ -79,6 +83,10 @@ NAMES = (
     "secret",
     "public_url",
     "bounce_listen",
+    "submission_listen",
+    "submission_tls_listen",
+    "submission_cert",
+    "submission_key",
     "resolver",
     "webhook_allow_private",
     "trusted_proxies",
@@ -117,6 +125,10 @@ def read_settings(
             shown = "" if name in SECRETS or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown}: {error}") from None
     settings = Settings(**fields)
+    if (settings.submission_cert is None) != (settings.submission_key is None):
+        raise BadSetting("submission_cert and submission_key belong together: set both, or neither")
+    if settings.submission_tls_listen and settings.submission_cert is None:
+        raise BadSetting("submission_tls_listen needs a certificate: set submission_cert and submission_key")
     if "processes" in given or settings.database.startswith("sqlite:"):
         return settings
     return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), RANGES["processes"][1]))
@@ -136,7 +148,7 @@ def _write(value: Any) -> str:
         case (str(host), int(port)):
             return _join(host, port)
         case tuple():
-            return ",".join(value)
+            return ",".join(map(_write, value))
         case _:
             return str(value)
 
@@ -213,6 +225,11 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"public_url": _url(value)}
         case "bounce_listen":
             return {"bounce_listen": None if value in ("", "off") else _address(value)}
+        case "submission_listen" | "submission_tls_listen":
+            given = [] if value in ("", "off") else value.split(",")
+            return {name: tuple(_address(part.strip()) for part in given)}
+        case "submission_cert" | "submission_key":
+            return {name: Path(value) if value else None}
         case "resolver":
             return {"resolver": _address(value) if value else None}
         case "metrics_token":

@@ -253,6 +253,16 @@ class Authority:
 
     def server(self, *hosts: str) -> tuple[ssl.SSLContext, x509.Certificate]:
         """For a server that is one of these hosts."""
+        pem, certificate = self.pem(*hosts)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "server.pem"
+            file.write_bytes(pem)
+            context.load_cert_chain(file)
+        return context, certificate
+
+    def pem(self, *hosts: str) -> tuple[bytes, x509.Certificate]:
+        """The key and the certificate of such a server, as one file has them."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.IPAddress(ipaddress.ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
@@ -260,13 +270,8 @@ class Authority:
         certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(
             self._key, hashes.SHA256()
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "server.pem"
-            private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            file.write_bytes(private + certificate.public_bytes(Encoding.PEM))
-            context.load_cert_chain(file)
-        return context, certificate
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return private + certificate.public_bytes(Encoding.PEM), certificate
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)

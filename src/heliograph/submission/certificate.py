@@ -1,0 +1,51 @@
+"""The certificate of SMTP submission, and its renewal while the service runs."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0  # how often the files are looked at
+
+
+class Certificate:
+    """`context` is for the next handshake; those before keep theirs."""
+
+    def __init__(self, cert: Path, key: Path) -> None:
+        """OSError or ssl.SSLError: the files are not there, or are no certificate with its key."""
+        self._files = cert, key
+        self._seen = self._state()
+        self.context = self._loaded()
+
+    def _state(self) -> list[tuple[int, int, int]]:
+        try:
+            return [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(Path.stat, self._files)]
+        except OSError:  # between the old one and the new one, perhaps
+            return []
+
+    def _loaded(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*self._files)
+        return context
+
+    def renew(self) -> None:
+        """When a file has changed. One that is half written keeps the old one in use."""
+        state = self._state()
+        if state == self._seen:
+            return
+        self._seen = state
+        try:
+            self.context = self._loaded()
+        except (OSError, ssl.SSLError) as error:
+            log.error("the new certificate of SMTP submission is not used", error=str(error), fix="write both files")
+        else:
+            log.info("the certificate of SMTP submission was renewed")
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self.renew)

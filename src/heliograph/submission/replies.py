@@ -1,0 +1,46 @@
+"""The only place that knows which SMTP reply a refusal has."""
+
+from heliograph.rules import refusals as r
+from heliograph.rules.refusals import Refusal
+from heliograph.rules.text import CONTROLS
+from heliograph.web.status import status_of
+
+TEXT_MAX = 480  # octets: a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
+
+BY_STATUS = {
+    401: "535 5.7.8",
+    403: "550 5.7.1",
+    409: "550 5.7.1",
+    413: "552 5.3.4",
+    429: "450 4.7.1",
+    500: "451 4.3.0",
+    503: "451 4.3.0",
+}
+DEFAULT = "554 5.6.0"  # what is wrong with the mail itself
+# Where the words of HTTP and SMTP differ.
+BY_REFUSAL: dict[type[Refusal], str] = {
+    **dict.fromkeys((r.AttachmentTooLarge, r.AttachmentsTooLarge, r.BodyTooLong), "552 5.3.4"),
+    **dict.fromkeys(
+        (
+            *(r.InvalidFromAddress, r.SandboxFromLocked, r.DisplayNameIdNotFound, r.DisplayNameIdWrongDomain),
+            *(r.DisplayNameIdNotApproved, r.DisplayNameNotApproved, r.InsufficientCredit),
+        ),
+        "550 5.7.1",
+    ),
+    r.IdempotencyRequestInProgress: "451 4.3.0",
+}
+
+
+def reply_to(refusal: Refusal) -> bytes:
+    """One line: the code that a program reads, then the refusal's own, then its words."""
+    kind = type(refusal)
+    code = BY_REFUSAL.get(kind) or BY_STATUS.get(status_of(kind), DEFAULT)
+    words = refusal.message
+    if isinstance(refusal, r.RecipientSuppressed) and refusal.details:
+        words = ", ".join(refusal.details["addresses"])
+    return line(f"{code} {refusal.code}: {words}")
+
+
+def line(text: str) -> bytes:
+    """What a client may print: ASCII, no control characters, not too long."""
+    return CONTROLS.sub(" ", text).encode("ascii", "backslashreplace")[:TEXT_MAX]

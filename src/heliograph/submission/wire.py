@@ -1,0 +1,201 @@
+"""SMTP's bytes: lines and mails in, replies out, plain or encrypted, within limits of size and time."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from heliograph.rules.limits import KIB
+from heliograph.rules.refusals import PayloadTooLarge, Refusal
+from heliograph.web.budget import ByteBudget, Holder
+
+log = structlog.get_logger()
+
+LINE_MAX = 12 * KIB + 2  # octets with the line end (RFC 4954, 4); commands are shorter
+UNREAD_MAX = 64 * KIB  # that wait to be read; the connection reads no more meanwhile
+BUDGETED = 64 * KIB  # mails above this count against the byte budget
+SLOWEST = 32 * KIB  # octets of a mail a second, after the first …
+MAIL_S = 60.0  # … so many seconds
+WRITE_S = 60.0  # a client that reads nothing of our replies for this long is gone
+HANDSHAKE_S = 20.0
+TOO_LARGE = "The mail is larger than SIZE says. Send less, for example a link instead of an attachment."
+END = b"\r\n.\r\n"
+
+
+class HungUp(Exception):
+    """The client hung up, does not read, or spoke no TLS: there is nobody to answer."""
+
+
+class TooSlow(Exception):
+    """What was to come did not come in time."""
+
+
+class BadLine(Exception):
+    """A line without an end, or that does not end with CR LF: some would take it for one, others for two."""
+
+
+class SmtpWire(asyncio.Protocol):
+    """One connection. `begin` is called with it once it is there and has the task that speaks on it."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, begin: Callable[["SmtpWire"], Awaitable[None]]) -> None:
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._unread = bytearray()
+        self._replies = bytearray()  # not yet written: those to pipelined commands go together
+        self._waiting: asyncio.Future[None] | None = None
+        self._blocked: asyncio.Future[None] | None = None  # until the client reads on
+        self._paused = self._lost = False
+        self.peer = ""
+        self.encrypted = False
+        self.task: asyncio.Task[None] | None = None
+
+    # -- asyncio calls these -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.peer = (transport.get_extra_info("peername") or ("",))[0]
+        self.task = self._loop.create_task(self._speak(), name="submission")
+
+    async def _speak(self) -> None:
+        try:
+            await self._begin(self)
+            await self.flush()
+        except HungUp:
+            pass
+        except Exception:
+            log.exception("a submission broke", peer=self.peer)
+        finally:
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        if len(self._unread) > UNREAD_MAX and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._lost = True
+        self._wake()
+        return not self.encrypted  # it may still read
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._wake()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self._blocked = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        blocked, self._blocked = self._blocked, None
+        if blocked and not blocked.done():
+            blocked.set_result(None)
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # -- the dialogue calls these --------------------------------------------------------------------------
+
+    def say(self, reply: bytes) -> None:
+        self._replies += reply + b"\r\n"
+
+    async def flush(self) -> None:
+        if self._replies and not self.transport.is_closing():
+            self.transport.write(bytes(self._replies))
+        self._replies.clear()
+        if self._blocked:
+            try:
+                async with asyncio.timeout(WRITE_S):
+                    await self._blocked
+            except TimeoutError:
+                self.transport.abort()
+                raise HungUp from None
+
+    def hang_up(self, reply: bytes) -> None:
+        self.transport.write(bytes(self._replies) + reply + b"\r\n")
+        self._replies.clear()
+        self.transport.close()
+
+    async def line(self, seconds: float) -> bytes:
+        """The next one, without its end, or TooSlow. What was said is written when there is none yet."""
+        while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
+            if len(self._unread) >= LINE_MAX:
+                raise BadLine
+            await self._more(seconds)
+        line = bytes(self._unread[: end + 1])
+        del self._unread[: end + 1]
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+            raise BadLine
+        return line[:-2]
+
+    async def mail(self, most: int, budget: ByteBudget, holder: Holder) -> bytearray:
+        """Up to the dot on a line of its own, with its dots still doubled, or TooSlow."""
+        mail, size, waited_s = bytearray(b"\r\n"), 0, 0.0  # the line end of the command may be the one before the dot
+        refusal: Refusal | None = None  # it is read to its end, so that the client reads why
+        while True:
+            if not self._unread:
+                began = self._loop.time()
+                await self._more(MAIL_S + size / SLOWEST - waited_s)
+                waited_s += self._loop.time() - began
+                continue
+            searched = max(0, len(mail) - len(END) + 1)
+            mail += self._unread
+            size += len(self._unread)
+            self._unread.clear()
+            if (end := mail.find(END, searched)) >= 0:
+                break
+            if refusal is None:
+                refusal = await self._room(mail, most, budget, holder)
+            if refusal is not None:
+                del mail[: -len(END)]
+        self._unread += mail[end + len(END) :]
+        if refusal is not None or end > most:
+            raise refusal or PayloadTooLarge(TOO_LARGE)
+        del mail[end + 2 :]
+        return mail
+
+    async def _room(self, mail: bytearray, most: int, budget: ByteBudget, holder: Holder) -> Refusal | None:
+        if len(mail) > most + len(END):
+            return PayloadTooLarge(TOO_LARGE)
+        if len(mail) > BUDGETED:
+            try:
+                await budget.take(holder, len(mail) - holder.held)
+            except Refusal as refusal:
+                return refusal
+        return None
+
+    async def encrypt(self, context: ssl.SSLContext) -> None:
+        """What came in the clear after the command is not for us to read (RFC 3207, 6)."""
+        await self.flush()
+        self._unread.clear()
+        self._paused = False
+        try:
+            transport = await self._loop.start_tls(
+                self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except (OSError, ssl.SSLError, ConnectionError):
+            raise HungUp from None
+        if transport is None:
+            raise HungUp
+        self.transport = transport
+        self.encrypted = True
+
+    async def _more(self, seconds: float) -> None:
+        await self.flush()
+        if self._lost:
+            raise HungUp
+        self._waiting = self._loop.create_future()
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._waiting
+        except TimeoutError:
+            raise TooSlow from None
