@@ -42,6 +42,7 @@ from heliograph.rules import (
     recipients,
     sender,
     smtp_reply,
+    submitted,
     suppression_file,
     template,
     verify_text,
@@ -134,6 +135,7 @@ def request(given: str, header: bytes = b"", query: str = "") -> Request:
 
 
 ROUTER = Router(ROUTES)
+SOMEBODY = [address.Address("a@b.test", "a@b.test", "b.test")]
 PROXIES = (ip_network("127.0.0.0/8"),)
 VISIBLE = dict.fromkeys(range(32))
 TEMPLATE = Template(id="tpl_x", team="team_x", channel="email", name="x", subject="s", variables=("name",))
@@ -500,6 +502,33 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "wire form": (
         lambda given: list(wire.wire_form(in_pieces(given.encode()))),
         (Shape("", "\r\n.", ""), Shape("", "\r", "")),
+    ),
+    "submitted mail": (
+        octets(lambda given: submitted.read_submitted(given, SOMEBODY)),
+        (
+            Shape('To: "', '\\"', "\n\nx"),
+            Shape("To: ", "(", "\n\nx"),
+            Shape("To: ", "<", "\n\nx"),
+            Shape("To: ", "a@b.test,", "\n\nx"),
+            Shape("Subject: ", "=?utf-8?q?a?=", "\n\nx"),
+            Shape("Subject: ", "=?a?q?", "\n\nx"),
+            Shape("X-A: a\n", " \n", "\nx"),
+            Shape("", "X: y\n", "\nx"),
+            Shape("X-Tags: ", "a,", "\n\nx"),
+            Shape("Content-Type: text/plain", ';a="', "\n\nx"),
+            Shape("Content-Type: text/plain; format=flowed\n\n", ">", ""),
+            Shape("Content-Type: text/plain; format=flowed\n\n", "a \n", ""),
+            Shape("Content-Transfer-Encoding: quoted-printable\n\n", "=\n", ""),
+            Shape("Content-Transfer-Encoding: base64\n\n", "A\n", ""),
+            Shape("Content-Type: multipart/mixed; boundary=b\n\n", "--b", ""),
+            Shape("Content-Type: multipart/mixed; boundary=b\n\n", "\n--bx", ""),
+            Shape("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n\nx\n", ""),
+            Shape(
+                "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/html\n\n",
+                "cid:a+",
+                "".join(f"\n--b\nContent-Type: image/png\nContent-ID: <a+{number}>\n\nx" for number in range(90)),
+            ),
+        ),
     ),
     "returned mail": (
         octets(returned.read_returned),

@@ -33,6 +33,7 @@ METADATA_HEADERS = ("x-heliograph-metadata-", "x-pm-metadata-")
 OPTION_HEADERS = {
     "x-heliograph-send-at": "scheduled_at",
     "x-heliograph-expires-at": "expires_at",
+    "x-heliograph-priority": "priority",
     "x-heliograph-template": "template_id",
 }
 JSON_HEADERS = {"x-heliograph-variables": "variables", "x-heliograph-template-variables": "variables",
@@ -72,7 +73,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def type(self) -> str:
         kind = self.field("content-type").partition(";")[0].strip().lower()
-        return kind if "/" in kind else "text/plain"
+        return kind if "/" in kind and not kind.startswith("multipart/") else "text/plain"
 
     @property
     def filename(self) -> str:
@@ -171,7 +172,7 @@ def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tupl
         after = at + len(mark)
         line_end = mail.find(b"\n", after, end)
         line_end = end if line_end < 0 else line_end
-        rest = mail[after:line_end].strip() if line_end - after < KIB else b"?"
+        rest = mail[after:line_end].rstrip() if line_end - after < KIB else b"?"
         if rest in (b"", b"--"):
             if begun is not None:
                 yield begun, max(begun, at)
@@ -365,7 +366,8 @@ def _comment_end(value: str, at: int) -> int:
 
 
 def one_line(value: str) -> str:
-    return _SPACES.sub(" ", without_words(value)).strip()
+    """With spaces for what folded it; a line break inside an encoded word stays, to be refused."""
+    return without_words(_SPACES.sub(" ", value)).strip(" ")
 
 
 def _kept(fields: Fields) -> dict[str, str]:
@@ -383,33 +385,37 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
     """What the headers for us ask for; the texts of those that are JSON apart."""
     options: dict[str, Any] = {}
     json: dict[str, str] = {}
-    tags: dict[str, str] = {}
+    tags: list[tuple[str, str]] = []
     metadata: dict[str, str] = {}
     for name, value in fields:
         lower, text = name.lower(), one_line(value)
-        if "\0" in text:
+        if "\0" in text and lower.startswith(OURS):
             raise InvalidRequest(f"The header {name} has a null character. Remove it.", param=name)
         if lower in OPTION_HEADERS:
             options[OPTION_HEADERS[lower]] = text
         elif lower in JSON_HEADERS:
             json[JSON_HEADERS[lower]] = text
         elif lower in TAG_HEADERS:
-            _add_tags(tags, text, whole=lower == "x-pm-tag")
+            tags.append((lower, text))
         elif prefix := next((one for one in METADATA_HEADERS if lower.startswith(one)), None):
             metadata[name[len(prefix) :]] = text
     if tags:
-        options["tags"] = tags
+        options["tags"] = _named_tags(tags)
     if metadata:
         options["metadata"] = metadata
     return options, json
 
 
-def _add_tags(tags: dict[str, str], text: str, *, whole: bool) -> None:
-    """`name:value`, or several with commas between them; those without a name are `tag`, `tag2`, `tag3`."""
-    for one in [text] if whole else text.split(","):
-        name, colon, value = one.partition(":")
-        if whole or not colon:
-            number = 1 + sum(known.rstrip("0123456789") == "tag" for known in tags)
-            name, value = f"tag{number}" if number > 1 else "tag", one
-        if value.strip():
+def _named_tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """`name:value`, several with commas between them; those without a name are `tag`, `tag2`, `tag3`."""
+    tags: dict[str, str] = {}
+    unnamed = 0
+    for header, text in given:
+        whole = header == "x-pm-tag"
+        for one in filter(None, map(str.strip, [text] if whole else text.split(","))):
+            name, colon, value = one.partition(":")
+            if whole or not colon:
+                unnamed += 1
+                name, value = f"tag{unnamed}" if unnamed > 1 else "tag", one
             tags[name.strip()] = value.strip()
+    return tags
