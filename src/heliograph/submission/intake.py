@@ -15,7 +15,7 @@ from heliograph.api.rate import RateLimits
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.address import Address
-from heliograph.rules.limits import IN_THREAD
+from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
     InternalError,
     InvalidJson,
@@ -36,6 +36,7 @@ from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 
+IN_THREAD = 32 * KIB  # mails above this are read off the event loop: a hostile one takes milliseconds for each KiB
 ROUTE = "SMTP"  # in counters and in the request log
 SEND = ("send",)
 MESSAGE_MAX = 500  # characters of a refusal that are remembered

@@ -1,0 +1,155 @@
+"""Two hundred sessions that no client should hold: none is taken wrongly, none ends the service or holds it up."""
+
+import base64
+import itertools
+import random
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from tests.service import PATIENCE_S, TOKENS
+from tests.submission.conftest import HOST, Post, mail
+
+AUTH = b"EHLO x\r\nAUTH PLAIN " + base64.b64encode(b"\0u\0" + TOKENS["OTHER"].encode()) + b"\r\n"
+GOOD = b"EHLO x\r\nAUTH PLAIN " + base64.b64encode(b"\0u\0" + TOKENS["ACME"].encode()) + b"\r\n"
+BEGIN = GOOD + b"MAIL FROM:<a@acme.test>\r\nRCPT TO:<ada@example.com>\r\nDATA\r\n"
+HEAD = b"From: hi@acme.test\r\nTo: ada@example.com\r\nSubject: hostile\r\n"
+END = b"\r\n.\r\n"
+SMUGGLED = (
+    b"MAIL FROM:<a@acme.test>\r\nRCPT TO:<smuggled@example.com>\r\nDATA\r\n"
+    b"From: hi@acme.test\r\nSubject: smuggled\r\n\r\nx"
+)
+
+Session = tuple[list[bytes], int]  # what is sent, and how many mails may be taken
+
+
+def commands() -> Iterator[Session]:
+    """Malformed ones, in every state."""
+    odd = [
+        *(b"", b" ", b"\0", b"\xff\xfe", b"EHLO", b"EHLO \r", b"HELO\t\t", b"MAIL", b"MAIL FROM", b"MAIL FROM:"),
+        *(b"MAIL FROM:<a@b> SIZE=x", b"MAIL FROM:<a@b> SIZE=-1", b"MAIL FROM:<a@b> SIZE=" + b"9" * 5000),
+        *(b"MAIL FROM:<a@b> BODY=BINARYMIME", b"MAIL FROM:<a b@c>", b"MAIL FROM:<a@b> X=1", b'MAIL FROM:<"a"@b>'),
+        *(b"RCPT TO:<>", b"RCPT TO:<a@b.test", b"RCPT TO:a@b.test>", b"RCPT TO:<a@b.test> NOTIFY=NEVER"),
+        *(b"RCPT TO:<@c.test:a@b.test>", b"RCPT TO:<a@[127.0.0.1]>", b"RCPT TO:<\xc3\xbc@b.test>"),
+        *(b"RCPT TO:<" + b"a" * 5000 + b"@b.test>", b"DATA now", b"DATA", b"BDAT 5 LAST", b"STARTTLS now"),
+        *(b"VRFY root", b"EXPN list", b"HELP", b"TURN", b"XCLIENT ADDR=127.0.0.1", b"AUTH", b"AUTH CRAM-MD5"),
+        *(b"AUTH PLAIN", b"AUTH PLAIN ====", b"AUTH PLAIN *", b"AUTH PLAIN =", b"AUTH LOGIN =", b"AUTH LOGIN \xff"),
+        *(b"AUTH PLAIN " + base64.b64encode(b"\0" * 2000), b"AUTH PLAIN " + b"A" * 9000),
+        *(b"GET / HTTP/1.1", b"\x16\x03\x01\x02\x00"),
+    ]
+    for line in odd:
+        yield [line + b"\r\n"], 0
+        yield [AUTH, line + b"\r\n", b"MAIL FROM:<a@b.test>\r\n", line + b"\r\n"], 0
+
+
+def smuggling() -> Iterator[Session]:
+    """Ends of a mail that others take for one. The only true end is the last."""
+    ends = [
+        *(b"\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n"),
+        *(b"\r\n.\0\r\n", b"\r\n. \r\n", b"\r\n\t.\r\n", b"\n.\r", b"\r\n..\r\n"),
+    ]
+    for end in ends:
+        yield [BEGIN, HEAD + b"\r\nx" + end + SMUGGLED + END], 0 if b"\0" in end else 1
+        yield [BEGIN, HEAD + b"\r\nx", end, SMUGGLED, END], 0 if b"\0" in end else 1
+
+
+def mails() -> Iterator[Session]:
+    """Malformed ones behind a good beginning."""
+    deep = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(200))
+    multipart = HEAD + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
+    for body, taken in [
+        (b"", 0),
+        (b"\r\n", 0),
+        (HEAD + b"\r\n\0", 0),
+        (HEAD + b"X-A: " + b"x" * 300_000 + b"\r\n\r\nx", 0),
+        (HEAD + b"X-A: y\r\n" * 40_000 + b"\r\nx", 0),
+        (HEAD + b"".join(b"X-%d: y\r\n" % n for n in range(26)) + b"\r\nx", 0),
+        (HEAD + deep + b"x", 0),
+        (multipart + b"--b\r\n\r\nx\r\n" * 10_000, 0),
+        (multipart + b"--b" * 100_000, 1),
+        (HEAD + b"From: other@acme.test\r\n\r\nx", 0),
+        (b"From: evil@elsewhere.test\r\nSubject: x\r\n\r\nx", 0),
+        (b"From: hi@acme.test, evil@elsewhere.test\r\nSubject: x\r\n\r\nx", 0),
+        (b"From: hi@acme.test <evil@elsewhere.test>\r\nSubject: x\r\n\r\nx", 0),
+        (b"From: =?utf-8?q?hi=40acme=2Etest=3E?= <evil@elsewhere.test>\r\nSubject: x\r\n\r\nx", 0),
+        (b"From: hi@acme.test\r\nSubject: =?utf-8?q?a=0D=0ABcc:_b=40c=2Etest?=\r\n\r\nx", 0),
+        (b"From: hi@acme.test\r\nSubject: x\r\nX-A: =?utf-8?q?a=0Ab?=\r\n\r\nx", 0),
+        (b"From: hi@acme.test\r\nSubject: x\r\nX-A: a\rb\r\n\r\nx", 1),
+        (HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n!", 1),
+        (HEAD + b"Content-Transfer-Encoding: base64\r\n\r\nA", 0),
+        (HEAD + b"Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ", 0),
+        (HEAD + b"Content-Type: text/plain; charset=\xff\r\n\r\n\xff\xfe", 1),
+        (HEAD + b"X-Heliograph-Variables: " + b"[" * 5000 + b"\r\n\r\nx", 0),
+        (HEAD + b"X-Metadata: 1\r\n\r\nx", 0),
+        (HEAD + b"X-Heliograph-Template: ../../etc\r\n\r\nx", 0),
+        (HEAD + b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n\r\nx", 0),
+        (HEAD + b"\r\n" + b"x" * 200_000, 1),
+        (HEAD + b"\r\n" + b".\r\n.." * 50_000, 1),
+    ]:
+        yield [BEGIN, body + END], taken
+
+
+def bursts() -> Iterator[Session]:
+    """Pipelined, oversized, cut off, or the wrong way round."""
+    yield [b"NOOP\r\n" * 5000], 0
+    yield [AUTH, b"RSET\r\n" * 5000], 0
+    yield [b"x" * 100_000], 0
+    yield [b"x" * 13_000 + b"\r\n"], 0
+    yield [b"EHLO x\n"], 0
+    yield [b"EHLO x\r\nNOOP\nQUIT\r\n"], 0
+    yield [BEGIN + HEAD + b"\r\nx" + END + b"QUIT\r\n"], 1
+    yield [BEGIN + HEAD + b"\r\nx" + END + BEGIN[len(GOOD) :] + HEAD + b"\r\ny" + END + b"QUIT\r\n"], 2
+    yield [BEGIN + HEAD + b"\r\nnever ends"], 0
+    yield [BEGIN, HEAD, b"\r\nx\r\n."], 0
+    yield [GOOD + b"RCPT TO:<ada@example.com>\r\nDATA\r\n" + HEAD + END], 0
+    yield [GOOD + b"MAIL FROM:<a@acme.test>\r\nDATA\r\n" + HEAD + END], 0
+    yield (
+        [GOOD + b"MAIL FROM:<a@acme.test>\r\n" + b"".join(b"RCPT TO:<r%d@example.com>\r\n" % n for n in range(900))],
+        0,
+    )
+    yield [BEGIN[: -len(b"DATA\r\n")] + b"RSET\r\nDATA\r\n" + HEAD + END], 0
+    yield [b"STARTTLS\r\n" + BEGIN + HEAD + b"\r\nx" + END], 0
+    yield [b"EHLO x\r\nSTARTTLS\r\n" + BEGIN + HEAD + b"\r\nx" + END], 0
+    yield [b"EHLO x\r\nSTARTTLS\r\n", b"\x16\x03\x01" + bytes(500)], 0
+    chance = random.Random(1)
+    for _ in range(60):
+        yield [chance.randbytes(chance.randrange(1, 3000)) + b"\r\n"], 0
+
+
+SESSIONS = list(itertools.chain(commands(), smuggling(), mails(), bursts()))
+
+
+def hold(post: Post, sent: list[bytes]) -> bytes:
+    """Everything that is answered, to its end."""
+    heard = b""
+    with socket.create_connection((HOST, post.port), timeout=PATIENCE_S) as made, suppress(ConnectionError):
+        for piece in sent:
+            made.sendall(piece)
+        made.shutdown(socket.SHUT_WR)
+        while piece := made.recv(65536):
+            heard += piece
+    return heard
+
+
+def test_two_hundred_hostile_sessions(post: Post) -> None:
+    assert len(SESSIONS) >= 200
+    with ThreadPoolExecutor(8) as pool:
+        heard = list(pool.map(lambda session: hold(post, session[0]), SESSIONS))
+    wrong = [
+        (sent, answers[-500:])
+        for (sent, taken), answers in zip(SESSIONS, heard, strict=True)
+        if answers.count(b"250 2.0.0 Ok: eml_") != taken
+    ]
+    assert not wrong
+    assert post.send(mail())
+    sent = post.service.get("/v1/emails?limit=100").json["data"]
+    assert not [one for one in sent if "smuggled" in str(one)]
+
+
+def test_every_reply_has_an_enhanced_code(post: Post) -> None:
+    """But for the greeting, the answer to EHLO, and those that ask for more."""
+    for sent, _ in SESSIONS[:60]:
+        for line in hold(post, sent).split(b"\r\n")[1:-1]:
+            if line[:3] not in (b"334", b"354") and b"mail.heliograph.test" not in line and line[3:4] != b"-":
+                assert line[4:6] == line[:1] + b"." or line.startswith(b"250 AUTH"), line
