@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from clients.types_for_typescript import TARGET, typescript
 
 from heliograph.api.errors import error_list
 from heliograph.api.routes import V1
@@ -372,3 +373,7 @@ def test_no_machine_paths_and_no_addresses_in_lock_files() -> None:
     locks = {name: text for name, text in texts.items() if name.endswith(".lock")}
     assert locks
     assert {name for name, text in locks.items() if re.search("https?://", text)} == set()
+
+
+def test_the_types_of_the_typescript_client_are_current() -> None:
+    assert TARGET.read_text() == typescript(), "make clients"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.types_for_typescript import TARGET, typescript
+from clients.types_for_typescript import TARGET
 
 from heliograph.rules.webhook_signature import headers, make_secret
 from tests.npm import install
@@ -49,10 +49,6 @@ def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def test_the_types_are_current() -> None:
-    assert TARGET.read_text() == typescript(), "make clients"
 
 
 @pytest.mark.parametrize("kind", ["esm", "cjs"])

@@ -573,7 +573,7 @@ export interface NewWebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "resend";
+  format: "heliograph" | "postmark" | "resend";
   /** Signs its events; `whsec_…`. Shown only now. */
   secret: string;
 }
@@ -938,7 +938,7 @@ export interface WebhookChange {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "resend" | null;
+  format?: "heliograph" | "postmark" | "resend" | null;
 }
 
 export interface WebhookList {
@@ -968,7 +968,7 @@ export interface WebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "resend";
+  format: "heliograph" | "postmark" | "resend";
 }
 
 export interface WebhookRequest {
@@ -981,7 +981,7 @@ export interface WebhookRequest {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "resend" | null;
+  format?: "heliograph" | "postmark" | "resend" | null;
 }
 
 export interface WhatsappPreview {
