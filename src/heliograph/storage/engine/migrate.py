@@ -1,12 +1,13 @@
 """Brings a database to the schema of this code, one numbered file at a time, each in its own transaction.
 
 Files only add, so that the version before runs beside this one and may come back (ADR 0032). One that takes away, or
-asks more of what is written, begins with `-- contract`: the versions before refuse its database. An index of a table
-that is there already is in a file of indexes alone, which PostgreSQL builds while the table is used.
+asks more of what is written, begins with `-- contract`: the versions before refuse its database. PostgreSQL builds an
+index of a table that was there before while the table is used, after the file, and whenever it is found missing.
 """
 
 import asyncio
 import re
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,12 @@ TABLE_S = 1.0  # to wait for a table: all who want it meanwhile wait behind us
 TRIES = 60
 BUSY_TABLE = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
-_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (\w+) ON (.+)", re.S)
+UNBUILT = """SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (
+    SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(name) AND indisvalid)"""
+
+_INDEX = re.compile(r"CREATE INDEX (\w+) ON (\w+)")
+_TABLE = re.compile(r"CREATE TABLE (\w+)")
+_DROP = re.compile(r"DROP INDEX (\w+)")
 
 
 class NewerSchema(Exception):
@@ -47,14 +53,15 @@ class SchemaFile(msgspec.Struct, frozen=True):
         return [part.strip() for part in self.sql.split(";") if part.strip()]
 
     @property
-    def whole(self) -> str:
-        return f"{self.sql}\n; INSERT INTO schema_version VALUES ({self.recorded});"
+    def late(self) -> dict[str, str]:
+        """Its indexes, by name, of tables that may have many rows."""
+        made = set(_TABLE.findall(self.sql))
+        found = {text: _INDEX.match(text) for text in self.statements} if self.number >= ADDS else {}
+        return {index[1]: text for text, index in found.items() if index and index[2] not in made}
 
-    @property
-    def indexes(self) -> list[re.Match[str]]:
-        """None, unless there is nothing else in it."""
-        found = [_INDEX.fullmatch(part) for part in self.statements]
-        return [one for one in found if one] if all(found) else []
+    def text(self, without: Collection[str] = ()) -> str:
+        kept = [text for text in self.statements if text not in without]
+        return "".join(f"{text};" for text in (*kept, f"INSERT INTO schema_version VALUES ({self.recorded})"))
 
 
 def schema_files() -> list[tuple[int, str]]:
@@ -125,7 +132,7 @@ def _migrate_file(path: Path) -> list[int]:
                 connection.execute(VERSION_TABLE)
                 changes = _at_once(missing_in(connection))
                 for change in changes:
-                    connection.execute(change.whole)
+                    connection.execute(change.text())
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
@@ -152,7 +159,7 @@ def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
 async def migrate_postgres(url: str) -> list[int]:
     connection, applied = await connect(Hosts(url)), list[int]()
     try:
-        if not await missing_on(connection):
+        if not await missing_on(connection) and not await _unbuilt(connection):
             return []
         guard = await connect(Hosts(url))
         try:
@@ -164,6 +171,9 @@ async def migrate_postgres(url: str) -> list[int]:
                 with outages():
                     await _apply(connection, changes)
                 applied += [change.number for change in changes]
+            for name, text in (await _unbuilt(connection)).items():
+                with outages():
+                    await _build(connection, name, text)
         finally:
             guard.terminate()
         return applied
@@ -182,13 +192,10 @@ async def missing_on(connection: Any) -> list[SchemaFile]:
 
 async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
     """Again and again while others use its tables: waiting long for a table would stop everybody else."""
+    files = "".join(change.text(change.late.values() if len(changes) == 1 else ()) for change in changes)
     for left in reversed(range(TRIES)):
         try:
-            if len(changes) == 1 and changes[0].indexes:
-                await _build_indexes(connection, changes[0])
-            else:
-                files, wait_ms = "".join(change.whole for change in changes), round(TABLE_S * 1000)
-                await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {wait_ms}; {files} COMMIT")
+            await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {round(TABLE_S * 1000)}; {files} COMMIT")
             return
         except BUSY_TABLE:
             if not left:
@@ -197,11 +204,17 @@ async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
             await asyncio.sleep(TABLE_S)
 
 
-async def _build_indexes(connection: Any, change: SchemaFile) -> None:
-    for found in change.indexes:
-        unique, name, on = found.groups(default="")
-        broken = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid"
-        if await connection.fetchval(broken, name):  # the rest of a build that was broken off
-            await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
-        await connection.execute(f"CREATE {unique}INDEX CONCURRENTLY IF NOT EXISTS {name} ON {on}")
-    await connection.execute(f"INSERT INTO schema_version VALUES ({change.recorded})")
+async def _unbuilt(connection: Any) -> dict[str, str]:
+    """The indexes that are to be built while their tables are used, and are missing or were broken off."""
+    wanted: dict[str, str] = {}
+    for file in pending(ADDS - 1, 0, "postgres"):
+        for name in _DROP.findall(file.sql):
+            wanted.pop(name, None)
+        wanted |= file.late
+    with outages():
+        return {name: wanted[name] for (name,) in await connection.fetch(UNBUILT, list(wanted))}
+
+
+async def _build(connection: Any, name: str, text: str) -> None:
+    await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    await connection.execute(text.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))

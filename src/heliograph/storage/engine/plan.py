@@ -33,7 +33,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(changes: Sequence[SchemaFile], rows_of: Mapping[str, int], *, beside: bool) -> list[Step]:
-    """`beside`: indexes in files of their own are built while their tables are used."""
+    """`beside`: indexes of tables that were there before are built while these are used."""
     return [_step(change, text, rows_of, beside) for change in changes for text in change.statements]
 
 
@@ -41,7 +41,7 @@ def _step(change: SchemaFile, text: str, rows_of: Mapping[str, int], beside: boo
     kind, table = _kind(text)
     rows = rows_of.get(table, 0)
     seconds = {"index": rows / INDEXED_A_SECOND, "rows": rows / WRITTEN_A_SECOND}.get(kind, 0.0)
-    blocks = not (beside and change.indexes)
+    blocks = not (beside and text in change.late.values())
     return Step(schema=change.number, kind=kind, table=table, rows=rows, seconds=seconds, blocks=blocks)
 
 
