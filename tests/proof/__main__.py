@@ -42,6 +42,7 @@ PROOFS = {
     "P22": ["tests/proof/test_crash_loop.py"],
     "P23": ["tests/manage/test_every_change.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
+    "failover": ["tests/proof/test_failover.py"],
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
