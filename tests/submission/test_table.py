@@ -322,3 +322,8 @@ def test_an_untrusted_client_gets_no_tls(post: Post) -> None:
     with pytest.raises(ssl.SSLError), smtplib.SMTP(HOST, post.port, timeout=PATIENCE_S) as client:
         client.starttls(context=ssl.create_default_context())
     assert post.send(mail())
+
+
+def test_a_key_of_other_networks(post: Post) -> None:
+    made = post.service.post("/v1/keys", {"name": "elsewhere", "networks": ["192.0.2.0/24"]}).json
+    assert refused(post, mail(), key=made["token"]).startswith("550 5.7.1 insufficient_scope: ")

@@ -25,7 +25,6 @@ from heliograph.rules.refusals import (
     TeamSuspended,
 )
 from heliograph.rules.request_log import subject_of, took_ms
-from heliograph.rules.setup.keys import check_network
 from heliograph.rules.setup.records import Caller
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
@@ -123,8 +122,7 @@ class Api:
         try:
             if record.suspended:
                 raise TeamSuspended()
-            check_scope(caller, route.scopes or ())
-            check_network(caller.key, request.address)
+            check_scope(caller, route.scopes or (), request.address)
             turn = self._rates.take(caller.key.id, record.rate_limit, now)
         except Refusal:
             turn = self._rates.take(caller.key.id, record.rate_limit, now, cost=0)

@@ -52,7 +52,7 @@ class MailIntake:
         """Who holds the key now: it may be revoked while its connection is open."""
         return find_caller(token, self._context.store.setup.current.callers, self._context.clock.now())
 
-    def admit(self, token: str) -> tuple[str, Caller]:
+    def admit(self, token: str, address: str) -> tuple[str, Caller]:
         """The id of the request, and whose it is: before its mail is read."""
         id_, now = self._context.clock.new_id("req_"), self._context.clock.now()
         caller = self.find(token)
@@ -61,7 +61,7 @@ class MailIntake:
         try:
             if record.suspended:
                 raise TeamSuspended()
-            check_scope(caller, SEND)
+            check_scope(caller, SEND, address)
             turn = self._rates.take(caller.key.id, record.rate_limit, now)
             if not turn.allowed:
                 raise RateLimitExceeded(

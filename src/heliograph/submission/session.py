@@ -284,7 +284,7 @@ class Session:
     async def _take(self, recipients: list[Address]) -> None:
         hall, holder = self._hall, None
         try:
-            id_, caller = hall.intake.admit(self._token)
+            id_, caller = hall.intake.admit(self._token, self._wire.peer)
             holder = Holder(caller.team.record.id, SIZE)
             read = partial(self._wire.mail, SIZE, hall.budget, holder)
             self._say("354 End the mail with a dot on a line of its own")
