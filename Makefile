@@ -13,7 +13,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 3
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-email bench-sms bench-submission bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -66,6 +66,9 @@ bench-email: bench-setup ## Measure email end to end beside Postfix + opendkim a
 
 bench-sms: bench-setup ## Measure SMS over SMPP end to end beside Jasmin and Kannel; writes docs/benchmarks.md
 	@$(BIN)/python bench/sms.py
+
+bench-submission: bench-setup ## Measure taking mail by SMTP beside Postfix; writes docs/benchmarks.md
+	@$(BIN)/python bench/submission.py
 
 bench-batch: bench-setup ## Measure batches of 500 beside single sends; writes docs/benchmarks.md
 	@$(BIN)/python bench/batch.py
