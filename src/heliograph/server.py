@@ -73,8 +73,13 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
         asyncio.get_running_loop().add_signal_handler(number, ask)
     sockets = [(purpose, listening.adopt(file)) for purpose, file in place.sockets] if place else bind(settings, role)
     clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
+    settings = msgspec.structs.replace(
+        settings,
+        submission_listen=tuple(_address(bound) for bound in _for(SUBMISSION, sockets)),
+        submission_tls_listen=tuple(_address(bound) for bound in _for(SUBMISSION_TLS, sockets)),
+    )
     for bound in _for(HTTP, sockets):
-        settings = msgspec.structs.replace(settings, port=bound.getsockname()[1])
+        settings = msgspec.structs.replace(settings, port=_address(bound)[1])
         keep_address(settings.data, settings.base_url)
     try:
         async with contextlib.AsyncExitStack() as stack:
@@ -142,7 +147,12 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             for bound in _for(purpose, sockets):
                 await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
         opened.callback(log.info, "stopping")
-        log.info("started", role=app.role, address=None if app.role == "worker" else app.settings.base_url)
+        log.info(
+            "started",
+            role=app.role,
+            address=None if app.role == "worker" else app.settings.base_url,
+            smtp=app.settings.submission() or None,
+        )
         await _patiently(stop, partial(ready, app.settings, app.store))
         await _until_stopped(stop, tasks)
 
@@ -181,6 +191,11 @@ def bind(settings: Settings, role: str) -> Sockets:
             setting = f"HELIOGRAPH_{purpose.upper()}_LISTEN"
             sockets += [(purpose, _bind(" for SMTP", host, port, setting)) for host, port in addresses]
     return sockets
+
+
+def _address(bound: Listener) -> tuple[str, int]:
+    host, port, *_ = bound.getsockname()
+    return host, port
 
 
 def _for(purpose: str, sockets: Sockets) -> list[Listener]:

@@ -101,6 +101,9 @@ def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: 
         ),
         ({"HELIOGRAPH_PORT_FILE": "short"}, "HELIOGRAPH_PORT_FILE is not a setting"),
         ({"HELIOGRAPH_DATABASE": "mysql://u:hush@h/x"}, "HELIOGRAPH_DATABASE: expected sqlite:///"),
+        ({"HELIOGRAPH_SUBMISSION_LISTEN": "h:25,587"}, "HELIOGRAPH_SUBMISSION_LISTEN='h:25,587': expected host:port"),
+        ({"HELIOGRAPH_SUBMISSION_TLS_LISTEN": "h:465"}, "submission_tls_listen needs a certificate"),
+        ({"HELIOGRAPH_SUBMISSION_CERT": "x"}, "submission_cert and submission_key belong together"),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:

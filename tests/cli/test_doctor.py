@@ -9,6 +9,7 @@ from heliograph.cli.doctor import carriers, platform_sender
 from heliograph.rules.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
 from heliograph.storage.engine.migrate import schema_files
+from tests.channels.smtp_peer import Authority
 from tests.service import Service
 
 from .conftest import Run
@@ -148,3 +149,17 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
     )
     found = [(finding.check, finding.level) for finding in carriers(setup)]
     assert found == [("carriers", "FAIL"), ("carriers", "FAIL"), ("carriers", "ok"), ("delivery", "warn")]
+
+
+def test_where_mail_is_taken_by_smtp(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "127.0.0.1:2587")
+    assert (
+        "ok    smtp: mail is taken on 127.0.0.1:2587 (no TLS: from this machine alone)" in run("doctor", *ANY_PORT).out
+    )
+    monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "0.0.0.0:2587")
+    assert levels(run("doctor", *ANY_PORT, "--json").out)["smtp"] == "warn"
+    for name in ("CERT", "KEY"):
+        monkeypatch.setenv(f"HELIOGRAPH_SUBMISSION_{name}", str(tmp_path / "server.pem"))
+    assert levels(run("doctor", *ANY_PORT, "--json").out)["smtp"] == "FAIL"
+    (tmp_path / "server.pem").write_bytes(Authority().pem("127.0.0.1")[0])
+    assert "ok    smtp: mail is taken on 0.0.0.0:2587 (STARTTLS)" in run("doctor", *ANY_PORT).out

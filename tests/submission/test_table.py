@@ -266,6 +266,7 @@ def test_features_by_header(post: Post) -> None:
             X_Metadata='{"nested": [1]}',
             X_Heliograph_Send_At="2026-01-01T00:00:00Z",
             X_Heliograph_Expires_At="2096-01-01T00:00:00Z",
+            X_Heliograph_Priority="bulk",
             X_PM_Message_Stream="outbound",
         )
     )
@@ -273,6 +274,7 @@ def test_features_by_header(post: Post) -> None:
     assert sent["tags"] == {"flow": "signup", "plan": "pro", "tag": "welcome: all"}
     assert sent["metadata"] == {"Order": "47", "color": "blue", "nested": [1]}
     assert sent["expires_at"] == "2096-01-01T00:00:00.000Z"
+    assert sent["priority"] == "bulk"
     assert sent["scheduled_at"] == "2026-01-01T00:00:00.000Z"
     got = post.delivered(id_, "ada@example.com")
     assert not [name for name in got if name.lower().startswith("x-")]

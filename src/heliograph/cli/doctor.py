@@ -11,16 +11,17 @@ import click
 import dns.exception
 import dns.resolver
 
-from heliograph.app import CARRIERS
+from heliograph.app import CARRIERS, make_certificate
 from heliograph.cli.findings import Finding, answers, clock, disk, folder, port, tell
 from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.opening import examine as look_into
 from heliograph.opening import make_secrets, schema_version, secret_fault, sqlite_path
 from heliograph.rules.address import parse_address
+from heliograph.rules.client_address import is_inside
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.settings import Settings
+from heliograph.settings import BadSetting, Settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 
@@ -33,7 +34,7 @@ OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 @AS_JSON
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, ready: bool, as_json: bool) -> None:
-    """Check database, data folder, access, disk, secret, clock, DNS, carriers and port.
+    """Check database, data folder, access, disk, secret, clock, DNS, carriers, port and SMTP.
 
     Changes nothing and can run beside the service. Exit code 1 when something must be fixed.
 
@@ -67,6 +68,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from carriers(setup)
         yield from platform_sender(setup)
     yield port(settings)
+    yield from _submission(settings)
 
 
 async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
@@ -177,3 +179,20 @@ def platform_sender(setup: Setup) -> Iterator[Finding]:
             f"heliograph domain dns {address.domain} prints them, heliograph domain check {address.domain} looks again"
         )
         yield Finding("sender", "warn", message, fix)
+
+
+def _submission(settings: Settings) -> Iterator[Finding]:
+    """Where it is to listen, and whether others than this machine's programs can use it."""
+    if not (settings.submission_listen or settings.submission_tls_listen):
+        return
+    where = ", ".join(settings.submission())
+    try:
+        certificate = make_certificate(settings)
+    except BadSetting as error:
+        yield Finding("smtp", "FAIL", str(error), "give the service's user the right to read both files")
+        return
+    if certificate is None and not all(is_inside(host, ()) for host, _ in settings.submission_listen):
+        fix = "set HELIOGRAPH_SUBMISSION_CERT and HELIOGRAPH_SUBMISSION_KEY"
+        yield Finding("smtp", "warn", f"{where}: without a certificate nobody else can send", fix)
+    else:
+        yield Finding("smtp", "ok", f"mail is taken on {where}")

@@ -49,6 +49,8 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         many = f", processes: {count}" if count > 1 else ""
         said = [f"Heliograph is {where} (role: {role}{many})."]
+        if places := settings.submission():
+            said.append(f"Mail by SMTP: {', '.join(places)}")
         if link:
             said.append(f"First operator: {settings.base_url}/dashboard/link/{link}")
         if place is None:

@@ -388,8 +388,11 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
     tags: list[tuple[str, str]] = []
     metadata: dict[str, str] = {}
     for name, value in fields:
-        lower, text = name.lower(), one_line(value)
-        if "\0" in text and lower.startswith(OURS):
+        lower = name.lower()
+        if not lower.startswith(OURS):
+            continue
+        text = one_line(value)
+        if "\0" in text:
             raise InvalidRequest(f"The header {name} has a null character. Remove it.", param=name)
         if lower in OPTION_HEADERS:
             options[OPTION_HEADERS[lower]] = text
