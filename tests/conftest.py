@@ -22,6 +22,7 @@ from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
+from tests.cheap import cheapen
 from tests.clocks import TestClock
 from tests.service import PATIENCE_S, Service
 
@@ -30,6 +31,7 @@ MIGRATED = "migrated"
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
+cheapen()
 _numbers = itertools.count(1)
 _lent: list[tuple[str, int]] = []  # emptied: the URL, and how often it may still be lent
 

@@ -126,7 +126,11 @@ def _become(asked: bytes, output: int) -> None:
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
     from heliograph.storage.engine.query import Dialect, load_queries
+    from tests.cheap import RSA_KEYS, cheapen, rsa_key
 
+    cheapen()
+    for number in range(RSA_KEYS):
+        rsa_key(number)
     for dialect in get_args(Dialect):
         load_queries(dialect)
     gc.collect()

@@ -1,13 +1,11 @@
-"""People of the dashboard who have a password and a session, written into the database: a password takes a third of a
-second to hash, which is only spent where choosing one and signing in are what is tested."""
+"""People of the dashboard who have a password and a session, written into the database."""
 
 import functools
 import secrets
 import time
 
-from argon2 import PasswordHasher
-
 from heliograph.storage.people import hashed
+from tests.cheap import HASHER
 from tests.journeys.load import ask_database
 
 PASSWORD = "correct horse battery"
@@ -26,8 +24,7 @@ LET_IN = (
 
 @functools.cache
 def hashed_password() -> str:
-    """At the least cost that there is; checking it costs as little."""
-    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    return HASHER.hash(PASSWORD)
 
 
 def let_in(database: str, email: str) -> str:

@@ -3,18 +3,20 @@
 import asyncio
 import os
 import random
+import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heliograph.dashboard.visit import COOKIE
+from tests.forks import Forked
 from tests.people import let_in
-from tests.service import PATIENCE_S, Service
+from tests.service import PATIENCE_S, PROGRAM, Service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 # The shell does what tests need with a quarter less CPU.
@@ -145,6 +147,21 @@ def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int) 
 def site(running: Service, tabs: Tabs) -> Iterator[Site]:
     yield Site(running, tabs)
     tabs.give_back()
+
+
+@contextmanager
+def printed_link(folder: Path, command: str = "serve", **settings: str) -> Iterator[str]:
+    """Run a command on an empty folder with nothing else set but a free port; answers the first link to the dashboard
+    that it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")} | settings
+    process = Forked(PROGRAM, [command, "--listen", "127.0.0.1:0"], environment, folder)
+    with process.stdout:
+        try:
+            found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
+            yield next(link[0] for link in found if link)
+        finally:
+            process.kill()
+            process.wait()
 
 
 Shoot = Callable[[Any, str], None]

@@ -8,13 +8,11 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-import msgspec
 import pytest
 
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
 from heliograph.dashboard.views.messages import read_moment
-from heliograph.rules.acceptance import AcceptedRecipient, Decision
 from heliograph.rules.setup.records import Domain, Key, TeamRecord, Template, Webhook
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -23,7 +21,7 @@ from tests.clocks import TestClock
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.service import until
-from tests.storage.samples import ENTRY, message
+from tests.storage.samples import ENTRY, send_email
 from tests.storage.test_idempotency import make_context
 
 TEAM, OTHER = "team_a", "team_b"
@@ -57,26 +55,11 @@ Send = Callable[..., Any]
 @pytest.fixture
 async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
     """Oldest first; of the first, one of two recipients bounced. The last is another team's."""
-
-    async def send(subject: str, *to: str, team: int = 1, sender: str = "hi@acme.test", **more: Any) -> str:
-        clock.forward(60_000)
-        said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
-        said["tags"] = more.get("tags", {})
-
-        def decide(_: Any) -> Decision:
-            answer = msgspec.json.encode({"id": item.id, **said})
-            return Decision(response=answer, recipients=[AcceptedRecipient(one, one, "to") for one in to])
-
-        item = message(clock, *to, team=team, decide=decide, **more)
-        await store.messages.accept(item)
-        return item.id
-
+    both = ("ada@example.com", "bob@example.com")
     made = [
-        await send(
-            "Your parcel", "ada@example.com", "bob@example.com", key_id="aaaaaaaaaa", template_id="tpl_1", tags=TAGS
-        ),
-        await send("=Receipt", "ada@example.com", sender="x@other.test"),
-        await send("Your parcel", "secret@other.test", team=2, tags=TAGS),
+        await send_email(store, clock, "Your parcel", *both, key_id="aaaaaaaaaa", template_id="tpl_1", tags=TAGS),
+        await send_email(store, clock, "=Receipt", "ada@example.com", sender="x@other.test"),
+        await send_email(store, clock, "Your parcel", "secret@other.test", team=2, tags=TAGS),
     ]
     for claim in await store.outbox.claim("email", 100):
         ends = "bounced" if claim.position else "delivered"

@@ -1,34 +1,16 @@
 """The first ten minutes: from an empty folder to a delivered message, as somebody who has only the printed link."""
 
-import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Tabs, sync_api
-from tests.forks import Forked
+from tests.dashboard.conftest import Shoot, Tabs, printed_link, sync_api
 from tests.people import PASSWORD
-from tests.service import PROGRAM
 
 expect = sync_api.expect
-
-
-@contextmanager
-def printed_link(folder: Path, command: str) -> Iterator[str]:
-    """Run a command with nothing set but a free port; answers the first link to the dashboard that it prints."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    process = Forked(PROGRAM, [command, "--listen", "127.0.0.1:0"], environment, folder)
-    with process.stdout:
-        try:
-            found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
-            yield next(link[0] for link in found if link)
-        finally:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -53,7 +35,7 @@ def send_a_test(page: Any, shoot: Shoot) -> None:
 
 
 def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tmp_path: Path) -> None:
-    with printed_link(tmp_path, "serve") as link:
+    with printed_link(tmp_path) as link:
         page.goto(link)
         page.get_by_label("Email address").fill("ada@example.com")
         page.get_by_label("Your name").fill("Ada")

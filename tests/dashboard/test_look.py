@@ -111,8 +111,8 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     assert bad in border, "a wrong field is framed in the colour of what is bad"
     assert bad == page.locator(".error").first.evaluate("(one) => getComputedStyle(one).color")
 
-    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain http
     page.goto(f"{TEAM}/settings")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain http
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     page.get_by_label("Name", exact=True).focus()

@@ -1,7 +1,6 @@
 """A new user's path, with nothing but a browser: from an empty folder to a live send, and why it bounced."""
 
 import asyncio
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -13,11 +12,9 @@ import dns.zone
 import pytest
 
 from tests.channels.dns_peer import DnsPeer, Zone
-from tests.dashboard.conftest import Shoot, Tabs, sync_api
-from tests.forks import Forked
+from tests.dashboard.conftest import Shoot, Tabs, printed_link, sync_api
 from tests.journeys.smtp_sink import Sink
 from tests.people import PASSWORD
-from tests.service import PROGRAM
 
 expect = sync_api.expect
 DOMAIN, GONE = "shop.acme.test", "gone@example.com"
@@ -49,22 +46,6 @@ def name_server() -> Iterator[DnsPeer]:
         loop.close()
 
 
-@contextmanager
-def served(folder: Path, resolver: str) -> Iterator[str]:
-    """The service on an empty folder; answers the link that it prints."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    process = Forked(
-        PROGRAM, ["serve", "--listen", "127.0.0.1:0"], environment | {"HELIOGRAPH_RESOLVER": resolver}, folder
-    )
-    with process.stdout:
-        try:
-            found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
-            yield next(link[0] for link in found if link)
-        finally:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(params=[1280, 390], ids=["desk", "phone"])
 def page(request: Any, tabs: Tabs, port: int) -> Iterator[Any]:
     size = {"width": request.param, "height": 844}
@@ -85,7 +66,7 @@ def link(page: Any, name: str) -> Any:
 
 
 def test_from_an_empty_folder_to_a_bounce_explained(page: Any, shoot: Shoot, tmp_path: Path) -> None:
-    with name_server() as peer, Relay() as relay, served(tmp_path, peer.at) as first:
+    with name_server() as peer, Relay() as relay, printed_link(tmp_path, HELIOGRAPH_RESOLVER=peer.at) as first:
         start = first.partition("/dashboard")[0]
         sign_up(page, first)
         team = page.url.partition("?")[0].rstrip("/")

@@ -84,7 +84,7 @@ def test_type_preview_error_cure_draft_publish(site: Site, shoot: Shoot, viewpor
 def test_unsaved_text_is_offered_back(site: Site) -> None:
     page = site.open("forgetful@example.com", *TEAM, path=f"{HERE}/tpl_short/edit")
     asked: list[str] = []
-    page.on("dialog", lambda dialog: asked.append(dialog.type))
+    page.once("dialog", lambda dialog: asked.append(dialog.type))
     page.get_by_label("Text", exact=True).click()  # browsers ask only where somebody has done something
     page.get_by_label("Text", exact=True).fill("Words {{a.b}} and more")
     expect(page.get_by_text("Not saved yet.")).to_be_visible()

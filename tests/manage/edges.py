@@ -4,7 +4,6 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +11,9 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from argon2 import PasswordHasher
 
-from heliograph.channels.email import dkim, dns_check
-from heliograph.dashboard import passwords, totp
+from heliograph.channels.email import dns_check
+from heliograph.dashboard import totp
 from heliograph.dashboard.visit import COOKIE
 from heliograph.manage import erase
 from heliograph.opening import open_store
@@ -263,16 +261,12 @@ async def opened(url: str, folder: Path, *, has_people: bool = True) -> AsyncIte
 
 @contextmanager
 def cheap() -> Iterator[None]:
-    """Passwords, DKIM keys and an erasure without the time that they take, and a DNS in which everything is right."""
-    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    """An erasure without the time that it takes, and a DNS in which everything is right."""
 
     async def found(records: Sequence[Record], _: Any) -> list[tuple[Record, Verdict]]:
         return [(record, Verdict(ok=True)) for record in records]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_hasher", hasher)
-        patch.setattr(passwords, "_any", cache(lambda: hasher.hash("nobody has this password")))
-        patch.setattr(dkim, "make_key", cache(dkim.make_key))
         patch.setattr(dns_check, "check", found)
         patch.setattr(erase, "SETTLE_S", 0)
         yield

@@ -12,7 +12,9 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.refusals import Refusal
+from heliograph.storage.store import Store
 from heliograph.storage.verifications import Check, Finish, Recent, Start
+from tests.clocks import TestClock
 
 ENTRY = COMMAND_LINE.did(0, "test", "")  # where the audit log does not matter
 KEY = "key"  # the API key behind everything here
@@ -53,6 +55,23 @@ def message(
         "decide": decide or take,
     }
     return Acceptance(**fields | more)
+
+
+async def send_email(
+    store: Store, clock: TestClock, subject: str, *to: str, sender: str = "hi@acme.test", **more: Any
+) -> str:
+    """Accept an email a second after the one before, with an answer that can be searched; answers its id."""
+    clock.forward(1000)
+    said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
+    said["tags"] = more.get("tags", {})
+
+    def decide(_: Found) -> Decision:
+        answer = msgspec.json.encode({"id": item.id, **said})
+        return Decision(response=answer, recipients=[AcceptedRecipient(one, one, "to") for one in to])
+
+    item = message(clock, *to, decide=decide, **more)
+    await store.messages.accept(item)
+    return item.id
 
 
 def start(clock: Clock, *, check: Callable[[Recent], None] = lambda recent: None, **more: Any) -> Start:

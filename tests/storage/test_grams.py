@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from heliograph.rules.acceptance import AcceptedRecipient, Decision
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.erasure import forms_of
 from heliograph.rules.grams import SPAN, read_needle, text_marks
@@ -18,7 +16,7 @@ from heliograph.storage.search import Search
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import message
+from tests.storage.samples import send_email
 
 pytestmark = pytest.mark.anyio
 
@@ -26,20 +24,6 @@ FILLER = (
     "INSERT INTO message (key, id, team, channel, status, sandbox, key_id, price, charge, sequence, created_at,"
     " has_body, record) VALUES ({key}, 'eml_{key}', 9, 'email', 'delivered', 0, 'k', 0, 'none', 0, 0, 0, '{{}}')"
 )
-
-
-async def send(store: Store, clock: TestClock, subject: str, *to: str, team: int = 1, **more: Any) -> str:
-    """One email, a second after the one before."""
-    clock.forward(1000)
-    said = {"to": to[0], "to_addresses": to, "from": more.pop("sender", "hello@acme.test"), "subject": subject}
-
-    def decide(_: Any) -> Decision:
-        answer = msgspec.json.encode({"id": item.id, **said})
-        return Decision(response=answer, recipients=[AcceptedRecipient(one, one, "to") for one in to])
-
-    item = message(clock, *to, team=team, decide=decide, **more)
-    await store.messages.accept(item)
-    return item.id
 
 
 async def close_span(store: Store, clock: TestClock, sql: Sql) -> None:
@@ -67,15 +51,15 @@ async def found(store: Store, typed: str = "", team: int = 1, **more: Any) -> li
 async def sent(store: Store, clock: TestClock, sql: Sql) -> list[str]:
     """Three spans: two messages in the first two, one in the last."""
     made = [
-        await send(store, clock, "Your parcel 4711", "ada@example.com", key_id="k1", template_id="tpl_a"),
-        await send(store, clock, "Receipt %_'", "bob@example.com", "cleo@shop.test", sender="a@other.test"),
+        await send_email(store, clock, "Your parcel 4711", "ada@example.com", key_id="k1", template_id="tpl_a"),
+        await send_email(store, clock, "Receipt %_'", "bob@example.com", "cleo@shop.test", sender="a@other.test"),
     ]
-    await send(store, clock, "Your parcel", "ada@example.com", team=2)
+    await send_email(store, clock, "Your parcel", "ada@example.com", team=2)
     await close_span(store, clock, sql)
-    made.append(await send(store, clock, "Über 订单", "ada.lovelace@example.com", key_id="k1"))
-    made.append(await send(store, clock, "your PARCEL 4712", "dan@example.org"))
+    made.append(await send_email(store, clock, "Über 订单", "ada.lovelace@example.com", key_id="k1"))
+    made.append(await send_email(store, clock, "your PARCEL 4712", "dan@example.org"))
     await close_span(store, clock, sql)
-    made.append(await send(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
+    made.append(await send_email(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
     return made
 
 
@@ -249,7 +233,7 @@ async def test_deleted_messages_leave_it(store: Store, clock: TestClock, sql: Sq
     await deliver(store, clock)
     await build(store)
     clock.forward(91 * DAY_MS)
-    newest = await send(store, clock, "Your parcel 4713", "ada@example.com")
+    newest = await send_email(store, clock, "Your parcel 4713", "ada@example.com")
     await sql("UPDATE message SET ended_at = NULL WHERE team = 9")
     await sql("UPDATE message SET ended_at = NULL WHERE key = 1")
     await store.upkeep.purge()
@@ -283,7 +267,7 @@ async def test_two_processes_build_the_same_span_once(store: Store, other: Store
 
 
 async def test_a_span_waits_for_messages_on_their_way(store: Store, clock: TestClock, sql: Sql) -> None:
-    await send(store, clock, "Your parcel", "ada@example.com")
+    await send_email(store, clock, "Your parcel", "ada@example.com")
     await sql(FILLER.format(key=SPAN))
     assert not await store.grams.build_next()
     clock.forward(grams.SETTLED_MS + 1)
