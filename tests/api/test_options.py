@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.sends import EMAIL, SMS, WELCOME, WHATSAPP, Body, assert_refused, settled, without
-from tests.service import Service
+from tests.api.sends import EMAIL, SMS, VERIFY, WELCOME, WHATSAPP, Body, assert_refused, settled, without
+from tests.service import Service, until
 
 ADDED: Body = {"tags": {"kind": "receipt"}, "metadata": {"order": 4711, "lines": [{"a": None}]}}
 SENDS = {"/v1/emails": EMAIL, "/v1/sms": SMS, "/v1/whatsapp": WHATSAPP}
@@ -45,6 +45,29 @@ def test_lists_filter_by_a_tag(shared_service: Service, path: str, body: Body) -
 
 def listed(service: Service, path: str) -> list[str]:
     return [one["id"] for one in service.get(path).json["data"]]
+
+
+def test_a_verification_has_tags_and_metadata(shared_service: Service) -> None:
+    plain = shared_service.post("/v1/verify", VERIFY | {"to": "+15005551080"}).json
+    answer = shared_service.post("/v1/verify", VERIFY | ADDED | {"to": "+15005551081"}).json
+    assert answer.keys() == plain.keys()
+    id_ = answer["id"]
+    assert shared_service.get(f"/v1/verify/{plain['id']}").json == plain
+    assert shared_service.get(f"/v1/verify/{id_}").json == answer | ADDED
+    assert listed(shared_service, "/v1/verify?tag=kind:receipt") == [id_]
+    assert listed(shared_service, "/v1/verify?tag=kind:receipt&status=pending&to=%2B15005551081") == [id_]
+    assert listed(shared_service, "/v1/verify?tag=kind:receipt&status=verified") == []
+    assert_refused(shared_service.post("/v1/verify", VERIFY | {"tags": {"a b": "c"}}), 400, "invalid_tags", "tags")
+    large = {"metadata": {"a": "x" * 4096}}
+    assert_refused(shared_service.post("/v1/verify", VERIFY | large), 400, "invalid_metadata", "metadata")
+    assert shared_service.post(f"/v1/verify/{id_}/check", {"code": "551081"}).json["verified"]
+
+    def told() -> list[Any]:
+        events = shared_service.get(f"/v1/events?limit=100&after=evt_{id_[4:]}").json["data"]
+        return [one["data"] for one in events if one["data"].get("id") == id_]
+
+    (event,) = until(told)
+    assert {name: event[name] for name in ADDED} == ADDED
 
 
 @by_channel

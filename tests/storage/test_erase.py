@@ -11,6 +11,7 @@ from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.erasure import is_erased
+from heliograph.rules.options import Added, tag_hash
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
@@ -138,7 +139,8 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     words = msgspec.json.encode({"text": f"{OTHER}, {written}: unknown"}).decode()
     row = (1, OTHER, OTHER, "bounce", None, words, clock.now())
     await store.database.write(lambda tx: tx.run("insert_suppressions", suppressions=[row]))
-    begun = start(clock, phone=canary, prefix=canary[:-4], retry_key=retry_key("k3"))
+    added = Added(tags={"for": written}, metadata={"for": written})
+    begun = start(clock, phone=canary, prefix=canary[:-4], retry_key=retry_key("k3"), added=added)
     await store.verifications.start(begun)
     answer = msgspec.json.encode({"to": canary})
     await store.verifications.finish(finish(begun, clock, response=answer))
@@ -200,6 +202,7 @@ async def test_it_stands_nowhere_any_more(
     after = {table: await sql(f"SELECT count(*) FROM {table}") for table in before}
     assert after == before  # what happened stays, without the name
     assert await tagged(store, ("for", written)) == []
+    assert await sql(f"SELECT 1 FROM tag WHERE tag = {tag_hash('for', written)}") == []
     assert len(await tagged(store, ("kind", "greeting"))) == 4
     assert await found(sql, settings, OTHER)
     assert canary not in store.setup.current.teams["team_a"].recipients

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import retention
@@ -94,7 +95,7 @@ async def test_each_team_keeps_things_as_long_as_it_says(
     await set_days(store, 2, *days)
     for team in (1, 2):
         await store.messages.accept(message(clock, team=team))
-        begun = start(clock, team=team)
+        begun = start(clock, team=team, added=Added(tags={"a": "b"}))
         await store.verifications.start(begun)
         await store.verifications.finish(finish(begun, clock))
     await end(store, clock)
@@ -104,7 +105,12 @@ async def test_each_team_keeps_things_as_long_as_it_says(
         return {team for (team,) in await sql(f"SELECT team FROM {table}")}
 
     contents = "content c JOIN message m ON m.key = c.message"
-    for table, kind in ((contents, "content"), ("message", "messages"), ("verification", "messages")):
+    for table, kind in (
+        (contents, "content"),
+        ("message", "messages"),
+        ("verification", "messages"),
+        ("tag", "messages"),
+    ):
         for moment in sorted({(own[kind], 2), (default[kind], 1)}):
             clock.forward(began + moment[0] * DAY_MS - 1 - clock.now())
             await store.upkeep.purge()

@@ -886,7 +886,7 @@ export interface VerificationList {
   /** `true` when there is a next page: get it with `after` = the last id of this one. */
   has_more: boolean;
   /** The records of this page. */
-  data: Array<VerificationRecord>;
+  data: Array<VerificationView>;
 }
 
 export interface VerificationRecord {
@@ -904,6 +904,27 @@ export interface VerificationRecord {
   expires_at: string;
   /** The carrier's words when it did not take the code. */
   error_message: string | null;
+}
+
+export interface VerificationView {
+  /** Public id. */
+  id: string;
+  /** The channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  to: string;
+  /** The state of the verification. */
+  status: "pending" | "verified" | "expired" | "exhausted" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** When the code stops working: ten minutes after the start. */
+  expires_at: string;
+  /** The carrier's words when it did not take the code. */
+  error_message: string | null;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
 }
 
 export interface VerifyPreview {
@@ -926,6 +947,10 @@ export interface VerifyRequest {
   to: string;
   /** `sms`, the default; `whatsapp` or `email` where the team's `verify.channels` names it. A list: the same code goes by the next one when the one before refuses it, or tells no receipt within 20 seconds. */
   channel?: "email" | "sms" | "whatsapp" | Array<"email" | "sms" | "whatsapp"> | null;
+  /** Up to 10 names with values, to find and count messages by. */
+  tags?: Record<string, string> | null;
+  /** Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched. */
+  metadata?: Record<string, unknown> | null;
 }
 
 export interface WebhookChange {
@@ -1009,17 +1034,17 @@ export interface WhatsappPreview {
 
 export interface Operations {
   "POST /v1/emails": { body: EmailRequest; query: { dry_run?: boolean }; answer: EmailRecord };
-  "GET /v1/emails": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed"; to?: string; created_after?: string; created_before?: string; template_id?: string; tag?: string }; answer: EmailList };
+  "GET /v1/emails": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string; template_id?: string }; answer: EmailList };
   "POST /v1/sms": { body: PhoneRequest; query: { dry_run?: boolean }; answer: PhoneRecord };
-  "GET /v1/sms": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "failed"; to?: string; created_after?: string; created_before?: string; template_id?: string; tag?: string }; answer: PhoneList };
+  "GET /v1/sms": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string; template_id?: string }; answer: PhoneList };
   "POST /v1/whatsapp": { body: PhoneRequest; query: { dry_run?: boolean }; answer: PhoneRecord };
-  "GET /v1/whatsapp": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "read" | "failed"; to?: string; created_after?: string; created_before?: string; template_id?: string; tag?: string }; answer: PhoneList };
+  "GET /v1/whatsapp": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "read" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string; template_id?: string }; answer: PhoneList };
   "POST /v1/emails/batch": { body: EmailBatchRequest; answer: BatchAnswer };
   "POST /v1/sms/batch": { body: PhoneBatchRequest; answer: BatchAnswer };
   "POST /v1/whatsapp/batch": { body: PhoneBatchRequest; answer: BatchAnswer };
   "GET /v1/batches/{id}": { answer: BatchRecord };
   "POST /v1/verify": { body: VerifyRequest; query: { dry_run?: boolean }; answer: VerificationRecord };
-  "GET /v1/verify": { query: { limit?: number; after?: string; status?: "pending" | "verified" | "expired" | "exhausted" | "failed"; to?: string; created_after?: string; created_before?: string }; answer: VerificationList };
+  "GET /v1/verify": { query: { limit?: number; after?: string; status?: "pending" | "verified" | "expired" | "exhausted" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string }; answer: VerificationList };
   "POST /v1/verify/{id}/check": { body: CheckRequest; answer: CheckRecord };
   "POST /v1/verify/{id}/resend": { answer: VerificationRecord };
   "POST /v1/verify/{id}/cancel": { answer: VerificationRecord };
@@ -1034,7 +1059,7 @@ export interface Operations {
   "PATCH /v1/whatsapp/{id}": { body: RescheduleRequest; answer: PhoneLine };
   "GET /v1/whatsapp/{id}": { answer: PhoneView };
   "POST /v1/whatsapp/{id}/cancel": { answer: PhoneLine };
-  "GET /v1/verify/{id}": { answer: VerificationRecord };
+  "GET /v1/verify/{id}": { answer: VerificationView };
   "POST /v1/templates/{id}/render": { body: RenderRequest; answer: RenderView };
   "GET /v1/inbox": { query: { limit?: number; to?: string; channel?: "email" | "sms" | "whatsapp" | "verification"; after?: string; before?: string; wait?: number }; answer: InboxList };
   "GET /v1/inbox/{id}": { answer: InboxView };

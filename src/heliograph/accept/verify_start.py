@@ -37,6 +37,7 @@ from heliograph.rules.field_docs import (
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.message import STATES
+from heliograph.rules.options import Added, Metadata, Tags, check_metadata, check_tags
 from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.recipients import check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
@@ -65,6 +66,8 @@ class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         says("Phone in E.164 form, for example `+14155550123`; by `email`, an email address.", needed=True),
     ] = None  # missing: `invalid_phone`, at its place in the order
     channel: Annotated[CodeChannel | list[CodeChannel] | None, CHANNEL] = None
+    tags: Tags = None
+    metadata: Metadata = None
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +106,8 @@ async def start_verification(
 ) -> Answer:
     to, id_ = await _check(context, caller, request), context.clock.new_id("vrf_")
     ways = ways_of(context, caller, to.normal, to.channels)
-    start = _start(context, caller, to, id_, ways, retry_key)
+    added = Added(tags=request.tags or {}, metadata=request.metadata or {})
+    start = replace(_start(context, caller, to, id_, ways, retry_key), added=added)
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
@@ -192,6 +196,8 @@ async def _check(context: Context, caller: Caller, request: VerifyRequest) -> Co
             normal = read_recipients(request.to, None, None, None).to[0].normal
         else:
             read_phone(request.to)
+    check_tags(request.tags)
+    check_metadata(request.metadata)
     to = CodeTo(given=given, normal=normal, channels=channels)
     await _check_recipient(context, caller, to)
     return to

@@ -33,7 +33,7 @@ from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.verification import VERIFICATION_STATES
-from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent
+from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
 from heliograph.web.request import Response
 
 PAGE = 20
@@ -60,7 +60,8 @@ def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
         Query("to", "Only records for this address or phone."),
         Query("created_after", "Only records made after this time.", time),
         Query("created_before", "Only records made before this time.", time),
-        *(() if kind == "verification" else (TEMPLATE, TAG)),
+        TAG,
+        *(() if kind == "verification" else (TEMPLATE,)),
     )
 
 
@@ -148,8 +149,15 @@ class PhoneList(Listed, frozen=True, kw_only=True):
     data: Records[PhoneLine]
 
 
+class VerificationView(VerificationRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """With what the caller added, where there is some."""
+
+    tags: TagsView = msgspec.field(default_factory=dict)
+    metadata: MetadataView = msgspec.field(default_factory=dict)
+
+
 class VerificationList(Listed, frozen=True, kw_only=True):
-    data: Records[VerificationRecord]
+    data: Records[VerificationView]
 
 
 class TeamView(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,12 +210,12 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 
 
 async def read_verification(call: Call) -> Response:
-    return answer(to_record(await find_verification(call.context, call.caller, call.params["id"])))
+    return answer(_verification(await find_verification(call.context, call.caller, call.params["id"])))
 
 
 async def list_verifications(call: Call) -> Response:
     found = await call.context.store.verifications.search(call.team, _search(call, None, VERIFICATION_STATES))
-    return _found(found, [to_record(line) for line in found.lines])
+    return _found(found, [_verification(line) for line in found.lines])
 
 
 async def read_me(call: Call) -> Response:
@@ -292,6 +300,10 @@ def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
     if channel == "email":
         added |= {"reply_to_addresses": [record["reply_to"]] if record["reply_to"] else [], "headers": {}}
     return added
+
+
+def _verification(found: VerificationLine) -> VerificationView:
+    return VerificationView(**msgspec.structs.asdict(to_record(found)), **msgspec.json.decode(found.added))
 
 
 def _raw(detail: str | None) -> msgspec.Raw | None:

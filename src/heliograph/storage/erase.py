@@ -262,6 +262,7 @@ async def _verifications(database: Database, wanted: Wanted, now: int) -> None:
     async def portion(tx: Tx) -> int:
         whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
         name = stand_in(wanted.address)
+        await tags.delete(tx, await tx.run("added_to_verifications", **whose))
         return len(await tx.run("erase_verifications", stand_in=name, limit=PORTION, now=now, **whose))
 
     while await database.write(portion):

@@ -76,6 +76,8 @@ async def _run(tx: Tx, query: str, **given: Any) -> list[Any]:
 
 
 async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
+    if query == LONE["old_verifications"]:
+        await tags.delete(tx, await tx.run("verifications_added", old=rows))
     await tx.run(query, old=rows)
 
 

@@ -134,6 +134,7 @@ class VerificationLine(msgspec.Struct, frozen=True):
     channel: Channel  # the one used last
     channels: str  # in the order in which they are tried, with a space between
     resent: str  # when it was sent again, with a space between
+    added: str  # what the caller added to it, as JSON
 
 
 Row = TypeVar("Row", MessageLine, VerificationLine)
@@ -205,7 +206,10 @@ async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]
 async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPage[VerificationLine]:
     low, high = (PREFIXES["verification"] + end for end in _ends(wanted))
     given = {"team": team, "now": now, "limit": wanted.limit + 1, "low": low, "high": high, **_times(wanted)}
-    if wanted.address is not None:
+    if wanted.tag:
+        filters = {"tag": tag_hash(*wanted.tag), "phone": wanted.address, "status": wanted.status}
+        rows = await tx.run("tagged_verifications", **filters, **given)
+    elif wanted.address is not None:
         rows = await tx.run("search_phone", phone=wanted.address, status=wanted.status, **given)
     elif wanted.status is None:
         rows = await tx.run("search_verifications", **given)

@@ -1,4 +1,4 @@
-"""Which messages have which tag: found by a hash of it, in the order of their ids (contract 16)."""
+"""Which messages and verifications have which tag: found by a hash of it, in the order of their ids (contract 16)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,5 +22,9 @@ def rows_of(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
 
 async def forget(tx: Tx, messages: Sequence[tuple[int]]) -> None:
     """Before they go, or are written anew."""
-    if rows := rows_of(await tx.run("records_of", messages=messages)):
+    await delete(tx, await tx.run("records_of", messages=messages))
+
+
+async def delete(tx: Tx, records: Iterable[Sequence[Any]]) -> None:
+    if rows := rows_of(records):
         await tx.run("delete_tags", tags=rows)

@@ -14,6 +14,7 @@ from heliograph.rules.conversion import Tally, areas, hour_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
+from heliograph.rules.options import Added
 from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
@@ -34,6 +35,7 @@ from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
 from heliograph.storage.search import Search, SearchPage, VerificationLine
+from heliograph.storage.tags import tag_rows
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
@@ -68,6 +70,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     owner: str  # the process that will ask the carrier
     check: Callable[[Recent], None]  # raises when a limit is reached
     retry_key: IdempotencyKey | None = None
+    added: Added = Added()
 
 
 class Resend(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,7 @@ class _Row(msgspec.Struct, frozen=True):
     sandbox: int
     lease_until: int | None
     sent: int
+    added: str
 
 
 class Claimed(msgspec.Struct, frozen=True):
@@ -404,10 +408,13 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease
             lease_until,
             i.created_at,
             i.expires_at,
+            msgspec.json.encode(i.added).decode(),
         )
         for i in begun
     ]
     await tx.run("insert_verifications", verifications=rows)
+    if tags := [row for i in begun for row in tag_rows(i.team, i.id, i.added.tags)]:
+        await tx.run("insert_tags", tags=tags)
     await conversion.count(tx, [(i.team, i.phone, i.created_at, 1, 0) for i in begun])
     holds = [(i.team, "hold", i.price, i.id, i.created_at, 0) for i in begun if i.price]
     if holds or any(i.sandbox_most is not None for i in begun):
@@ -431,6 +438,7 @@ def _event(publisher: Publisher, row: _Row, status: str, at: int, error: str | N
         "expires_at": timestamp(row.expires_at),
         "error_message": error,
         "previous_status": row.status,
+        **msgspec.json.decode(row.added),
     }
     return Event(
         id=publisher.new_id("evt_"),

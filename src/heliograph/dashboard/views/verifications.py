@@ -1,10 +1,13 @@
 """Verifications with their outcome; their codes are nowhere."""
 
+import msgspec
+
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Key
 from heliograph.rules.verification import CANCELED
 from heliograph.storage.search import SearchPage, VerificationLine
@@ -36,6 +39,7 @@ async def show(visit: Visit) -> Answer:
     key = visit.setup.records.get(("key", found.key_id))
     values = {
         "found": found,
+        "added": msgspec.json.decode(found.added, type=Added),
         "key": key.name if isinstance(key, Key) else found.key_id,
         "wrong_max": WRONG_CODES_MAX,
         "canceled": CANCELED,

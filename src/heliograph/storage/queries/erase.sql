@@ -127,8 +127,11 @@ WHERE delivery.key = r.key;
 -- name: erase_answers
 UPDATE attempt SET answer = '' WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint, subject text) AS r);
 
+-- name: added_to_verifications
+SELECT team, id, added FROM verification WHERE team = :team AND phone = :address AND added <> '{}';
+
 -- name: erase_verifications
-UPDATE verification SET phone = :stand_in, given = NULL, prefix = '', error_message = NULL
+UPDATE verification SET phone = :stand_in, given = NULL, prefix = '', error_message = NULL, added = '{}'
 WHERE key IN (SELECT key FROM verification
               WHERE team = :team AND phone = :address
                 AND (status <> 'pending' OR (owner IS NULL AND expires_at <= :now)) LIMIT :limit)

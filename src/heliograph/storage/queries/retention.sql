@@ -55,6 +55,10 @@ CROSS JOIN LATERAL (                                                           -
     ORDER BY i.created_at LIMIT :limit) AS v                                   --postgres
 LIMIT :limit;
 
+-- name: verifications_added
+SELECT v.team, v.id, v.added FROM rows(:old, key bigint) AS r JOIN verification v ON v.key = r.key
+WHERE v.added <> '{}';
+
 -- name: purge_verifications
 DELETE FROM verification WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
 

@@ -199,7 +199,7 @@ ORDER BY d.key;
 -- name: search_verifications
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent
+       coalesce(given, phone), channel, channels, resent, added
 FROM verification
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
@@ -208,7 +208,7 @@ ORDER BY id DESC LIMIT :limit;
 -- `stored` is the state that is written down. SQLite would take the unique index on ids.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent
+       coalesce(given, phone), channel, channels, resent, added
 FROM verification
 INDEXED BY verification_by_state  --sqlite
 WHERE team = :team AND status = :stored AND id > :low AND id < :high
@@ -219,14 +219,28 @@ ORDER BY id DESC LIMIT :limit;
 -- name: find_verification
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent
+       coalesce(given, phone), channel, channels, resent, added
 FROM verification WHERE team = :team AND id = :id;
+
+-- name: tagged_verifications
+SELECT v.id, v.phone, CASE WHEN v.status = 'pending' AND v.expires_at <= :now THEN 'expired' ELSE v.status END,
+       v.sandbox, v.wrong, v.price, v.charge, v.error_message, v.key_id, v.created_at, v.expires_at, v.simulated,
+       coalesce(v.given, v.phone), v.channel, v.channels, v.resent, v.added
+FROM tag t
+CROSS JOIN verification v ON v.team = t.team AND v.id = t.id  --sqlite
+JOIN verification v ON v.team = t.team AND v.id = t.id        --postgres
+WHERE t.team = :team AND t.tag = :tag AND t.id > :low AND t.id < :high
+  AND v.created_at > :created_after AND v.created_at < :created_before
+  AND (CAST(:phone AS text) IS NULL OR v.phone = :phone)
+  AND (CAST(:status AS text) IS NULL
+       OR CASE WHEN v.status = 'pending' AND v.expires_at <= :now THEN 'expired' ELSE v.status END = :status)
+ORDER BY t.id DESC LIMIT :limit;
 
 -- name: search_phone
 -- Along the index on phones: nobody is verified so often that order would matter to its cost.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent
+       coalesce(given, phone), channel, channels, resent, added
 FROM verification
 WHERE team = :team AND phone = :phone AND id > :low AND id < :high
   AND created_at > :created_after AND created_at < :created_before

@@ -32,16 +32,16 @@ DELETE FROM conversion WHERE (team, place, hour) IN (
 
 -- name: insert_verifications
 INSERT INTO verification (id, team, key_id, phone, given, prefix, channels, channel, magic, sandbox, status, wrong, salt,
-                          digest, price, charge, owner, lease_until, created_at, expires_at)
+                          digest, price, charge, owner, lease_until, created_at, expires_at, added)
 SELECT id, team, key_id, phone, given, prefix, channels, channel, magic, sandbox, 'pending', 0, salt, digest, price,
-       charge, owner, lease_until, created_at, expires_at
+       charge, owner, lease_until, created_at, expires_at, added
 FROM rows(:verifications, id text, team bigint, key_id text, phone text, given text, prefix text, channels text,
           channel text, magic smallint, sandbox smallint, salt text, digest text, price bigint, charge text, owner text,
-          lease_until bigint, created_at bigint, expires_at bigint) AS r;
+          lease_until bigint, created_at bigint, expires_at bigint, added text) AS r;
 
 -- name: lock_verifications
 SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner,
-       v.phone, v.given, v.channel, v.sandbox, v.lease_until, v.sent
+       v.phone, v.given, v.channel, v.sandbox, v.lease_until, v.sent, v.added
 FROM verification v
 WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
 ORDER BY v.key
