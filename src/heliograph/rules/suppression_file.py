@@ -55,12 +55,15 @@ def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | Non
         return None
     # Our own export marks what a spreadsheet would take for a formula.
     written = cells[0][1:] if cells[0].startswith(("'=", "'+", "'-", "'@")) else cells[0]
-    email, reason = written, (cells[1] if len(cells) > 1 else "").lower() or DEFAULT
+    return to_line(number, written, cells[1] if len(cells) > 1 else "", seen)
+
+
+def to_line(number: int, email: str, given: str, seen: dict[str, int]) -> ReadLine:
+    """`seen`: the addresses of the file so far, and their lines."""
     address = parse_address(email)
     if address is None:
         return ReadLine(number=number, text=email, wrong="not an email address")
-    if reason not in REASONS:
-        reason = DEFAULT
+    reason = given.lower() if given.lower() in REASONS else DEFAULT
     if address.normal in seen:
         return ReadLine(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")
     seen[address.normal] = number

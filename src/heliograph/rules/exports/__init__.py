@@ -1,0 +1,1 @@
+"""What people take along from another service: its exports, read into what we keep."""

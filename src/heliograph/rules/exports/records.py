@@ -1,0 +1,93 @@
+"""The records of an export, whatever the service: a CSV file, a JSON answer of its API, or a record on each line."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.suppression_file import LINES_MAX, Unreadable
+
+Row = Mapping[str, Any]  # names in lower case, with _ for spaces
+
+
+class ExportedAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """One that is not to be mailed."""
+
+    email: str
+    reason: str = ""
+
+
+class ExportedDomain(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
+class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    id: str  # that the service gave it
+    name: str
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    why: str
+
+
+Exported = ExportedAddress | ExportedDomain | ExportedTemplate | LeftOut
+ReadRow = Callable[[Row], Exported]  # a service's own
+
+
+def read_export(file: bytes, read: ReadRow) -> list[tuple[int, Exported]]:
+    """Each record with its line in the file, or its place in a JSON list, from 1."""
+    try:
+        text = file.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Unreadable("The file is not UTF-8 text. Export it again as CSV or JSON in UTF-8.") from None
+    found = [(number, read(row)) for number, row in _rows(text) if any(row.values())]
+    if not found:
+        raise Unreadable("The file has no records.")
+    if len(found) > LINES_MAX:
+        raise Unreadable(f"The file has more than {LINES_MAX:,} records. Import it in parts.")
+    return found
+
+
+def _rows(text: str) -> Iterator[tuple[int, Row]]:
+    if not text.lstrip().startswith(("{", "[")):
+        yield from _cells(text)
+        return
+    try:
+        records = _listed(msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        records = [_decoded(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise Unreadable(f"Record {number} is not an object.")
+        yield number, {name.lower(): value for name, value in record.items()}
+
+
+def _listed(value: Any) -> list[Any]:
+    """An API's list has its records in one of its fields."""
+    if isinstance(value, dict):
+        lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
+        is_list = value.get("object") == "list" or "html" not in value
+        return lists[0] if len(lists) == 1 and is_list and "name" not in value else [value]
+    return value if isinstance(value, list) else [value]
+
+
+def _decoded(number: int, line: str) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        raise Unreadable(f"Line {number} is not JSON.") from None
+
+
+def _cells(text: str) -> Iterator[tuple[int, Row]]:
+    reader = csv.reader(text.splitlines(keepends=True), strict=False)
+    try:
+        names = [name.strip().lower().replace(" ", "_") for name in next(reader, [])]
+        for cells in reader:
+            yield reader.line_num, dict(zip(names, (cell.strip() for cell in cells), strict=False))
+    except csv.Error as error:
+        raise Unreadable(f"Line {reader.line_num} cannot be read: {error}.") from None
