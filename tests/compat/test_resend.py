@@ -89,6 +89,7 @@ def test_what_works(known: Known, name: str) -> None:
     assert WORKS[name](known)
 
 
+@pytest.mark.filterwarnings("ignore:Audiences is deprecated")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(known: Known, name: str) -> None:
     call, error, reason = REFUSED[name]

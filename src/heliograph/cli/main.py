@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import NoReturn
 
 import click
@@ -26,6 +27,7 @@ COMMANDS = {
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
     "domain": "Sending domains: what to set in DNS, and whether it is there.",
     "erase": "Erase an address or a number from all records of a team.",
+    "import": "Bring suppressions, domains and templates from another service.",
     "key": "Make, list, rotate and revoke API keys.",
     "listen": "Forward a team's events to a program on this machine.",
     "migrate": "Bring the database to the schema of this version.",
@@ -43,7 +45,7 @@ COMMANDS = {
     "user": "People of the dashboard: list, add, change, let one in.",
     "webhook": "Webhooks: where events are sent, and how each delivery went.",
 }
-MODULES = {"resume": "pause"}  # where a command's file has another name
+MODULES = {"import": "import_", "resume": "pause"}  # where a command's file has another name
 
 
 class Commands(click.Group):
@@ -53,7 +55,8 @@ class Commands(click.Group):
         name, listed, rest = super().resolve_command(ctx, args)
         if listed is None or name is None:
             return name, listed, rest
-        return name, getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), name), rest
+        function = f"{name}_" if iskeyword(name) else name
+        return name, getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), function), rest
 
 
 @click.group(

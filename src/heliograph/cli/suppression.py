@@ -1,6 +1,5 @@
 """`heliograph suppression`: who is not mailed by a team."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from heliograph.settings import Settings
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 from heliograph.storage.suppressions import START, End, SuppressionLine
-
-BUSY_S = 0.05  # between looks at a portion that the running service is working on
 
 _team = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 
@@ -123,11 +120,7 @@ def import_(settings: Settings, file: Path, team: str, as_json: bool) -> None:
 
     async def story(store: Store) -> Import:
         record = find_team(store.setup.current, team).record
-        id_ = await imports.begin(store, COMMAND_LINE, record, file.read_bytes())
-        while (begun := await store.imports.find(record.ref, id_)) is None or begun.state == "importing":
-            if not await store.imports.do_portion(id_):
-                await asyncio.sleep(BUSY_S)
-        return begun
+        return await imports.finish(store, record, await imports.begin(store, COMMAND_LINE, record, file.read_bytes()))
 
     done = with_store(settings, "Importing", story)
     if as_json:

@@ -1,12 +1,36 @@
-"""Imports of suppressions: a file is kept whole, then any process brings it onto the list, portion by portion."""
+"""Imports of suppressions: a file is kept whole, then any process brings it onto the list, portion by portion.
+
+What another service exported may hold domains and templates as well.
+"""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
+import msgspec
+
+from heliograph.manage import templates
+from heliograph.manage.domains import Domains
+from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
+from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.suppression_file import Unreadable, read_lines
+from heliograph.rules.setup.records import TeamRecord, Template
+from heliograph.rules.setup.template_edit import edit_template
+from heliograph.rules.suppression_file import ReadLine, Unreadable, read_lines, to_line
+from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
+
+BUSY_S = 0.05  # between looks at a portion that the running service is working on
+
+
+class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a record of another service's."""
+
+    number: int
+    kind: str  # suppression, domain or template; empty: it is left out
+    text: str
+    outcome: str
 
 
 async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> str:
@@ -15,7 +39,77 @@ async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> st
         lines = await asyncio.to_thread(read_lines, file)
     except Unreadable as error:
         raise InvalidRequest(str(error), param="file") from None
+    return await _begin(store, actor, team, lines)
+
+
+async def _begin(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[ReadLine]) -> str:
     id_ = store.clock.new_id("imp_")
     entry = actor.did(store.clock.now(), "suppression.import", id_, f"{len(lines)} lines", team=team.id)
     await store.imports.begin(id_, team.ref, lines, entry)
     return id_
+
+
+async def finish(store: Store, team: TeamRecord, id_: str) -> Import:
+    """Bring all of it onto the list, beside a running service that may do the same."""
+    while (begun := await store.imports.find(team.ref, id_)) is None or begun.state == "importing":
+        if not await store.imports.do_portion(id_):
+            await asyncio.sleep(BUSY_S)
+    return begun
+
+
+async def bring(
+    store: Store, domains: Domains, actor: Actor, team: str, records: Sequence[tuple[int, Exported]]
+) -> list[BroughtLine]:
+    """Everything of another service's export that we have a place for. What is there already stays as it is."""
+    done, seen = list[BroughtLine](), dict[str, int]()
+    addresses = [(number, one) for number, one in records if isinstance(one, ExportedAddress)]
+    lines = [to_line(number, one.email, one.reason, seen) for number, one in addresses]
+    if lines:
+        done += await _suppress(store, actor, find_team(store.setup.current, team).record, lines)
+    for number, one in records:
+        match one:
+            case ExportedDomain():
+                done.append(await _add_domain(store, domains, actor, team, number, one.name))
+            case ExportedTemplate():
+                done.append(await _add_template(store, actor, team, number, one))
+            case LeftOut():
+                done.append(BroughtLine(number=number, kind="", text=one.text, outcome=f"left out: {one.why}"))
+    return sorted(done, key=lambda line: line.number)
+
+
+async def _suppress(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[ReadLine]) -> list[BroughtLine]:
+    id_ = await _begin(store, actor, team, lines)
+    await finish(store, team, id_)
+    done, after = list[BroughtLine](), -1
+    while True:
+        report = await store.imports.report(id_, after)
+        for one in report.lines:
+            outcome = f"left out: {one.outcome}" if one.line.wrong else one.outcome
+            done.append(BroughtLine(number=one.line.number, kind="suppression", text=one.line.text, outcome=outcome))
+        if report.after is None:
+            return done
+        after = report.after
+
+
+async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, number: int, name: str) -> BroughtLine:
+    before = set(find_team(store.setup.current, team).domains)
+    try:
+        made = await domains.add(actor, team, name)
+    except InvalidRequest as refusal:
+        return BroughtLine(number=number, kind="domain", text=name, outcome=f"left out: {refusal.message}")
+    outcome = "already there" if made.name in before else f"added as {made.id}"
+    return BroughtLine(number=number, kind="domain", text=name, outcome=outcome)
+
+
+async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
+    own = find_team(store.setup.current, team).templates.values()
+    if same := next((one for one in own if (one.channel, one.name) == ("email", given.name)), None):
+        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
+    base = Template(id=store.clock.new_id("tpl_"), team=team, channel="email", name=given.name)
+    words: dict[str, Any] = {part: getattr(given, part) for part in ("name", "subject", "html", "text")}
+    edited = edit_template(base, words | {"variables": []})
+    if edited.errors:
+        why = "; ".join(f"{field}: {error}" for field, error in edited.errors.items())
+        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"left out: {why}")
+    await templates.save(store, actor, edited.template, mark=None, by_operator=True)
+    return BroughtLine(number=number, kind="template", text=given.name, outcome=f"{given.id} is {base.id} now".strip())
