@@ -71,8 +71,8 @@ from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.store import Store
+from heliograph.submission import intake
 from heliograph.submission.certificate import Certificate
-from heliograph.submission.intake import MailIntake
 from heliograph.submission.listener import Submissions
 from heliograph.submission.session import Hall
 from heliograph.watch import LoopWatch
@@ -214,7 +214,7 @@ def build(
         submissions=Submissions(
             Hall(
                 name=mail_name(settings, store),
-                intake=MailIntake(context, limits),
+                intake=intake.MailIntake(context, limits),
                 budget=budget,
                 certificate=certificate,
             )
@@ -241,7 +241,8 @@ def make_front(
         seal=secrets.sealer.seal,
         unseal=secrets.sealer.open,
         eml=outgoing.plain,
-        routes=tuple(route.name for route in (*ROUTES, *foreign) if route.scopes is not None),
+        routes=(*(route.name for route in (*ROUTES, *foreign) if route.scopes is not None), intake.ROUTE),
+        smtp=tuple(place.rpartition(":")[2] for place in settings.submission()),
     )
     return Front(Api(context, management, limits, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
 

@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def submission(self) -> list[str]:
         """Where mail is taken by SMTP, and how it is encrypted; for people."""
-        clear = "STARTTLS" if self.submission_cert else "no TLS: from this machine alone"
+        clear = "STARTTLS" if self.submission_cert else "no TLS, from this machine alone"
         return [
             *(f"{_join(*address)} ({clear})" for address in self.submission_listen),
             *(f"{_join(*address)} (TLS)" for address in self.submission_tls_listen),

@@ -154,7 +154,7 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
 def test_where_mail_is_taken_by_smtp(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "127.0.0.1:2587")
     assert (
-        "ok    smtp: mail is taken on 127.0.0.1:2587 (no TLS: from this machine alone)" in run("doctor", *ANY_PORT).out
+        "ok    smtp: mail is taken on 127.0.0.1:2587 (no TLS, from this machine alone)" in run("doctor", *ANY_PORT).out
     )
     monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "0.0.0.0:2587")
     assert levels(run("doctor", *ANY_PORT, "--json").out)["smtp"] == "warn"

@@ -8,8 +8,21 @@ import ssl
 
 import pytest
 
+from heliograph.submission.session import Hall, Session
 from tests.service import PATIENCE_S, TOKENS, until
 from tests.submission.conftest import HOST, Post, deliver, mail
+
+
+class Stranger:
+    """A wire from another machine."""
+
+    peer, encrypted = "192.0.2.1", False
+
+    def __init__(self) -> None:
+        self.said: list[bytes] = []
+
+    def say(self, reply: bytes) -> None:
+        self.said.append(reply)
 
 
 def refused(post: Post, *args: object, **options: object) -> str:
@@ -329,3 +342,23 @@ def test_an_untrusted_client_gets_no_tls(post: Post) -> None:
 def test_a_key_of_other_networks(post: Post) -> None:
     made = post.service.post("/v1/keys", {"name": "elsewhere", "networks": ["192.0.2.0/24"]}).json
     assert refused(post, mail(), key=made["token"]).startswith("550 5.7.1 insufficient_scope: ")
+
+
+def test_a_key_that_is_revoked_meanwhile_sends_no_more(post: Post) -> None:
+    made = post.service.post("/v1/keys", {"name": "short"}).json
+    with post.client(made["token"]) as client:
+        client.ehlo_or_helo_if_needed()
+        assert deliver(client, mail())[0] == 250
+        assert post.service.ask("DELETE", f"/v1/keys/{made['id']}").status < 300
+        code, said = deliver(client, mail())
+        assert (code, said[:22]) == (535, b"5.7.8 invalid_api_key:")
+
+
+def test_a_key_in_the_clear_stays_on_this_machine() -> None:
+    """Seen from another address, there is no AUTH before STARTTLS."""
+    wire = Stranger()
+    session = Session(Hall(name="x", intake=None, budget=None, certificate=None), wire)  # type: ignore[arg-type]
+    session._greet("EHLO", "x")
+    assert not [line for line in wire.said if b"AUTH" in line]
+    session._mail("FROM:<a@acme.test>")
+    assert wire.said[-1] == b"530 5.7.0 Say STARTTLS first"

@@ -38,6 +38,7 @@ _SENDER = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
 
 class Envelope(msgspec.Struct, kw_only=True):
     utf8: bool
+    size: int  # that was announced
     recipients: dict[str, Address] = {}  # by their normal form
 
 
@@ -243,7 +244,7 @@ class Session:
         elif not sender.isascii() and not utf8:
             self._say("553 5.6.7 Say SMTPUTF8 with MAIL")
         else:
-            self._envelope = Envelope(utf8=utf8)
+            self._envelope = Envelope(utf8=utf8, size=int(size))
             self._say("250 2.1.0 Ok")
 
     def _rcpt(self, rest: str) -> None:
@@ -274,18 +275,19 @@ class Session:
         else:
             self._in_mail = True
             try:
-                await self._take(list(self._envelope.recipients.values()))
+                await self._take(self._envelope)
             finally:
                 self._envelope, self._in_mail = None, False
             if self._draining:
                 self._wire.say(LEAVE)
                 self._over = True
 
-    async def _take(self, recipients: list[Address]) -> None:
+    async def _take(self, envelope: Envelope) -> None:
         hall, holder = self._hall, None
         try:
             id_, caller = hall.intake.admit(self._token, self._wire.peer)
-            holder = Holder(caller.team.record.id, SIZE)
+            holder = Holder(caller.team.record.id, envelope.size or SIZE)
+            recipients = list(envelope.recipients.values())
             read = partial(self._wire.mail, SIZE, hall.budget, holder)
             self._say("354 End the mail with a dot on a line of its own")
             message = await hall.intake.take(id_, caller, read, recipients, by_message_id=self._by_message_id)

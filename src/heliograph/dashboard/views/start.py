@@ -1,6 +1,7 @@
 """The quick start: one request for each channel, in three languages, filled with the team's own ids."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,6 +47,7 @@ async def show(visit: Visit) -> Answer:
             "here": f"?language={language}&send={chosen.id if chosen else ''}",
             "missing": missing,
             "sender": sender_of(visit),
+            "smtp_host": urlsplit(base).hostname,
             "requests": newest,
             "live": live,
         },
