@@ -45,6 +45,7 @@ from heliograph.rules import (
     submitted,
     suppression_file,
     template,
+    tnef,
     verify_text,
     verp,
 )
@@ -502,6 +503,10 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "wire form": (
         lambda given: list(wire.wire_form(in_pieces(given.encode()))),
         (Shape("", "\r\n.", ""), Shape("", "\r", "")),
+    ),
+    "winmail.dat": (
+        octets(tnef.unpacked),
+        (Shape("\x78", "\0", ""),),
     ),
     "submitted mail": (
         octets(lambda given: submitted.read_submitted(given, SOMEBODY)),

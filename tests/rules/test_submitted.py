@@ -1,5 +1,6 @@
 """Mails as real programs write them, and as nobody should, taken apart."""
 
+import base64
 from email.message import EmailMessage
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest, Refusal
 from heliograph.rules.submitted import HEADER_MAX, PARTS_MAX, Submitted, read_addresses, read_submitted
+from heliograph.rules.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
 
 TO = "ada@example.com"
 BASE64 = "Content-Transfer-Encoding: base64"
@@ -187,7 +189,33 @@ def test_a_mail_of_every_kind_of_part() -> None:
         ("ä.png", 'image/png; name="=?utf-8?B?w6QucG5n?="', "a_b@x"),
         ("again.png", "image/png", None),
         ("Ärger 2026.pdf", None, None),
-        ("attachment-4.txt", "text/plain", None),
+        ("attachment-4.txt", None, None),
+    ]
+
+
+def attribute(level: int, number: int, data: bytes) -> bytes:
+    return bytes([level]) + number.to_bytes(4, "little") + len(data).to_bytes(4, "little") + data + b"\0\0"
+
+
+WINMAIL = (
+    b"\x78\x9f\x3e\x22\1\0"
+    + attribute(1, 0x00089006, b"\0\0\1\0")
+    + attribute(2, FILE_BEGINS, b"x")
+    + attribute(2, FILE_NAME, b"a.pdf\0")
+    + attribute(2, FILE_DATA, b"%PDF")
+    + attribute(2, FILE_BEGINS, b"x")
+    + attribute(2, FILE_NAME, b"b.txt\0")
+)
+
+
+@pytest.mark.parametrize(("cut", "names"), [(None, ["a.pdf", "b.txt"]), (-3, ["a.pdf"]), (3, [])])
+def test_what_outlook_packs_is_unpacked(cut: int | None, names: list[str]) -> None:
+    packed = base64.b64encode(WINMAIL[:cut]).decode()
+    head = "Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b\nContent-Type: application/ms-tnef"
+    found = read(f"{head}; name=winmail.dat\n{BASE64}\n\n{packed}\n--b--").request
+    assert found["text"] == "x"
+    assert [(one["filename"], one["content_type"]) for one in found.get("attachments", [])] == [
+        (name, None) for name in names
     ]
 
 

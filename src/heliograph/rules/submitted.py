@@ -18,6 +18,7 @@ from heliograph.rules.mime_text import decoded, parameters, unwrapped, without_w
 from heliograph.rules.options import OWN_HEADERS
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
 from heliograph.rules.text import single_spaced
+from heliograph.rules.tnef import unpacked
 
 PARTS_MAX = 100
 DEPTH_MAX = 10
@@ -26,6 +27,8 @@ SHOWN_MAX = 1000  # addresses in To and Cc together
 CONTENT_ID_MAX = 128
 FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
 CODED_MAX = 3 * BODY_OCTETS_MAX  # octets of a text in its transfer encoding: quoted-printable triples
+
+TNEF = ("application/ms-tnef", "application/vnd.ms-tnef")
 
 KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")
 TAG_HEADERS = ("x-heliograph-tag", "x-pm-tag", "x-tags")
@@ -205,9 +208,13 @@ def _contents(mail: bytes, parts: Sequence[Leaf]) -> dict[str, Any]:
         said = {"text": said.get("text") or "\n"}
     attachments: list[dict[str, str | None]] = []
     for number, part in enumerate(files, 1):
-        attachment = _attachment(mail, part, number)
-        _place(attachment, part, said, attachments)
-        attachments.append(attachment)
+        content = _unwrapped(mail, part)
+        if part.type in TNEF:
+            attachments += [_attachment(file.name, "", file.content) for file in unpacked(content)]
+        else:
+            attachment = _attachment(part.filename or _name(part, number), part.field("content-type"), content)
+            _place(attachment, part, said, attachments)
+            attachments.append(attachment)
     return {**said, **({"attachments": attachments} if attachments else {})}
 
 
@@ -251,17 +258,19 @@ def _unwrapped(mail: bytes, part: Leaf) -> bytes:
         raise InvalidAttachment("A part of the mail is not base64, though it says so. Encode it again.") from None
 
 
-def _attachment(mail: bytes, part: Leaf, number: int) -> dict[str, str | None]:
-    kind = part.field("content-type") if part.field("content-type") else part.type
-    filename = part.filename
-    if not filename:
-        ending = next((ending for ending, type_ in TYPE_OF.items() if type_ == part.type), "")
-        filename = f"attachment-{number}" + (f".{ending}" if ending else "")
-    known = part.type in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
+def _name(part: Leaf, number: int) -> str:
+    ending = next((ending for ending, kind in TYPE_OF.items() if kind == part.type), "")
+    return f"attachment-{number}" + (f".{ending}" if ending else "")
+
+
+def _attachment(filename: str, kind: str, content: bytes) -> dict[str, str | None]:
+    """Without its type, where the filename says it better."""
+    plain = kind.partition(";")[0].strip().lower()
+    known = plain in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
     return {
         "filename": filename,
-        "content": pybase64.b64encode(_unwrapped(mail, part)).decode(),
-        "content_type": kind if known else None,
+        "content": pybase64.b64encode(content).decode(),
+        "content_type": (kind or "text/plain") if known else None,
         "content_id": None,
     }
 
