@@ -182,8 +182,9 @@ class Endpoint:
         try:
             form = FORMATS[hook.format]
             body = form.body(due.told, self._shared.store.setup.current.teams[hook.team])
-            signing = Signing(secrets=secrets, url=hook.url, event=due.event, t=at // SECOND_MS, body=body)
-            return await self._shared.poster.post(hook.url, form.headers(signing), body)
+            url = form.target(due.told) or hook.url
+            signing = Signing(secrets=secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
+            return await self._shared.poster.post(url, form.headers(signing), body)
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)

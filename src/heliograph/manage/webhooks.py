@@ -124,7 +124,7 @@ class Webhooks:
         check_format(form)
         if wanted.secret is not None:
             check_secret(wanted.secret)
-        await self._check_target(wanted.url)
+        await self.check_target(wanted.url)
         now, id_, secret = self._clock.now(), self._clock.new_id("whk_"), wanted.secret or self._make_secret()
         new = Webhook(
             id=id_,
@@ -157,7 +157,7 @@ class Webhooks:
             fields["disabled_reason"] = ""
         before = self.find(team, id_)
         if wanted.url is not None and wanted.url != before.url:
-            await self._check_target(wanted.url)
+            await self.check_target(wanted.url)
         return await self._update(actor, team, id_, lambda hook: replace(hook, **fields))
 
     async def remove(self, actor: Actor, team: str | None, id_: str) -> None:
@@ -206,9 +206,9 @@ class Webhooks:
             raise InvalidRequest("The webhook is disabled. Enable it first.", param="id")
         return hook
 
-    async def _check_target(self, url: str) -> None:
+    async def check_target(self, url: str, param: str = "url") -> None:
         if why := await self._refusal_of(url):
-            raise InvalidRequest(f"url: {why}.", param="url")
+            raise InvalidRequest(f"{param}: {why}.", param=param)
 
     async def _update(self, actor: Actor, team: str | None, id_: str, change: Callable[[Webhook], Webhook]) -> Webhook:
         def decide(setup: Setup, _: int) -> SetupChange:

@@ -25,6 +25,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     body: Callable[[StoredEvent, Team], bytes]  # the same bytes whenever it is asked for
     sign: Callable[[Signing], dict[str, str]]
     content_type: str = JSON
+    target: Callable[[StoredEvent], str | None] = lambda _: None  # where it goes instead of the endpoint's address
 
     def headers(self, signing: Signing) -> dict[str, str]:
         return {"Content-Type": self.content_type, **self.sign(signing)}

@@ -2,7 +2,7 @@
 
 from heliograph.rules.event import TYPES, event_body
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
-from heliograph.rules.webhook_formats import postmark, resend
+from heliograph.rules.webhook_formats import postmark, resend, twilio
 from heliograph.rules.webhook_formats.format import Format, Signing
 from heliograph.rules.webhook_signature import headers
 
@@ -14,6 +14,13 @@ def _standard(signing: Signing) -> dict[str, str]:
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
     "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign),
+    "twilio": Format(
+        types=twilio.TYPES,
+        body=twilio.body,
+        sign=twilio.sign,
+        content_type=twilio.CONTENT_TYPE,
+        target=twilio.target,
+    ),
     "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
 }
 

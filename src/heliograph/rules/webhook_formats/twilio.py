@@ -1,0 +1,63 @@
+"""Events of messages as Twilio calls back: a form, signed with its URL by HMAC-SHA1 (compat.md)."""
+
+import base64
+import hmac
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from heliograph.rules.event import TYPES as OURS
+from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.outcome import Own
+from heliograph.rules.setup.records import Team
+from heliograph.rules.webhook_formats.format import Signing
+
+CONTENT_TYPE = "application/x-www-form-urlencoded"
+CALLBACK = "StatusCallback"  # in a message's metadata: where its own events are told
+API_VERSION = "2010-04-01"
+TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
+_CANCELED: Own = "canceled"
+_CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610}
+_UNKNOWN = 30008  # "unknown error": what the carrier said is in the message's own words
+
+
+def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
+    """Twilio's word: what a carrier took and could not deliver did not fail, it is undelivered."""
+    if status != "failed":
+        return status
+    return "canceled" if reason == _CANCELED else "undelivered" if was_sent else status
+
+
+def error_code(reason: Any) -> int:
+    return _CODES.get(reason, _UNKNOWN)
+
+
+def body(event: StoredEvent, team: Team) -> bytes:
+    own, prefix = event_data(event), "whatsapp:" if event.type.startswith("whatsapp.") else ""
+    told = {"AccountSid": team.record.id, "ApiVersion": API_VERSION}
+    if event.record is None:  # a test, or what waited while the format changed
+        return urlencode(told | {"EventType": event.type}).encode()
+    reason = own.get("error", {}).get("reason")
+    status = to_status(event.status or "", reason, was_sent=event.previous_status in ("sent", "delivered"))
+    told |= {
+        "MessageSid": own["id"],
+        "SmsSid": own["id"],
+        "To": prefix + own["to"],
+        "MessageStatus": status,
+        "SmsStatus": status,
+    }
+    if event.status == "failed" and status != "canceled":
+        told["ErrorCode"] = str(error_code(reason))
+    return urlencode(told).encode()
+
+
+def target(event: StoredEvent) -> str | None:
+    """The message's own place for its events; None: the endpoint's."""
+    found = event_data(event).get("metadata", {}).get(CALLBACK) if event.record else None
+    return found if isinstance(found, str) else None
+
+
+def sign(signing: Signing) -> dict[str, str]:
+    """With the newest secret: its libraries look at one signature."""
+    fields = "".join(name + value for name, value in sorted(parse_qsl(signing.body.decode(), keep_blank_values=True)))
+    digest = hmac.digest(signing.secrets[0].encode(), (signing.url + fields).encode(), "sha1")
+    return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
