@@ -13,7 +13,7 @@ from heliograph.storage.outcomes import Change
 from heliograph.storage.retention import WHOLE, _purge_ended
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.entries import SET_UP, set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, retry_key, start
 
@@ -144,6 +144,23 @@ async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: 
     await store.database.write(lambda tx: tx.run("reopen_messages", messages=reopened))
     await store.database.write(partial(_purge_ended, rows=[(key,)], queries=WHOLE))
     assert (await counts(sql))["message"] == 1
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_one_message_is_put_away_before_its_time(store: Store, clock: TestClock, sql: Sql, whole: bool) -> None:
+    first, second = message(clock), message(clock, retry_key=retry_key("2"))
+    for one in (first, second):
+        await store.messages.accept(one)
+    assert await store.messages.put_away(1, first.id, SET_UP, whole=whole) is False
+    await end(store, clock)
+    assert await store.messages.put_away(1, first.id, SET_UP, whole=whole)
+    assert await store.messages.put_away(2, second.id, SET_UP, whole=whole) is None
+    assert await sql("SELECT id, has_body FROM message ORDER BY key") == [
+        *([] if whole else [(first.id, 0)]),
+        (second.id, 1),
+    ]
+    assert (await counts(sql))["content"] == 1
+    assert await sql("SELECT count(*) FROM audit") == [(1,)]
 
 
 async def test_everything_goes_however_much_it_is(

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import msgspec
 
 from heliograph.rules.acceptance import Acceptance, Answer, Decision
+from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
-from heliograph.storage import accepts, search
+from heliograph.storage import accepts, audit, retention, search
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
@@ -58,6 +59,19 @@ class Messages:
             )
 
         return await self._database.read(story)
+
+    async def put_away(self, team: int, id_: str, entry: AuditEntry, *, whole: bool) -> bool | None:
+        """Its content, or all of it, before its time. False: it has not ended. None: there is no such message."""
+
+        async def story(tx: Tx) -> bool | None:
+            rows = await tx.run("find_message", team=team, id=id_)
+            if not rows:
+                return None
+            done = await retention.put_away(tx, rows[0][0], whole=whole)
+            await audit.write(tx, entry if done else None)
+            return done
+
+        return await self._database.write(story)
 
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
         return await self._database.read(lambda tx: search.messages(tx, team, wanted))

@@ -81,6 +81,15 @@ async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
     await tx.run(query, old=rows)
 
 
+async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
+    """One message's content, or all of it, before its time; False: it has not ended."""
+    if not await tx.run("lock_ended", messages=[(message,)]):
+        return False
+    for queries in (BODY, WHOLE) if whole else (BODY,):
+        await _purge_ended(tx, [(message,)], queries)
+    return True
+
+
 async def _purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
     if queries is WHOLE:
         await tx.run("lock_grams")

@@ -17,7 +17,8 @@ from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
 
 PREFIX = "/compat/twilio"
-VERIFY, MESSAGES = f"{PREFIX}/v2/Services", f"{PREFIX}/2010-04-01/Accounts"
+VERIFY = f"{PREFIX}/v2/Services"
+VERSION = "2010-04-01"  # of Messages
 
 
 # Ours → Twilio's status and code; what is not here has its own status, and 20000 plus that as its code.
@@ -50,6 +51,7 @@ NARROWER = {  # where one code of ours is several of Twilio's: by a detail, or b
     "country": (403, 60410),
     "checks": (429, 60202),
     "StatusCallback": (400, 21609),
+    "ContentVariables": (400, 21656),
 }
 INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
 

@@ -1,0 +1,280 @@
+"""Twilio Messages: send from a template, read, list, cancel, redact, delete."""
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from heliograph.accept.phone import PhoneRequest
+from heliograph.accept.scheduled import cancel
+from heliograph.accept.sms import send_sms
+from heliograph.accept.whatsapp import send_whatsapp
+from heliograph.api.bodies import parse_json
+from heliograph.api.route import Call, answer
+from heliograph.compat.twilio.shape import VERSION, mail_time
+from heliograph.rules.content import SmsContent, WhatsappContent
+from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.limits import DAY_MS, SECOND_MS
+from heliograph.rules.phone import read_phone
+from heliograph.rules.pricing import format_money
+from heliograph.rules.refusals import (
+    AlreadySending,
+    InvalidJson,
+    InvalidRequest,
+    MessageNotFound,
+    TemplateIdRequired,
+)
+from heliograph.rules.setup.records import Channel
+from heliograph.rules.template import asked_names
+from heliograph.rules.webhook_formats.twilio import CALLBACK, error_code, to_status
+from heliograph.storage.search import FOREVER, Search, Whole
+from heliograph.web.request import Response
+
+CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
+SEND = {"sms": send_sms, "whatsapp": send_whatsapp}
+WHATSAPP = "whatsapp:"  # before a number
+PAGE, PAGE_MAX = 50, 100
+FREE_TEXT = (
+    "SMS and WhatsApp messages are made from approved templates, so free text is refused. Send ContentSid=tpl_… with "
+    "ContentVariables, or name a template with one variable as MessagingServiceSid: Body becomes its value."
+)
+
+
+async def send(call: Call) -> Response:
+    form = call.json
+    to = form.get("To", "")
+    channel: Channel = "whatsapp" if to.startswith(WHATSAPP) else "sms"
+    to = read_phone(to.removeprefix(WHATSAPP))
+    template_id, variables = _template(call)
+    request = PhoneRequest(
+        to=to,
+        template_id=template_id,
+        variables=variables,
+        metadata=await _callback(call),
+        scheduled_at=_send_at(form),
+        expires_at=_expires_at(form, call.context.clock.now()),
+    )
+    sent = await SEND[channel](call.context, call.caller, request, None)
+    return await _show(call, msgspec.json.decode(sent.body)["id"], 201)
+
+
+async def read(call: Call) -> Response:
+    return await _show(call, _id(call))
+
+
+async def update(call: Call) -> Response:
+    """`Status=canceled` calls back what waits for its time; an empty `Body` takes the text of what has ended."""
+    id_ = _id(call)
+    if call.json.get("Status") == "canceled":
+        await cancel(call.context, call.caller, _channel(id_), id_)
+    elif call.json.get("Body") == "":
+        await _put_away(call, id_, "message.redact", whole=False)
+    else:
+        raise InvalidRequest("Send Status=canceled, or an empty Body to redact the message.", param="Status")
+    return await _show(call, id_)
+
+
+async def delete(call: Call) -> Response:
+    await _put_away(call, _id(call), "message.delete", whole=True)
+    return Response(204, b"")
+
+
+async def list_all(call: Call) -> Response:
+    """Both channels, newest first; the token of a page is where the one before ended."""
+    query = call.request.loose_query()
+    size = _number(query.get("PageSize", str(PAGE)), "PageSize")
+    size, page = min(max(size, 1), PAGE_MAX), _number(query.get("Page", "0"), "Page")
+    token, to = query.get("PageToken"), query.get("To", "")
+    asked: tuple[Channel, ...] = ("whatsapp",) if to.startswith(WHATSAPP) else ("sms",) if to else CHANNELS
+    after, before = _days(query)
+    ids: list[str] = []
+    for channel in asked:
+        wanted = Search(
+            limit=size + 1,
+            channel=channel,
+            address=to.removeprefix(WHATSAPP) or None,
+            before=PREFIXES[channel] + token if token else None,
+            created_after=after,
+            created_before=before,
+        )
+        ids += [line.id for line in (await call.context.store.messages.search(call.team, wanted)).lines]
+    ids.sort(key=lambda id_: id_[4:], reverse=True)
+    read = call.context.store.messages.whole
+    shown = [found for found in await asyncio.gather(*(read(call.team, id_, ()) for id_ in ids[:size])) if found]
+    first = f"/{VERSION}/Accounts/{call.params['account']}/Messages.json"
+    kept = {name: value for name, value in query.items() if name not in ("Page", "PageToken")}
+    more = kept | {"Page": str(page + 1), "PageToken": ids[size - 1][4:]} if len(ids) > size else None
+    return answer(
+        {
+            "messages": [_record(call, found) for found in shown],
+            "page": page,
+            "page_size": size,
+            "start": page * size,
+            "end": page * size + len(shown) - 1,
+            "uri": f"{first}?{urlencode(query)}" if query else first,
+            "first_page_uri": f"{first}?{urlencode(kept)}" if kept else first,
+            "next_page_uri": f"{first}?{urlencode(more)}" if more else None,
+            "previous_page_uri": None,
+        }
+    )
+
+
+# -- what was sent -----------------------------------------------------------------------------------------------------
+
+
+def _template(call: Call) -> tuple[str, dict[str, Any]]:
+    """The template and its values. `Body` is the value of a template that is named in place of a service."""
+    form = call.json
+    body, named = form.get("Body", ""), form.get("MessagingServiceSid", "")
+    id_ = form.get("ContentSid") or (named if body and named.startswith(PREFIXES["template"]) else "")
+    if not id_:
+        raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
+    template = call.caller.team.templates.get(id_)
+    names = asked_names(template) if template else []
+    if id_ == named:
+        if len(names) != 1:
+            raise TemplateIdRequired(f"The template {id_} has not one variable. {FREE_TEXT}", param="ContentSid")
+        return id_, {names[0]: body}
+    return id_, {_name(key, names): value for key, value in _variables(form.get("ContentVariables", "")).items()}
+
+
+def _variables(text: str) -> dict[str, Any]:
+    try:
+        given = parse_json(text.encode()) if text else {}
+    except InvalidJson:
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidRequest("ContentVariables is a JSON object as text.", param="ContentVariables")
+    return given
+
+
+def _name(key: str, names: list[str]) -> str:
+    """Twilio's variables may be called by their position."""
+    position = int(key) if key.isascii() and key.isdigit() and len(key) < 4 else 0
+    return names[position - 1] if 1 <= position <= len(names) else key
+
+
+async def _callback(call: Call) -> dict[str, str] | None:
+    """Where the message's own events are told; what signs them is the secret of the team's endpoint of this format."""
+    url = call.json.get("StatusCallback")
+    if not url:
+        return None
+    hooks = call.context.store.setup.current.webhooks.get(call.team, ())
+    if not any(hook.format == "twilio" for hook in hooks):
+        raise InvalidRequest(
+            "StatusCallback needs a webhook of the team with the format twilio: its secret signs the callbacks.",
+            param="StatusCallback",
+        )
+    await call.management.webhooks.check_target(url, "StatusCallback")
+    return {CALLBACK: url}
+
+
+def _send_at(form: dict[str, str]) -> str | None:
+    if form.get("SendAt") and form.get("ScheduleType") != "fixed":
+        raise InvalidRequest("SendAt needs ScheduleType=fixed.", param="ScheduleType")
+    return form.get("SendAt") or None
+
+
+def _expires_at(form: dict[str, str], now: int) -> str | None:
+    if not form.get("ValidityPeriod"):
+        return None
+    return timestamp(now + _number(form["ValidityPeriod"], "ValidityPeriod") * SECOND_MS)
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise InvalidRequest(f"{name} is a number, not {text[:80]!r}.", param=name)
+    return int(text)
+
+
+def _days(query: dict[str, str]) -> tuple[int, int]:
+    """After and before which times: `DateSent`, `DateSent>` and `DateSent<` are days or times."""
+    after, before = 0, FOREVER
+    for name, value in query.items():
+        if name.startswith("DateSent"):
+            at = parse_timestamp(value if "T" in value else f"{value}T00:00:00Z")
+            if at is None:
+                raise InvalidRequest(f"{name} is a day such as 2026-11-15.", param=name)
+            if not name.endswith("<"):
+                after = at - 1
+            if not name.endswith(">"):
+                before = at + DAY_MS
+    return after, before
+
+
+# -- one message -------------------------------------------------------------------------------------------------------
+
+
+def _id(call: Call) -> str:
+    return call.params["sid"].removesuffix(".json")
+
+
+def _channel(id_: str) -> Channel:
+    for channel in CHANNELS:
+        if id_.startswith(PREFIXES[channel]):
+            return channel
+    raise MessageNotFound(f"No message {id_[:80]!r}. {MessageNotFound.fix}", param="Sid")
+
+
+async def _find(call: Call, id_: str) -> Whole:
+    _channel(id_)
+    found = await call.context.store.messages.whole(call.team, id_, ())
+    if found is None:
+        raise MessageNotFound(f"No message {id_[:80]!r}. {MessageNotFound.fix}", param="Sid")
+    return found
+
+
+async def _put_away(call: Call, id_: str, action: str, *, whole: bool) -> None:
+    _channel(id_)
+    team = call.caller.team.record
+    entry = call.actor.did(call.context.clock.now(), action, id_, team=team.id)
+    done = await call.context.store.messages.put_away(team.ref, id_, entry, whole=whole)
+    if done is None:
+        raise MessageNotFound(f"No message {id_[:80]!r}. {MessageNotFound.fix}", param="Sid")
+    if not done:
+        raise AlreadySending("The message has not ended yet.")
+
+
+async def _show(call: Call, id_: str, status: int = 200) -> Response:
+    return answer(_record(call, await _find(call, id_)), status)
+
+
+def _record(call: Call, found: Whole) -> dict[str, Any]:
+    facts, (recipient, *_) = found.facts, found.recipients
+    account = call.params["account"]
+    detail = msgspec.json.decode(recipient.detail) if recipient.detail else {}
+    sent_at = next((event.created_at for event in found.events if event.status == "sent"), None)
+    status = to_status(facts.status, detail.get("reason"), was_sent=sent_at is not None)
+    if facts.status == "queued" and "scheduled_at" in msgspec.json.decode(facts.record):
+        status = "scheduled"
+    failed = facts.status == "failed"
+    prefix, body, sender, segments = WHATSAPP if facts.channel == "whatsapp" else "", "", None, 1
+    if facts.content and facts.channel == "sms":
+        content = msgspec.json.decode(facts.content, type=SmsContent)
+        body, sender, segments = content.body, content.sender_id, content.segments
+    elif facts.content:
+        body = msgspec.json.decode(facts.content, type=WhatsappContent).body
+    uri = f"/{VERSION}/Accounts/{account}/Messages/{facts.id}"
+    return {
+        "sid": facts.id,
+        "account_sid": account,
+        "messaging_service_sid": None,
+        "to": prefix + recipient.given,
+        "from": sender,
+        "body": body,
+        "status": status,
+        "direction": "outbound-api",
+        "num_segments": str(segments),
+        "num_media": "0",
+        "price": f"-{format_money(facts.price)}" if facts.charge == "captured" else None,
+        "price_unit": call.caller.team.record.currency,
+        "error_code": error_code(detail.get("reason")) if failed and status != "canceled" else None,
+        "error_message": detail.get("text") if failed else None,
+        "api_version": VERSION,
+        "uri": f"{uri}.json",
+        "date_created": mail_time(facts.created_at),
+        "date_sent": mail_time(sent_at),
+        "date_updated": mail_time(recipient.updated_at),
+        "subresource_uris": {"media": f"{uri}/Media.json"},
+    }

@@ -1,0 +1,176 @@
+"""Programs written for Twilio's Messages against us, by its own library untouched (compat.md)."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from twilio.request_validator import RequestValidator
+
+from tests.channels.hook_receiver import Receiver
+from tests.compat.test_twilio_verify import MAGIC, refused
+from tests.compat.twilio_client import client_for
+from tests.service import Service, until
+
+NUMBERS = (f"+44740060{number:04}" for number in itertools.count())
+PARCEL = {"content_sid": "tpl_sms", "content_variables": json.dumps({"parcel": "4711"})}
+
+
+@pytest.fixture
+def messages(shared_service: Service) -> Any:
+    return client_for(shared_service).messages
+
+
+@pytest.fixture
+def phone() -> str:
+    return next(NUMBERS)
+
+
+def ended(messages: Any, sid: str) -> Any:
+    return until(lambda: (m := messages(sid).fetch()) and m.date_sent and m.status != "sent" and m)
+
+
+def test_an_sms_from_a_template(messages: Any) -> None:
+    sent = messages.create(to=MAGIC, from_="+15005550000", **PARCEL)
+    assert (sent.to, sent.direction, sent.num_segments, sent.error_code) == (MAGIC, "outbound-api", "1", None)
+    assert sent.status in ("sending", "sent", "delivered")
+    assert sent.body == "Acme: parcel 4711 is on its way. "
+    assert sent.account_sid == "AC0123456789"
+    assert abs(sent.date_created - datetime.now(UTC)) < timedelta(minutes=1)
+    found = ended(messages, sent.sid)
+    assert (found.status, found.price) == ("delivered", None)
+
+
+def test_its_price_and_positions_of_variables(messages: Any, phone: str) -> None:
+    variables = json.dumps({"1": "4711", "2": "Soon."})
+    sent = messages.create(to=phone, content_sid="tpl_sms", content_variables=variables)
+    assert sent.body == "Acme: parcel 4711 is on its way. Soon."
+    assert (ended(messages, sent.sid).price, sent.price_unit) == ("-0.0350", "USD")
+
+
+def test_a_whatsapp_message(messages: Any) -> None:
+    sent = messages.create(to=f"whatsapp:{MAGIC}", content_sid="tpl_whatsapp", content_variables='{"parcel": "1"}')
+    assert sent.to == f"whatsapp:{MAGIC}"
+    assert sent.sid.startswith("wam_")
+    assert until(lambda: messages(sent.sid).fetch().status == "read")
+
+
+def test_a_body_for_a_template_with_one_variable(shared_service: Service) -> None:
+    sent = client_for(shared_service, "UDH").messages.create(
+        to=MAGIC, body="Any words", messaging_service_sid="tpl_udh_sms"
+    )
+    assert sent.body == "Any words"
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "code"),
+    [
+        ({"to": "123"}, 400, 21211),
+        ({"content_sid": "", "body": "Hello"}, 400, 21654),
+        ({"content_sid": "", "body": "Hello", "messaging_service_sid": "MG123"}, 400, 21654),
+        ({"content_sid": "", "body": "Hello", "messaging_service_sid": "tpl_sms"}, 400, 21654),
+        ({"content_sid": "HX123"}, 400, 21655),
+        ({"content_sid": "tpl_whatsapp"}, 400, 21655),
+        ({"content_variables": "{}"}, 400, 21656),
+        ({"content_variables": '{"nobody": "x"}'}, 400, 21656),
+        ({"content_variables": "[1"}, 400, 21656),
+        ({"content_variables": "[]"}, 400, 21656),
+        ({"to": "+15005550007"}, 503, 21612),
+        ({"status_callback": "http://127.0.0.1:1/"}, 400, 21609),
+        ({"send_at": datetime.now(UTC) + timedelta(days=90), "schedule_type": "fixed"}, 400, 35111),
+        ({"send_at": datetime.now(UTC)}, 400, 20001),
+        ({"validity_period": "x"}, 400, 20001),
+    ],
+)
+def test_a_refused_message(messages: Any, given: dict[str, Any], status: int, code: int) -> None:
+    refused(lambda: messages.create(**{"to": MAGIC} | PARCEL | given), status, code)
+
+
+def test_free_text_is_refused_with_our_reason(messages: Any) -> None:
+    error = refused(lambda: messages.create(to=MAGIC, body="Hello"), 400, 21654)
+    assert "approved templates" in error.msg
+
+
+def test_what_a_carrier_takes_and_cannot_deliver_is_undelivered(messages: Any) -> None:
+    sent = messages.create(to="+15005550004", **PARCEL)
+    found = until(lambda: (m := messages(sent.sid).fetch()).error_code and m)
+    assert (found.status, found.error_code, found.error_message) == (
+        "undelivered",
+        30008,
+        "could not be delivered (simulator)",
+    )
+    refusal = messages.create(to="+15005550001", **PARCEL)
+    assert until(lambda: messages(refusal.sid).fetch().status == "failed")
+
+
+def test_scheduled_and_canceled(messages: Any) -> None:
+    at = datetime.now(UTC) + timedelta(hours=1)
+    sent = messages.create(to=MAGIC, send_at=at, schedule_type="fixed", **PARCEL)
+    assert sent.status == "scheduled"
+    assert messages(sent.sid).update(status="canceled").status == "canceled"
+    refused(lambda: messages(sent.sid).update(status="canceled"), 409, 20409)
+
+
+def test_redacted_and_deleted(messages: Any) -> None:
+    waiting = messages.create(to=MAGIC, send_at=datetime.now(UTC) + timedelta(hours=1), schedule_type="fixed", **PARCEL)
+    refused(lambda: messages(waiting.sid).update(body=""), 409, 20409)
+    sent = messages.create(to=MAGIC, **PARCEL)
+    ended(messages, sent.sid)
+    assert messages(sent.sid).update(body="").body == ""
+    assert messages(sent.sid).delete() is True
+    refused(lambda: messages(sent.sid).fetch(), 404, 20404)
+    refused(lambda: messages(sent.sid).delete(), 404, 20404)
+    refused(lambda: messages("eml_1").fetch(), 404, 20404)
+    refused(lambda: messages(waiting.sid).update(body="Other"), 400, 20001)
+
+
+def test_lists_page_by_page(messages: Any, phone: str) -> None:
+    sids = [messages.create(to=phone, **PARCEL).sid for _ in range(5)]
+    assert [message.sid for message in messages.list(to=phone, page_size=2)] == sids[::-1]
+    assert [message.sid for message in messages.list(to=phone, limit=3)] == sids[:1:-1]
+    today = datetime.now(UTC)
+    assert len(messages.list(to=phone, date_sent=today.date())) == 5
+    assert messages.list(to=phone, date_sent_after=today + timedelta(days=1)) == []
+    assert messages.list(to=f"whatsapp:{phone}") == []
+    both = messages.list(limit=100)
+    assert {sids[0][:4]} <= {message.sid[:4] for message in both} <= {"sms_", "wam_"}
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Receiver()) as running:
+        yield running
+
+
+def test_callbacks_that_twilios_validator_takes(shared_service: Service, messages: Any, receiver: Receiver) -> None:
+    everywhere, own = f"{receiver.url}/all", f"{receiver.url}/own?for=one"
+    made = shared_service.post("/v1/webhooks", {"url": everywhere, "events": ["sms.*"], "format": "twilio"}).json
+    validator = RequestValidator(made["secret"])
+
+    def told(sid: str, url: str) -> list[dict[str, str]]:
+        forms = [(dict(parse_qsl(one.body)), one) for one in receiver.received]
+        found = [(form, one) for form, one in forms if form.get("MessageSid") == sid]
+        for form, one in found:
+            assert url.endswith(one.path)
+            assert validator.validate(url, form, one.headers["x-twilio-signature"])
+        return [form for form, _ in found]
+
+    try:
+        failing = messages.create(to="+15005550004", **PARCEL).sid
+        arriving = messages.create(to=MAGIC, status_callback=own, **PARCEL).sid
+        callbacks = until(lambda: len(found := told(failing, everywhere)) == 2 and found)
+        assert [one["MessageStatus"] for one in callbacks] == ["sent", "undelivered"]
+        last = callbacks[-1]
+        assert (last["SmsStatus"], last["ErrorCode"], last["To"]) == ("undelivered", "30008", "+15005550004")
+        assert (last["SmsSid"], last["ApiVersion"], last["AccountSid"]) == (failing, "2010-04-01", "team_acme")
+        assert until(lambda: [one["MessageStatus"] for one in told(arriving, own)] == ["sent", "delivered"])
+        refused(lambda: messages.create(to=MAGIC, status_callback="http://10.0.0.1/", **PARCEL), 400, 21609)
+    finally:
+        shared_service.ask("DELETE", f"/v1/webhooks/{made['id']}")
