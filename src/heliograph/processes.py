@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
+from heliograph.systemd import environment_of_others, feed_watchdog, notify
+
 log = structlog.get_logger()
 
 PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
@@ -78,8 +80,10 @@ class Parent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        feeding = asyncio.create_task(feed_watchdog())
         async with self._tasks:
             self._tasks.create_task(self._keep(1))
+        feeding.cancel()
         log.info("all processes stopped")
         return self._code
 
@@ -117,6 +121,7 @@ class Parent:
                 self._tasks.create_task(self._keep(other))
         if len(self._greeted) == len(self._numbers):
             self._greet(self._greeted[1])
+            notify("READY=1")
 
     async def _start(self, number: int) -> Child:
         ours, theirs = socket.socketpair()
@@ -129,7 +134,9 @@ class Parent:
             )
             files = [place.control, *(file for _, file in place.sockets)]
             among = msgspec.json.encode(place).decode()
-            process = await asyncio.create_subprocess_exec(*self._command, "--among", among, pass_fds=files)
+            process = await asyncio.create_subprocess_exec(
+                *self._command, "--among", among, pass_fds=files, env=environment_of_others()
+            )
         child = Child(process, *await asyncio.open_unix_connection(sock=ours))
         self._running.add(child)
         child.ended.add_done_callback(lambda _: self._running.discard(child))
@@ -146,6 +153,7 @@ class Parent:
                 return code
 
     def _stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        notify("STOPPING=1")
         self._stopping.set()
         for _, bound in self._sockets:
             bound.close()  # as the children close theirs: new connections are refused

@@ -20,6 +20,7 @@ from heliograph.opening import attest, check_secret, make_secrets, open_store
 from heliograph.processes import Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.systemd import feed_watchdog, notify
 from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
@@ -136,7 +137,11 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             assert app.returns
             server = await asyncio.get_running_loop().create_server(app.returns, sock=bound)
             opened.callback(server.close)
-        duties = app.duties | {"slow clients": connections.sweep, "garbage": collect_when_idle}
+        duties = app.duties | {
+            "slow clients": connections.sweep,
+            "garbage": collect_when_idle,
+            "systemd": feed_watchdog,
+        }
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
@@ -147,6 +152,7 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             for bound in _for(purpose, sockets):
                 await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
         opened.callback(log.info, "stopping")
+        opened.callback(notify, "STOPPING=1")
         log.info(
             "started",
             role=app.role,
@@ -154,6 +160,7 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             smtp=app.settings.submission() or None,
         )
         await _patiently(stop, partial(ready, app.settings, app.store))
+        notify("READY=1")
         await _until_stopped(stop, tasks)
 
 

@@ -1,0 +1,28 @@
+"""What systemd wants to hear from a unit of Type=notify (sd_notify(3)); where it did not start us, nobody listens."""
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+def notify(state: str) -> None:
+    if path := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+
+
+async def feed_watchdog() -> None:
+    """Twice in the time after which it ends a process whose loop is stuck, until cancelled."""
+    limit_s = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
+    while limit_s:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(limit_s / 2)
+    await asyncio.Event().wait()
+
+
+def environment_of_others() -> dict[str, str]:
+    """For processes that we start: we speak for them."""
+    return {name: value for name, value in os.environ.items() if name not in VARIABLES}

@@ -1,0 +1,46 @@
+"""A unit of Type=notify hears when the service is ready, that it lives, and that it stops: from the parent alone."""
+
+import queue
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.service import PATIENCE_S, Service
+
+Words = queue.Queue[tuple[str, int]]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_what_systemd_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str) -> None:
+    words: Words = queue.Queue()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "notify"))
+        heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        threading.Thread(target=listen, args=(heard, words), daemon=True).start()
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "100000")
+        with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
+            process = service.start("all", 0, "--processes", processes)
+            said = [*until("READY=1", words), *until("WATCHDOG=1", words)]
+            assert service.stop() == 0
+            said += until("STOPPING=1", words)
+    assert {pid for _, pid in said} == {process.pid}
+    assert [word for word, _ in said if word != "WATCHDOG=1"] == ["READY=1", "STOPPING=1"]
+
+
+def listen(heard: socket.socket, words: Words) -> None:
+    while True:
+        data, [(_, _, credentials)], _, _ = heard.recvmsg(100, 100)
+        words.put((data.decode(), int.from_bytes(credentials[:4], "little")))
+        if data == b"STOPPING=1":
+            return
+
+
+def until(word: str, words: Words) -> list[tuple[str, int]]:
+    """What is said up to that word, and by whom."""
+    said = [words.get(timeout=PATIENCE_S)]
+    while said[-1][0] != word:
+        said.append(words.get(timeout=PATIENCE_S))
+    return said
