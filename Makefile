@@ -88,6 +88,9 @@ bench-growth: bench-setup ## Measure all work with 10 thousand, 1 and 10 million
 bench-peak: bench-setup ## Ten minutes of a million emails an hour, with webhooks; writes docs/benchmarks.md
 	@$(BIN)/python bench/peak.py
 
+clients: setup ## Write the parts of clients/ that follow from the service
+	@$(BIN)/python clients/generate.py
+
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py
 

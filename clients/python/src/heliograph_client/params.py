@@ -1,0 +1,110 @@
+"""What may be sent with a call, by keyword."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+Mode = Literal["strict", "permissive"]
+
+
+class Attachment(TypedDict, total=False):
+    filename: str
+    content: str | bytes  # base64, or the bytes themselves
+    content_type: str
+    content_id: str
+
+
+class Options(TypedDict, total=False):
+    """Of every send."""
+
+    tags: Mapping[str, str] | None
+    metadata: Mapping[str, Any] | None
+    scheduled_at: str | datetime | None
+    expires_at: str | datetime | None
+    priority: Literal["critical", "normal", "bulk"] | None
+
+
+class EmailParams(Options, total=False):
+    to: str | Sequence[str]
+    cc: Sequence[str] | None
+    bcc: Sequence[str] | None
+    reply_to: str | Sequence[str] | None
+    from_: str | None
+    from_display_id: str | None
+    subject: str | None
+    html: str | None
+    text: str | None
+    template_id: str | None
+    variables: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    attachments: Sequence[Attachment] | None
+
+
+class PhoneParams(Options, total=False):
+    to: str
+    template_id: str
+    variables: Mapping[str, Any] | None
+    brand_domain_id: str | None
+
+
+class VerifyParams(TypedDict, total=False):
+    to: str
+    channel: str | Sequence[str] | None
+
+
+class Filters(TypedDict, total=False):
+    """Of lists; `limit` is the size of a page."""
+
+    limit: int
+    after: str
+    status: str
+    to: str
+    created_after: str
+    created_before: str
+    template_id: str
+    tag: str  # name:value
+
+
+class Page(TypedDict, total=False):
+    limit: int
+    after: str
+
+
+class InboxFilters(TypedDict, total=False):
+    to: str
+    channel: str
+    after: str
+
+
+class WebhookParams(TypedDict, total=False):
+    url: str
+    events: Sequence[str]
+    secret: str | None
+    description: str | None
+    format: str | None
+
+
+class WebhookChanges(TypedDict, total=False):
+    url: str | None
+    events: Sequence[str] | None
+    enabled: bool | None
+    description: str | None
+    format: str | None
+
+
+class ReplayParams(TypedDict, total=False):
+    event_id: str
+    event_ids: Sequence[str]
+    created_after: str
+    created_before: str
+    failed_only: bool
+
+
+class KeyParams(TypedDict, total=False):
+    name: str
+    scopes: Sequence[str] | None
+    domain: str | None
+    expires_at: str | None
+    networks: Sequence[str] | None

@@ -1,0 +1,373 @@
+"""heliograph-client against the running service; only lost answers and odd ones are played to it."""
+
+import asyncio
+import inspect
+import json
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import httpx2
+import pytest
+
+from generate import generated
+from heliograph.api.errors import error_list
+from heliograph.api.openapi import openapi_document
+from heliograph.api.routes import V1
+from heliograph_client import AsyncHeliograph, Heliograph, HeliographError, NoAnswer, codes, errors, params, results
+from heliograph_client._ask import Resource
+from tests.service import TOKENS, Service, until
+
+ROOT = Path(__file__).parents[2] / "clients" / "python"
+EMAIL: Any = {
+    "to": "delivered@simulator.test",
+    "from_": "hello@demo.test",
+    "subject": "Hello",
+    "text": "It works.",
+}
+SCHEMAS = openapi_document(V1, "")["components"]["schemas"]
+LINES_MAX = 1000  # that are not empty, of the whole package
+
+Answers = Callable[[httpx2.Request], httpx2.Response]
+
+
+def played(*answers: httpx2.Response | Exception, asked: list[httpx2.Request] | None = None) -> Heliograph:
+    """A client that gets these answers."""
+    left = iter(answers)
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if asked is not None:
+            asked.append(request)
+        came = next(left)
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return Heliograph("hk_x", url="http://service.test", http_client=http)
+
+
+def refused(status: int, code: str = "x", **headers: str) -> httpx2.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.Response(status, json={"error": {"code": code, "message": "no", "type": ""}}, headers=named)
+
+
+GOOD = httpx2.Response(202, json={"id": "eml_1"})
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was slept, without sleeping."""
+    found: list[float] = []
+    monkeypatch.setattr(time, "sleep", found.append)
+    return found
+
+
+# -- against the service ---------------------------------------------------------------------------------------
+
+
+def test_an_email_from_send_to_timeline(client: Heliograph) -> None:
+    sent = client.emails.send(**EMAIL, tags={"order": "4711"}, metadata={"n": 1})
+    assert (sent.id[:4], sent.to, sent.from_, sent.status) == ("eml_", EMAIL["to"], "hello@demo.test", "sending")
+    found = until(lambda: (m := client.emails.get(sent.id)).status == "delivered" and m)
+    assert (found.tags, found.metadata, len(found.events)) == ({"order": "4711"}, {"n": 1}, 2)
+    assert sent.id in [one.id for one in client.emails.list(tag="order:4711")]
+
+
+def test_bytes_and_times_are_taken_as_they_are(client: Heliograph) -> None:
+    file: params.Attachment = {"filename": "a.txt", "content": b"hello"}
+    later = datetime.now(UTC) + timedelta(hours=1)
+    sent = client.emails.send(**EMAIL, attachments=[file], scheduled_at=later)
+    assert (sent.attachments_count, sent.status) == (1, "queued")
+    moved = client.emails.reschedule(sent.id, scheduled_at=later + timedelta(hours=1))
+    assert moved.scheduled_at and moved.scheduled_at > later.isoformat()
+    assert client.emails.cancel(sent.id).status == "failed"
+    with pytest.raises(codes.AlreadySending):
+        client.emails.cancel(sent.id)
+
+
+def test_other_channels_and_codes(client: Heliograph) -> None:
+    for channel in (client.sms, client.whatsapp):
+        template = f"tpl_demo_{channel._at}"
+        body: params.PhoneParams = {"to": "+15005550006", "template_id": template, "variables": {"parcel": "4711"}}
+        sent = channel.send(**body)
+        assert channel.get(sent.id).to == "+15005550006"
+        assert "4711" in channel.preview(**body).body
+    begun = client.verify.start(to="+15005550006")
+    assert client.verify.check(begun.id, code="111111").remaining_attempts == 4
+    assert client.verify.check(begun.id, code="000000").status == "verified"
+    assert client.verify.get(begun.id).status == "verified"
+
+
+def test_a_batch(client: Heliograph) -> None:
+    wrong: Any = {**EMAIL, "to": "nobody"}
+    sent = client.emails.send_batch([EMAIL, wrong], mode="permissive")
+    assert sent.ids[0] and sent.ids[1] is None
+    assert isinstance(sent.errors[1], codes.InvalidEmail) and sent.errors[1].param == "messages[1].to"
+    assert until(lambda: client.batches.get(sent.id).counts == {"delivered": 1})
+    with pytest.raises(codes.InvalidEmail):
+        client.emails.send_batch([EMAIL, wrong])
+
+
+def test_lists_go_on_over_their_pages(client: Heliograph) -> None:
+    made = {client.suppressions.create(email=f"page-{n}@example.com").email for n in range(5)}
+    assert made <= {one.email for one in client.suppressions.list(limit=2)}
+    ids = [client.emails.send(**EMAIL).id for _ in range(5)]
+    assert [one.id for one in islice(client.emails.list(limit=2), 5)] == ids[::-1]
+    client.suppressions.delete("page-0@example.com")
+    with pytest.raises(codes.SuppressionNotFound):
+        client.suppressions.get("page-0@example.com")
+
+
+def test_the_feed_is_followed_from_a_checkpoint(client: Heliograph) -> None:
+    first = client.emails.send(**EMAIL).id
+    seen = next(e for e in client.events.follow(poll_s=0.05) if e.type == "email.delivered" and e.data["id"] == first)
+    second = client.emails.send(**EMAIL).id
+    after = client.events.follow(after=seen.id, poll_s=0.05)
+    assert next(event for event in after if event.type == "email.sent").data["id"] == second
+
+
+def test_managing(client: Heliograph) -> None:
+    hook = client.webhooks.create(url="https://example.com/hooks", events=["email.*"])
+    assert hook.secret.startswith("whsec_")
+    assert client.webhooks.update(hook.id, enabled=False).enabled is False
+    assert hook.id in [one.id for one in client.webhooks.list()]
+    assert list(client.webhooks.deliveries(hook.id)) == []
+    assert client.webhooks.delete(hook.id).deleted
+    key = client.keys.create(name="made by a test", scopes=["send"])
+    assert Heliograph(key.token).me().scopes == ["send"]
+    client.keys.delete(key.id)
+    with pytest.raises(codes.InvalidApiKey) as refusal:
+        Heliograph(key.token).me()
+    assert isinstance(refusal.value, errors.AuthenticationError) and refusal.value.status == 401
+    assert [one.name for one in client.domains.list()] == ["demo.test"]
+
+
+def test_the_inbox_is_waited_for(environment: None) -> None:
+    with Heliograph(TOKENS["SANDBOX"]) as client:
+        client.emails.send(to="you@example.com", subject="Code", text="Your code is 246810.")
+        found = client.inbox.wait(to="you@example.com", timeout=20)
+        assert found and (found.code, found.links) == ("246810", [])
+        assert client.inbox.wait(to="nobody@example.com", timeout=0) is None
+
+
+def test_refusals_say_what_the_service_said(client: Heliograph) -> None:
+    client.suppressions.create(email="gone@example.com")
+    with pytest.raises(codes.RecipientSuppressed) as refusal:
+        client.emails.send(to="gone@example.com", from_="hello@demo.test", subject="Hello", text="Hi")
+    error = refusal.value
+    assert isinstance(error, errors.PermissionDenied) and error.addresses == ["gone@example.com"]
+    assert (error.status, error.code, error.param) == (403, "recipient_suppressed", "to")
+    assert error.request_id.startswith("req_") and error.doc_url.endswith("#recipient_suppressed")
+    assert str(error) == error.raw["message"]
+
+
+def test_the_async_client_does_the_same(environment: None) -> None:
+    async def use() -> None:
+        async with AsyncHeliograph() as client:
+            assert (await client.me()).team["id"] == "team_demo"
+            sent = [(await client.emails.send(**EMAIL)).id for _ in range(3)]
+            found = []
+            async for one in client.emails.list(limit=2):
+                found.append(one.id)
+                if len(found) == 3:
+                    break
+            assert found == sent[::-1]
+            with pytest.raises(codes.MessageNotFound):
+                await client.emails.get("eml_none")
+            async for event in client.events.follow(poll_s=0.05):
+                if event.type == "email.delivered" and event.data["id"] == sent[-1]:
+                    break
+
+    asyncio.run(use())
+
+
+def test_an_answer_that_was_lost_is_asked_for_again_under_the_same_key(
+    environment: None, demo: Service, pauses: list[float]
+) -> None:
+    class Lossy(httpx2.HTTPTransport):
+        """Loses the first answer, after the service gave it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.answers: list[httpx2.Response] = []
+
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            answer = super().handle_request(request)
+            answer.read()
+            self.answers.append(answer)
+            if len(self.answers) == 1:
+                raise httpx2.ReadError("lost", request=request)
+            return answer
+
+    lossy = Lossy()
+    with Heliograph(http_client=httpx2.Client(transport=lossy)) as client:
+        sent = client.emails.send(**EMAIL)
+    first, second = lossy.answers
+    assert (second.headers["Idempotency-Replayed"], second.content) == ("true", first.content)
+    assert sent.id == first.json()["id"] and len(pauses) == 1
+
+
+# -- rules of retrying ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        (refused(503, Heliograph_Should_Retry="true"), True),
+        (refused(409, "idempotency_request_in_progress", Heliograph_Should_Retry="true"), True),
+        (refused(409, "idempotency_key_reused", Heliograph_Should_Retry="false"), False),
+        (refused(503, Heliograph_Should_Retry="false"), False),
+        (refused(400, Heliograph_Should_Retry="false"), False),
+        *[(httpx2.Response(status, text="a proxy"), True) for status in (408, 429, 500, 502, 504)],
+        *[(httpx2.Response(status, text="a proxy"), False) for status in (400, 404, 409, 413)],
+        (refused(429, Retry_After="120"), True),
+        (refused(429, Retry_After="121"), False),
+        (httpx2.ReadTimeout("late"), True),
+        (httpx2.ConnectError("nobody"), True),
+    ],
+)
+def test_what_is_tried_again(pauses: list[float], answer: Any, again: bool) -> None:
+    client = played(answer, GOOD)
+    if again:
+        assert client.emails.send(**EMAIL).id == "eml_1"
+    else:
+        with pytest.raises(errors.ApiError) as refusal:
+            client.emails.send(**EMAIL)
+        assert refusal.value.status == answer.status_code
+    assert len(pauses) == again
+
+
+def test_pauses_double_to_eight_seconds_with_jitter(pauses: list[float]) -> None:
+    asked: list[httpx2.Request] = []
+    client = played(*[httpx2.Response(500)] * 7, GOOD, asked=asked)
+    client._max_retries = 7
+    client.emails.send(**EMAIL)
+    for pause, longest in zip(pauses, (0.5, 1, 2, 4, 8, 8, 8), strict=True):
+        assert 0.75 * longest <= pause <= longest
+    assert len({request.headers["Idempotency-Key"] for request in asked}) == 1
+
+
+def test_the_service_says_how_long_to_wait(pauses: list[float]) -> None:
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    client = played(refused(429, Retry_After="7"), refused(503, Retry_After=at), GOOD)
+    client.emails.send(**EMAIL)
+    assert pauses[0] == 7 and 50 < pauses[1] <= 60
+
+
+def test_it_gives_up_after_two_more_tries(pauses: list[float]) -> None:
+    with pytest.raises(errors.ServerError, match="a proxy"):
+        played(*[httpx2.Response(502, text="a proxy")] * 3).emails.send(**EMAIL)
+    with pytest.raises(NoAnswer, match="POST /v1/emails"):
+        played(*[httpx2.ReadTimeout("late")] * 3).emails.send(**EMAIL)
+    assert len(pauses) == 4
+
+
+def test_what_could_be_done_twice_is_not_tried_again(pauses: list[float]) -> None:
+    """A key that was made in the request whose answer was lost would never be seen."""
+    with pytest.raises(NoAnswer):
+        played(httpx2.ReadTimeout("late")).keys.create(name="x")
+    assert played(httpx2.ConnectError("nobody"), GOOD).keys.create(name="x").id == "eml_1"
+    assert played(httpx2.ReadTimeout("late"), GOOD).keys.delete("x").id == "eml_1"
+
+
+def test_each_send_has_a_key_of_its_own_unless_one_is_given() -> None:
+    asked: list[httpx2.Request] = []
+    client = played(GOOD, GOOD, GOOD, GOOD, asked=asked)
+    for key in (None, None, "receipt-4711"):
+        client.emails.send(**EMAIL, idempotency_key=key)
+    client.emails.preview(**EMAIL)
+    first, second, given, none = [request.headers.get("Idempotency-Key") for request in asked]
+    assert first != second and (given, none) == ("receipt-4711", None)
+
+
+# -- what it is made of -----------------------------------------------------------------------------------------
+
+
+def test_results_are_frozen_and_keep_what_they_do_not_know() -> None:
+    result = results.Email({"id": "eml_1", "from": "a@b.test", "surprise": [1]})
+    assert (result.from_, result.surprise, result.raw["from"]) == ("a@b.test", [1], "a@b.test")
+    with pytest.raises(AttributeError, match="frozen"):
+        result.id = "eml_2"
+    with pytest.raises(AttributeError, match="no cc"):
+        _ = result.cc
+    assert pickle.loads(pickle.dumps(result)) == result and hash(result) and "surprise" in repr(result)
+
+
+def test_nothing_works_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HELIOGRAPH_KEY", raising=False)
+    with pytest.raises(HeliographError, match="HELIOGRAPH_KEY"):
+        Heliograph(url="http://service.test")
+
+
+def test_every_code_has_a_class_of_its_kind() -> None:
+    for entry in error_list():
+        error = errors.to_error(entry, entry["status"])
+        assert type(error).__module__ == "heliograph_client.codes" and isinstance(error, errors.KINDS[entry["type"]])
+    assert type(errors.to_error({"code": "new", "type": "conflict_error"}, 409)) is errors.ConflictError
+    assert type(errors.to_error({}, 502)) is errors.ServerError
+
+
+def test_every_route_has_a_method() -> None:
+    asked: list[httpx2.Request] = []
+    client = played(*[httpx2.Response(200, json={"data": [], "has_more": False})] * 100, asked=asked)
+    client.me()
+    for resource in vars(client).values():
+        for name in dir(resource) if isinstance(resource, Resource) else ():
+            if not name.startswith("_") and name != "follow":
+                done = getattr(resource, name)(**_needed(getattr(type(resource), name)._build))
+                list(done) if isinstance(done, Iterator) else None
+    called = {(request.method, re.sub("/x(?=/|$)", "/{}", request.url.path)) for request in asked}
+    routes = {(route.method, re.sub(r"{\w+}", "{}", route.path)) for route in V1}
+    assert called == routes - {("GET", "/v1/errors"), ("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def _needed(build: Callable[..., Any]) -> dict[str, Any]:
+    _, *given = inspect.signature(build).parameters.values()
+    own = [one for one in given if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    return {one.name: [{}] if one.name == "messages" else "x" for one in own}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        (params.EmailParams, "EmailRequest"),
+        (params.PhoneParams, "PhoneRequest"),
+        (params.VerifyParams, "VerifyRequest"),
+        (params.WebhookParams, "WebhookRequest"),
+        (params.WebhookChanges, "WebhookChange"),
+        (params.KeyParams, "KeyRequest"),
+        (params.Attachment, "Attachment"),
+        (results.Verification, "VerificationRecord"),
+        (results.InboxMessage, "InboxView"),
+        (results.Event, "PublishedEvent"),
+        (results.Batch, "BatchRecord"),
+        (results.Check, "CheckRecord"),
+    ],
+)
+def test_fields_are_those_of_the_service(given: Any, schema: str) -> None:
+    ours = {name.removesuffix("_") for name in get_type_hints(given)} - {"raw"}
+    theirs = SCHEMAS[schema]["properties"].keys() - {"object"}
+    assert ours == theirs if given.__module__ == "heliograph_client.params" else ours <= theirs
+
+
+def test_what_is_generated_is_current_and_the_whole_is_small() -> None:
+    for file, text in generated().items():
+        assert file.read_text("utf-8") == text, "run: make clients"
+    lines = [line for file in (ROOT / "src").rglob("*.py") for line in file.read_text("utf-8").splitlines() if line]
+    assert len(lines) < LINES_MAX
+
+
+def test_the_readme_runs(environment: None, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)
+    assert len(blocks) > 5
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["id"]
