@@ -88,9 +88,6 @@ bench-growth: bench-setup ## Measure all work with 10 thousand, 1 and 10 million
 bench-peak: bench-setup ## Ten minutes of a million emails an hour, with webhooks; writes docs/benchmarks.md
 	@$(BIN)/python bench/peak.py
 
-clients: setup ## Write the parts of clients/ that follow from the service
-	@$(BIN)/python clients/generate.py
-
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py
 
@@ -99,6 +96,7 @@ bench-setup: setup
 
 clients: setup ## Make the generated parts of the clients anew
 	@$(BIN)/python -m clients.types_for_typescript
+	@$(BIN)/python -m clients.parts_for_python
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .

@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 
 import httpx2
 import pytest
+from clients.parts_for_python import generated
 
-from generate import generated
 from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1

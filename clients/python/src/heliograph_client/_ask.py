@@ -78,29 +78,34 @@ class Resource(Generic[K]):
         self._client = client
 
 
-class call(Generic[S, P, T]):
+class _Method(Generic[S, P, T]):
     def __init__(self, build: Callable[Concatenate[S, P], Ask[T]]) -> None:
         self._build = build
         self.__doc__ = build.__doc__
+
+    def _bound(self, owner: Any, carry_out: str) -> Any:
+        if owner is None:
+            return self
+        return lambda *given, **named: getattr(owner._client, carry_out)(self._build(owner, *given, **named))
+
+
+class call(_Method[S, P, T]):
+    """One request and its answer."""
 
     @overload
     def __get__(self, owner: Resource[Sync], kind: Any = None) -> Callable[P, T]: ...
     @overload
     def __get__(self, owner: Resource[Async], kind: Any = None) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, owner: Any, kind: Any = None) -> Any:
-        return self if owner is None else lambda *a, **b: owner._client._run(self._build(owner, *a, **b))
+        return self._bound(owner, "_run")
 
 
-class paged(Generic[S, P, T]):
+class paged(_Method[S, P, T]):
     """A list whose next pages are fetched when they are come to."""
-
-    def __init__(self, build: Callable[Concatenate[S, P], Ask[T]]) -> None:
-        self._build = build
-        self.__doc__ = build.__doc__
 
     @overload
     def __get__(self, owner: Resource[Sync], kind: Any = None) -> Callable[P, Iterator[T]]: ...
     @overload
     def __get__(self, owner: Resource[Async], kind: Any = None) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, owner: Any, kind: Any = None) -> Any:
-        return self if owner is None else lambda *a, **b: owner._client._pages(self._build(owner, *a, **b))
+        return self._bound(owner, "_pages")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import httpx2
 
@@ -19,6 +19,9 @@ from heliograph_client._ask import Ask, Async, K, Sync, path
 from heliograph_client.errors import HeliographError, NoAnswer, to_error
 from heliograph_client.results import Result
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 T = TypeVar("T")
 Self = TypeVar("Self", bound="_Client[Any]")
 
@@ -26,8 +29,14 @@ FIRST_S, LONGEST_S = 0.5, 8.0  # between two tries, doubling
 PATIENCE_S = 120.0  # who is asked to wait longer gives up at once
 
 
+class Options(TypedDict, total=False):
+    url: str | None
+    timeout: float
+    max_retries: int
+
+
 class _Client(Generic[K]):
-    def __init__(self, key: str | None, url: str | None, timeout: float, max_retries: int) -> None:
+    def __init__(self, key: str | None, *, url: str | None = None, timeout: float = 30.0, max_retries: int = 2) -> None:
         key, url = key or os.environ.get("HELIOGRAPH_KEY"), url or os.environ.get("HELIOGRAPH_URL")
         if not key or not url:
             raise HeliographError("Pass key and url, or set HELIOGRAPH_KEY and HELIOGRAPH_URL.")
@@ -99,15 +108,9 @@ class Heliograph(_Client[Sync]):
     """`with Heliograph() as client: client.emails.send(to=…, subject=…, text=…)`."""
 
     def __init__(
-        self,
-        key: str | None = None,
-        *,
-        url: str | None = None,
-        timeout: float = 30.0,
-        max_retries: int = 2,
-        http_client: httpx2.Client | None = None,
+        self, key: str | None = None, *, http_client: httpx2.Client | None = None, **options: Unpack[Options]
     ) -> None:
-        super().__init__(key, url, timeout, max_retries)
+        super().__init__(key, **options)
         self._http = http_client or httpx2.Client()
 
     def me(self) -> Result:
@@ -150,15 +153,9 @@ class AsyncHeliograph(_Client[Async]):
     """`async with AsyncHeliograph() as client: await client.emails.send(to=…, subject=…, text=…)`."""
 
     def __init__(
-        self,
-        key: str | None = None,
-        *,
-        url: str | None = None,
-        timeout: float = 30.0,
-        max_retries: int = 2,
-        http_client: httpx2.AsyncClient | None = None,
+        self, key: str | None = None, *, http_client: httpx2.AsyncClient | None = None, **options: Unpack[Options]
     ) -> None:
-        super().__init__(key, url, timeout, max_retries)
+        super().__init__(key, **options)
         self._http = http_client or httpx2.AsyncClient()
 
     async def me(self) -> Result:

@@ -1,0 +1,94 @@
+"""For tests of programs that send: the real service with a sandbox team, and what it delivered there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph_client.client import Heliograph
+from heliograph_client.results import InboxMessage
+
+TEAM = """
+[[teams]]
+id = "team_tests"
+name = "Tests"
+mode = "sandbox"
+features = ["verify"]
+rate_limit = 0
+  [[teams.keys]]
+  name = "tests"
+  scopes = ["send", "manage"]
+"""
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """What the service delivered since the test began."""
+
+    client: Heliograph
+    url: str
+    key: str
+    since: str
+
+    def wait(self, *, to: str, timeout: int = 10, **filters: Any) -> InboxMessage:
+        """The newest message to this address or phone: its `text`, `html`, `code`, `links`."""
+        found = self.client.inbox.wait(to=to, timeout=timeout, **{"after": self.since, **filters})
+        assert found is not None, f"no message to {to} within {timeout} s"
+        return found
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("heliograph_setup", "TOML that is added to the team: its templates, its recipients")
+    parser.addoption("--heliograph-url", help="a service that runs already, with a sandbox team's HELIOGRAPH_KEY")
+
+
+@pytest.fixture(scope="session")
+def heliograph_service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
+    """URL and key: of one service for each worker, on a free port, with SQLite in a folder of its own."""
+    if url := request.config.getoption("--heliograph-url"):
+        yield url, os.environ["HELIOGRAPH_KEY"]
+        return
+    folder = tmp_path_factory.mktemp("heliograph")
+    added, setup = request.config.getini("heliograph_setup"), folder / "setup.toml"
+    setup.write_text(TEAM + ((request.config.rootpath / added).read_text("utf-8") if added else ""), "utf-8")
+    applied = _heliograph(folder, "apply", str(setup), "--json")
+    key = json.loads(applied.communicate()[0])["keys"][0]["token"]
+    running = _heliograph(folder, "serve", "--listen", "127.0.0.1:0", "--processes", "1")
+    assert running.stdout is not None
+    try:
+        ready = next((line for line in running.stdout if line.startswith("Heliograph is ")), "")
+        assert ready, "the service did not start"
+        yield ready[ready.index("http://") :].split()[0], key
+    finally:
+        running.kill()
+        running.wait()
+
+
+def _heliograph(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    own |= {"HELIOGRAPH_DATABASE": f"sqlite:///{folder / 'heliograph.db'}", "HELIOGRAPH_DATA": str(folder / "data")}
+    own |= {"HELIOGRAPH_SIMULATOR_STEP_MS": "0", "HELIOGRAPH_BOUNCE_LISTEN": "off", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "heliograph.cli.main", *arguments]
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def heliograph(heliograph_service: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
+    """The program under test finds the service by HELIOGRAPH_URL and HELIOGRAPH_KEY."""
+    url, key = heliograph_service
+    monkeypatch.setenv("HELIOGRAPH_URL", url)
+    monkeypatch.setenv("HELIOGRAPH_KEY", key)
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 (3.10)
+    with Heliograph(key, url=url) as client:
+        yield Outbox(client, url, key, now)

@@ -1,0 +1,64 @@
+"""The plugin as a program's own tests use it: in a pytest of its own, against the service that it starts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import re
+from heliograph_client import Heliograph
+
+def invite(to):
+    with Heliograph() as client:
+        link = '<a href="https://example.com/join/7">Join</a>'
+        client.emails.send(to=to, subject="Welcome", html=link, text="Code 246810")
+
+def test_an_invitation(heliograph):
+    invite("delivered+ada@simulator.test")
+    message = heliograph.wait(to="delivered+ada@simulator.test")
+    assert (message.subject, message.code, message.links) == ("Welcome", "246810", ["https://example.com/join/7"])
+
+def test_what_the_setup_adds(heliograph):
+    heliograph.client.sms.send(to="+447400123456", template_id="tpl_test")
+    assert heliograph.wait(to="+447400123456").text == "Hello"
+
+def test_messages_of_other_tests_are_not_seen(heliograph):
+    try:
+        heliograph.wait(to="delivered+ada@simulator.test", timeout=0)
+    except AssertionError as error:
+        assert "no message to" in str(error)
+    else:
+        raise RuntimeError
+
+def test_codes(heliograph):
+    begun = heliograph.client.verify.start(to="+447400123456")
+    code = heliograph.wait(to="+447400123456", channel="verification").code
+    assert heliograph.client.verify.check(begun.id, code=code).status == "verified"
+"""
+SETUP = """
+  [[teams.recipients]]
+  address = "+447400123456"
+  [[teams.templates]]
+  id = "tpl_test"
+  channel = "sms"
+  name = "Test"
+  body = "Hello"
+"""
+
+
+def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_program.py").write_text(PROGRAM)
+    (tmp_path / "team.toml").write_text(SETUP)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nheliograph_setup = team.toml\n")
+    root = Path(__file__).parents[2]
+    paths = os.pathsep.join(str(root / path) for path in ("src", "clients/python/src"))
+    plugins = ["-p", "heliograph_client.pytest_plugin", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": paths, "CI": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
