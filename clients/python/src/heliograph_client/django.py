@@ -18,12 +18,8 @@ from django.core.mail.message import EmailMessage
 from heliograph_client.client import Heliograph
 from heliograph_client.errors import HeliographError
 
-ANYMAIL = {
-    "metadata": "metadata",
-    "template_id": "template_id",
-    "merge_global_data": "variables",
-    "send_at": "scheduled_at",
-}
+ANYMAIL = ("metadata", "template_id", "merge_global_data", "send_at")
+OURS = ("metadata", "template_id", "variables", "scheduled_at")
 
 
 class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
@@ -83,7 +79,7 @@ def to_params(message: EmailMessage) -> dict[str, Any]:
     if not getattr(message, "template_id", None):
         params |= {"subject": message.subject, "html" if is_html else "text": message.body}
         params |= {"html": html[0]} if html else {}
-    params |= {ours: getattr(message, theirs, None) for theirs, ours in ANYMAIL.items()}
+    params |= {ours: getattr(message, theirs, None) for ours, theirs in zip(OURS, ANYMAIL, strict=True)}
     return {name: value for name, value in (params | getattr(message, "esp_extra", {})).items() if value}
 
 
