@@ -24,6 +24,7 @@ from resend.exceptions import ResendError
 from tests.channels.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
 from tests.compat.site import anymail, track
+from tests.journeys.load import ask_database
 from tests.npm import install
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 
@@ -123,6 +124,17 @@ def test_every_field(shared_service: Service) -> None:
     assert (found["cc"], found["bcc"]) == (["cc@simulator.test", "cc2@simulator.test"], ["bcc@simulator.test"])
     assert found["reply_to_addresses"] == ["one@acme.test", "two@acme.test"]
     assert (found["headers"], found["tags"]) == ({"X-Entity-Ref-ID": "17"}, {"kind": "receipt", "test": "true"})
+
+
+def test_names_of_recipients_stand_in_the_mail(shared_service: Service) -> None:
+    names: Any = {"to": [' "Ada, Countess" <delivered@simulator.test> '], "cc": "Bo <bo@simulator.test>"}
+    batch = resend.Batch.send([HELLO | names])["data"][0]["id"]
+    for id_ in (send(**names), batch):
+        query = f"SELECT body FROM content JOIN message ON key = message WHERE id = '{id_}'"
+        ((body,),) = ask_database(shared_service.database, query)
+        content = json.loads(body)
+        assert content["to"] == ['"Ada, Countess" <delivered@simulator.test>']
+        assert content["cc"] == ["Bo <bo@simulator.test>"]
 
 
 def test_a_template_with_variables(shared_service: Service) -> None:

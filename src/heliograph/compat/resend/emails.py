@@ -8,19 +8,21 @@ import msgspec
 
 from heliograph.accept import scheduled
 from heliograph.accept.batch import send_batch
-from heliograph.accept.email import EmailRequest, prepare_email, send_email
+from heliograph.accept.context import Context
+from heliograph.accept.email import EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
 from heliograph.api.sending import once, read_key
 from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
-from heliograph.rules.address import parse_name_addr
+from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.outcome import Own
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
+from heliograph.rules.setup.records import Caller
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
 from heliograph.web.request import Response
 
@@ -75,7 +77,8 @@ class MadeEmail(msgspec.Struct, frozen=True):
 
 async def send(call: Call) -> Response:
     async def story(retry_key: IdempotencyKey | None) -> Answer:
-        return await send_email(call.context, call.caller, _to_email(call, call.json), retry_key)
+        request, shown = _to_email(call, call.json)
+        return await send_email(call.context, call.caller, request, retry_key, shown)
 
     done = await once(call, read_key(call), story)
     return Response(200, msgspec.json.encode(msgspec.json.decode(done.body, type=MadeEmail)), done.headers)
@@ -93,7 +96,7 @@ async def send_several(call: Call) -> Response:
             call.context,
             call.caller,
             [partial(_to_email, call, given) for given in call.json],
-            prepare=prepare_email,
+            prepare=_prepare,
             strict=mode == "strict",
             respond=lambda _, told: _made(told, with_errors=mode == "permissive"),
             retry_key=retry_key,
@@ -103,19 +106,23 @@ async def send_several(call: Call) -> Response:
     return Response(200, done.body, done.headers)
 
 
+async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, Shown]) -> Acceptance:
+    return await prepare_email(context, caller, mail[0], shown=mail[1])
+
+
 def _made(told: Sequence[Acceptance | Refusal], *, with_errors: bool) -> bytes:
     errors = [{"index": n, "message": one.message} for n, one in enumerate(told) if isinstance(one, Refusal)]
     made = {"data": [{"id": one.id} for one in told if not isinstance(one, Refusal)]}
     return msgspec.json.encode(made | ({"errors": errors} if with_errors else {}))
 
 
-def _to_email(call: Call, value: Any) -> EmailRequest:
-    """The same mail as /v1/emails is sent it; whatever is wrong with it is refused there, in our words."""
+def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
+    """The same mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
     given, now = to_request(value, ResendEmail), call.context.clock.now()
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
     template = given.template
-    return EmailRequest(
+    request = EmailRequest(
         from_=given.from_,
         to=_bare(given.to),
         cc=_bare(given.cc),
@@ -131,14 +138,22 @@ def _to_email(call: Call, value: Any) -> EmailRequest:
         scheduled_at=in_full(given.scheduled_at, now) if given.scheduled_at is not None else None,
         attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
     )
+    return request, Shown(to=_named(given.to), cc=_named(given.cc))
 
 
-def _bare(given: str | list[str] | None) -> list[str] | None:
-    """Addresses without names; what is no address is left for the use case to refuse."""
-    if given is None:
-        return None
-    parsed = [(text, parse_name_addr(text)) for text in ([given] if isinstance(given, str) else given)]
-    return [found[1].given if found else text for text, found in parsed]
+def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
+    """Names and addresses; what is no address is left for the use case to refuse."""
+    texts = [given] if isinstance(given, str) else given or []
+    parsed = [(text, parse_name_addr(text)) for text in texts]
+    return [(found[0] or "", found[1].given) if found else ("", text) for text, found in parsed]
+
+
+def _bare(given: str | list[str] | None) -> list[str]:
+    return [address for _, address in _mailboxes(given)]
+
+
+def _named(given: str | list[str] | None) -> list[str]:
+    return [name_addr(name, address) for name, address in _mailboxes(given)]
 
 
 def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
