@@ -21,6 +21,8 @@ from anymail.message import AnymailMessage
 from django.core.mail import get_connection
 from resend.exceptions import ResendError
 
+from heliograph.compat.resend.shape import parse
+from heliograph.rules.refusals import InvalidJson
 from tests.channels.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
 from tests.compat.site import anymail, track
@@ -244,6 +246,7 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"html": None, "text": None}, 422, "missing_required_field", "html and text are missing"),
     ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template_id"),
     ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
+    ({"scheduled_at": "in 9999 weeks"}, 422, "validation_error", "60 days"),
     ({"topic_id": "t"}, 422, "validation_error", "no topics"),
     ({"tags": [{"name": "a b", "value": "c"}]}, 422, "validation_error", "not a tag's name"),
     ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "given twice"),
@@ -282,6 +285,34 @@ def test_errors_have_resends_shape(
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
     assert (answer.json["statusCode"], answer.json["name"]) == (status, name)
     assert sorted(answer.json) == ["message", "name", "statusCode"]
+
+
+def test_the_log_has_the_status_that_was_answered() -> None:
+    refused(subject="")
+    assert 422 in until(lambda: [one["response_status"] for one in resend.Logs.list()["data"]])
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b"", {}),
+        (b'{"content": [ 0, 255 ]}', {"content": "AP8="}),
+        (b'{"content":[]}', {"content": ""}),
+        (b'{"content":[256]}', {"content": [256]}),
+        (b'{"content":[1,]}', None),
+        (b'{"numbers":[1,2]}', {"numbers": [1, 2]}),
+        (rb'{"text":"\"content\":[1,2]","data":[1]}', {"text": '"content":[1,2]', "data": "AQ=="}),
+        (b'{"a":"' + b'\\"' * 500_000, None),  # a string that never ends is read once
+        (b'"content"' + b" " * 500_000, "content"),
+    ],
+    ids=range(9),
+)
+def test_files_as_numbers(raw: bytes, value: Any) -> None:
+    if value is None:
+        with pytest.raises(InvalidJson):
+            parse(raw)
+    else:
+        assert parse(raw) == value
 
 
 def test_rate_and_credit(shared_service: Service) -> None:

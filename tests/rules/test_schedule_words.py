@@ -19,6 +19,8 @@ NOW = 1_794_735_000_000  # 2026-11-15T09:30:00Z
         ("tomorrow at 9am", "tomorrow at 9am"),
         ("in 1 month", "in 1 month"),
         ("in -1 min", "in -1 min"),
+        ("in 9999 weeks", "2218-07-05T09:30:00.000Z"),
+        ("in 10000 weeks", "in 10000 weeks"),
         ("in 1 min or so", "in 1 min or so"),
     ],
 )

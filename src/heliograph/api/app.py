@@ -184,7 +184,7 @@ class Api:
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
-        now = self.context.clock.now()
+        now, response = self.context.clock.now(), surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):
             caller = find_caller(surface.token(request), self.context.store.setup.current, now)
             self.context.state.requests.waiting.append(
@@ -194,14 +194,14 @@ class Api:
                     team=caller.team.record.ref,
                     key=caller.key.id,
                     route=f"{request.method} (no such route)" if route == "none" else route,
-                    status=status_of(type(refusal)),
+                    status=response.status,
                     code=refusal.code,
                     message=refusal.message[:MESSAGE_MAX],
                     took_ms=took_ms(request.id, now),
                     refused=1,
                 )
             )
-        return surface.error(refusal, request, self.context.base_url)
+        return response
 
     def refused(self, refusal: Refusal) -> Response:
         """The error answer to what is no request."""

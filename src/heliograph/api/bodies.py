@@ -74,7 +74,7 @@ def _has_many_values(raw: bytes) -> bool:
     if _marks(raw, 0, len(raw)) < JSON_VALUES_MAX:
         return False
     count, at = 0, 0
-    for string in _STRING.finditer(raw):  # a text may hold as many commas as it likes
+    for string in STRING.finditer(raw):  # a text may hold as many commas as it likes
         count += _marks(raw, at, string.start())
         if count >= JSON_VALUES_MAX:
             return True
@@ -139,5 +139,5 @@ def _check_escapes(value: Any) -> None:
 
 
 _KEY_END = re.compile(rb'"\s*+:')
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")

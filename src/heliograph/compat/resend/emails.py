@@ -158,7 +158,10 @@ def _named(given: str | list[str] | None) -> list[str]:
 
 def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
     """Resend's are written in capitals, ours in small letters."""
-    return {name.lower(): value for name, value in variables.items()}
+    lowered = {name.lower(): value for name, value in variables.items()}
+    if len(lowered) < len(variables):
+        raise InvalidRequest("A variable is given twice, in capital and small letters.", param="template")
+    return lowered
 
 
 def _tags(given: list[ResendTag]) -> dict[str, str]:

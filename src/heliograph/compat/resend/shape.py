@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 import pybase64
 
-from heliograph.api.bodies import parse_json
+from heliograph.api.bodies import STRING, parse_json
 from heliograph.api.errors import error_headers
 from heliograph.api.reading import PAGE_MAX, read_limit
 from heliograph.api.route import Call
@@ -22,9 +22,8 @@ T = TypeVar("T")
 PREFIX = "/compat/resend"
 PIECE = 256 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
 
-_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
-_OCTETS = re.compile(rb'("(?:content|data)"\s*:\s*)\[([0-9,\s]*)\]|' + _STRING, re.DOTALL)
+_OCTETS = re.compile(rb'("(?:content|data)"\s*+:\s*+)\[([0-9,\s]*+)\]|' + STRING.pattern, re.DOTALL)
 
 ERRORS: dict[type[Refusal], tuple[int, str]] = {
     r.MissingApiKey: (401, "missing_api_key"),
