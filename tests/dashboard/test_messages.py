@@ -128,6 +128,12 @@ def test_phone_messages(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
     shoot(page, "message-whatsapp")
 
 
+def test_the_batch_that_it_came_in(site: Site) -> None:
+    batch = site.service.post("/v1/emails/batch", {"messages": [email("delivered@simulator.test", "One of many")]}).json
+    page = owner(site, "batched", f"{TEAM}/messages/{batch['data'][0]['id']}")
+    expect(page.get_by_label("Facts")).to_contain_text(batch["id"])
+
+
 def test_failed_ones_are_sent_again(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
     page = owner(site, "again", f"{TEAM}/messages/{sent['failed']}", "developer")
     shoot(page, "message-failed")

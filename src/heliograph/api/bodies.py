@@ -51,7 +51,7 @@ def read_strictly(raw: bytes) -> Any:
 def to_request(value: Any, kind: type[T]) -> T:
     """The typed request; unknown fields are refused."""
     if not isinstance(value, dict):
-        raise InvalidRequest("The body must be a JSON object.")
+        raise InvalidRequest("This is not a JSON object. Send one.")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -77,6 +77,7 @@ class Facts(msgspec.Struct, frozen=True):
     ended_at: int | None
     record: str
     content: str | None  # None: retention has taken it
+    batch: str | None  # the id of the batch that it came in
 
 
 class RecipientLine(msgspec.Struct, frozen=True):

@@ -147,7 +147,7 @@ ORDER BY m.key DESC LIMIT :limit;
 
 -- name: message_facts
 SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.template_version, m.country, m.price,
-       m.charge, m.created_at, m.ended_at, m.record, c.body
+       m.charge, m.created_at, m.ended_at, m.record, c.body, m.batch
 FROM message m LEFT JOIN content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
 
 -- name: message_pulse
