@@ -145,6 +145,8 @@ def test_postmarker_sends(shared_service: Service, client: PostmarkClient) -> No
 def test_postmarker_sends_batches(client: PostmarkClient) -> None:
     told = client.emails.send_batch(MAIL, MAIL | {"To": "suppressed@simulator.test"}, MAIL)
     assert [one["ErrorCode"] for one in told] == [0, 406, 0]
+    told = client.emails.send_batch(MAIL | {"Bcc": "suppressed@simulator.test"})
+    assert INACTIVE.removeprefix("Found ") in told[0]["Message"] and told[0]["ErrorCode"] == 0
     told = client.emails.send_template_batch(WELCOME, WELCOME | {"TemplateAlias": "nothing"})
     assert [one["ErrorCode"] for one in told] == [0, 1101]
 
@@ -209,6 +211,11 @@ def test_refusals(shared_service: Service, path: str, body: Any, key: str, statu
 def test_a_slash_at_the_end(shared_service: Service, path: str) -> None:
     body: Any = {"/email/": MAIL, "/email/withTemplate/": WELCOME, "/email/batch/": [MAIL]}.get(path)
     assert post(shared_service, path, body or {"Messages": [WELCOME]}).status == 200
+
+
+def test_a_key_is_sent_once(shared_service: Service) -> None:
+    told = [post(shared_service, "/email", MAIL, **{"Idempotency-Key": "postmark-once"}) for _ in range(2)]
+    assert told[0].json == told[1].json and told[1].headers["idempotency-replayed"] == "true"
 
 
 def test_too_fast(shared_service: Service) -> None:

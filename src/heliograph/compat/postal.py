@@ -9,7 +9,7 @@ from heliograph.api.bodies import parse_json, to_request
 from heliograph.api.errors import error_headers
 from heliograph.api.route import Call, Route, answer
 from heliograph.api.surface import Surface
-from heliograph.compat.addresses import bare_addresses
+from heliograph.compat.given import bare_addresses, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.refusals import MissingApiKey, Refusal
@@ -69,7 +69,7 @@ async def send(call: Call) -> Response:
         text=mail.plain_body,
         headers=mail.headers,
         attachments=[
-            {"filename": file.name, "content": "".join(file.data.split()), "content_type": file.content_type}
+            {"filename": file.name, "content": unwrapped(file.data), "content_type": file.content_type}
             for file in mail.attachments or []
         ],
         tags={"tag": mail.tag} if mail.tag else None,

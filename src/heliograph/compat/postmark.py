@@ -1,25 +1,30 @@
 """Postmark's sending API: one mail or up to 500, direct or from a template, by the use case of /v1/emails."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from heliograph.accept.email import EmailRecord, EmailRequest, send_email
+from heliograph.accept.batch import send_batch
+from heliograph.accept.context import Context
+from heliograph.accept.email import EmailRecord, EmailRequest, prepare_email, send_email
 from heliograph.api.bodies import parse_json, to_request
 from heliograph.api.errors import error_headers
-from heliograph.api.route import Call, Route, answer
+from heliograph.api.route import Call, Route
+from heliograph.api.sending import once, read_key
 from heliograph.api.surface import Surface
-from heliograph.compat.addresses import split_addresses
+from heliograph.compat.given import split_addresses, unwrapped
 from heliograph.rules import refusals as r
-from heliograph.rules.limits import EMAIL_BODY_MAX
+from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
+from heliograph.rules.setup.records import Caller
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
 
 PREFIX = "/compat/postmark"
-BATCH_MAX = 500
 TOO_MANY = 410
 INVALID = 300  # whatever is wrong with a mail and has no code of its own
 CODES: dict[type[Refusal], int] = {
@@ -102,42 +107,63 @@ class PostmarkTemplates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 async def send(call: Call) -> Response:
-    return answer(await _send(call, to_request(call.json, PostmarkMail)))
+    return await _send(call, to_request(call.json, PostmarkMail))
 
 
 async def send_with_template(call: Call) -> Response:
-    return answer(await _send(call, to_request(call.json, PostmarkTemplate)))
+    return await _send(call, to_request(call.json, PostmarkTemplate))
 
 
-async def send_batch(call: Call) -> Response:
+async def send_several(call: Call) -> Response:
     if not isinstance(call.json, list):
         raise InvalidRequest("The body must be a list of messages.")
     return await _send_all(call, call.json, PostmarkMail)
 
 
-async def send_batch_with_templates(call: Call) -> Response:
+async def send_several_with_templates(call: Call) -> Response:
     return await _send_all(call, to_request(call.json, PostmarkTemplates).messages, PostmarkTemplate)
 
 
+async def _send(call: Call, mail: PostmarkMail) -> Response:
+    request = _to_request(mail)
+
+    async def story(retry_key: IdempotencyKey | None) -> Answer:
+        return await send_email(call.context, call.caller, request, retry_key)
+
+    done = await once(call, read_key(call), story)
+    return Response(200, msgspec.json.encode(_told(mail, request, done.body)), done.headers)
+
+
 async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -> Response:
-    """Each on its own: what is refused says so in its place."""
+    """What is refused says so in its place."""
     if len(messages) > BATCH_MAX:
         told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
         raise InvalidRequest(told, details={"code": TOO_MANY})
+    answers: dict[str, dict[str, Any]] = {}  # by id, of those that were accepted
 
-    async def one(message: Any) -> dict[str, Any]:
-        try:
-            return await _send(call, to_request(message, kind))
-        except Refusal as refusal:
-            return _word(refusal)
+    async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
+        request = _to_request(mail)
+        item = await prepare_email(context, caller, request)
 
-    return answer(await asyncio.gather(*map(one, messages)))
+        def decide(found: Found) -> Decision:
+            done = item.decide(found)
+            answers[item.id] = _told(mail, request, done.response)
+            return done
+
+        return replace(item, decide=decide)
+
+    def respond(_: str, told: Sequence[Acceptance | Refusal]) -> bytes:
+        return msgspec.json.encode([_word(one) if isinstance(one, Refusal) else answers[one.id] for one in told])
+
+    sends = [partial(to_request, message, kind) for message in messages]
+    done = await send_batch(
+        call.context, call.caller, sends, prepare=prepare, strict=False, respond=respond, retry_key=None
+    )
+    return Response(200, done.body)
 
 
-async def _send(call: Call, mail: PostmarkMail) -> dict[str, Any]:
-    request = _to_request(mail)
-    done = await send_email(call.context, call.caller, request, None)
-    record = msgspec.json.decode(done.body, type=EmailRecord)
+def _told(mail: PostmarkMail, request: EmailRequest, body: bytes) -> dict[str, Any]:
+    record = msgspec.json.decode(body, type=EmailRecord)
     dropped = [address for address in request.bcc or [] if address not in record.bcc]
     return {
         "To": mail.to,
@@ -187,7 +213,7 @@ def _headers(given: list[PostmarkHeader]) -> dict[str, str]:
 def _attachment(file: PostmarkFile) -> dict[str, str | None]:
     return {
         "filename": file.name,
-        "content": "".join(file.content.split()),  # wrapped, as MIME has it
+        "content": unwrapped(file.content),
         "content_type": file.content_type,
         "content_id": (file.content_id or "").removeprefix("cid:") or None,
     }
@@ -220,16 +246,16 @@ def _word(refusal: Refusal) -> dict[str, Any]:
 def _routes(path: str, call: Callable[[Call], Awaitable[Response]]) -> list[Route]:
     """Its clients do not agree about the slash at the end."""
     common: dict[str, Any] = {"method": "POST", "summary": f"POST {path}", "scopes": ("send",), "body": Any}
-    return [Route(path=PREFIX + path + end, call=call, body_max=EMAIL_BODY_MAX, **common) for end in ("", "/")]
+    return [Route(path=PREFIX + path + end, call=call, body_max=BATCH_BODY_MAX, **common) for end in ("", "/")]
 
 
 POSTMARK = Surface(
     prefix=PREFIX,
     routes=(
         *_routes("/email", send),
-        *_routes("/email/batch", send_batch),
+        *_routes("/email/batch", send_several),
         *_routes("/email/withTemplate", send_with_template),
-        *_routes("/email/batchWithTemplates", send_batch_with_templates),
+        *_routes("/email/batchWithTemplates", send_several_with_templates),
     ),
     token=token,
     check_media_type=Request.check_media_type,

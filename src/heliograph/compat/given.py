@@ -1,0 +1,60 @@
+"""What other services' clients write in other ways than ours: recipients with names, wrapped base64."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from heliograph.rules.address import parse_name_addr
+from heliograph.rules.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
+from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
+from heliograph.rules.text import quoted
+
+_ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
+
+
+def split_addresses(text: str | None, field: str) -> list[str]:
+    """The bare addresses of a list with commas; the mail's headers have no names of recipients."""
+    given = (text or "").strip(" \t\r\n,")
+    return [_bare(one, field) for one in _split(given, field)] if given else []
+
+
+def bare_addresses(texts: Sequence[str], field: str) -> list[str]:
+    _check_count(len(texts), field)
+    return [_bare(text, field) for text in texts]
+
+
+def unwrapped(base64: str) -> str:
+    """In one line: mail has it in many."""
+    return base64.replace("\r", "").replace("\n", "")
+
+
+def _split(text: str, field: str) -> Iterator[str]:
+    """Stops where it cannot go on, so that each character is looked at once or twice."""
+    at, count = 0, 0
+    while found := _ONE.match(text, at):
+        at, count = found.end() + 1, count + 1
+        _check_count(count, field)
+        yield found[0]
+        if at > len(text):
+            return
+        if text[at - 1] != ",":
+            break
+    raise _wrong(text, field)
+
+
+def _check_count(count: int, field: str) -> None:
+    if count > RECIPIENTS_MAX:
+        told = f"{field} has more than {RECIPIENTS_MAX} recipients. {TooManyRecipients.fix}"
+        raise TooManyRecipients(told, param=field)
+
+
+def _bare(text: str, field: str) -> str:
+    found = parse_name_addr(text)
+    if found is None:
+        raise _wrong(text, field)
+    return found[1].given
+
+
+def _wrong(text: str, field: str) -> InvalidEmail:
+    which = "A bcc entry" if field == "bcc" else f"{field} {quoted(text)}"
+    told = f"{which} is not a valid email address. {InvalidEmail.fix}"
+    return InvalidEmail(told, param=field, details={"address": text[:NAME_ADDR_MAX].strip()})
