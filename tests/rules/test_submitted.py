@@ -6,6 +6,7 @@ from email.message import EmailMessage
 import pytest
 
 from heliograph.rules.address import Address, parse_address
+from heliograph.rules.mime_text import PIECE
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest, Refusal
 from heliograph.rules.submitted import HEADER_MAX, PARTS_MAX, Submitted, read_addresses, read_submitted
 from heliograph.rules.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
@@ -223,6 +224,14 @@ def test_a_boundary_that_is_missing_or_not_closed() -> None:
     assert read("Content-Type: multipart/mixed\n\ntext").request["text"] == "text"
     assert read('Content-Type: multipart/mixed; boundary="b"\n\nno part').request["text"] == "\n"
     assert read('Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext').request["text"] == "text"
+
+
+def test_long_mails_are_read_in_pieces() -> None:
+    head, count = b"Subject: x\r\n", PIECE // 2
+    dots = read_submitted(head + b"\r\n" + b"..x\r\n" * count, addresses(TO))
+    assert dots.request["text"] == ".x\n" * count
+    coded = b"Content-Transfer-Encoding: quoted-printable\r\n\r\n" + b"a=C3=BC=\r\n" * count
+    assert read_submitted(head + coded, addresses(TO)).request["text"] == "aü" * count
 
 
 def test_lines_of_other_boundaries_are_text() -> None:

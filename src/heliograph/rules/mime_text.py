@@ -2,9 +2,12 @@
 
 import re
 from binascii import a2b_qp
+from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
 import pybase64
+
+from heliograph.rules.limits import MIB
 
 # Others are read as UTF-8: Python also has codecs that are slow or do more than decode.
 _CHARSETS = frozenset(
@@ -25,6 +28,7 @@ _ALIASES = {
 }
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]{1,40}(?:\*[0-9]{0,3}\*?)?)\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s"]+)', re.DOTALL)
 _WORD = re.compile(r"=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([BbQq])\?([^?\n]{0,1000})\?=")
+PIECE = MIB  # octets
 _VALUE_MAX = 4096  # characters of a field that parameters are looked for in
 
 
@@ -45,7 +49,17 @@ def unwrapped(body: bytes, encoding: str) -> bytes:
     encoding = encoding.strip().lower()
     if encoding == "base64":
         return pybase64.b64decode(body)
-    return a2b_qp(body) if encoding == "quoted-printable" else body
+    return b"".join(_unquoted(body)) if encoding == "quoted-printable" else body
+
+
+def _unquoted(body: bytes) -> Iterator[bytes]:
+    """In pieces that begin with an escape: one call for all would keep other threads waiting."""
+    at = 0
+    while at < len(body):
+        end = body.find(b"=", at + PIECE)
+        end = len(body) if end < 0 else end
+        yield a2b_qp(body[at:end])
+        at = end
 
 
 def without_words(text: str) -> str:

@@ -14,7 +14,7 @@ import pybase64
 from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
 from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, MIB, NAME_ADDR_MAX
-from heliograph.rules.mime_text import decoded, parameters, unwrapped, without_words
+from heliograph.rules.mime_text import PIECE, decoded, parameters, unwrapped, without_words
 from heliograph.rules.options import OWN_HEADERS
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
 from heliograph.rules.text import single_spaced
@@ -90,11 +90,11 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
         return self.field("content-disposition").strip().lower().startswith("attachment")
 
 
-def read_submitted(raw: bytes, recipients: Sequence[Address]) -> Submitted:
-    """`recipients`: of the envelope. A Refusal says what is wrong with the mail."""
+def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Submitted:
+    """`raw`: as SMTP carries it; `recipients`: of the envelope. A Refusal says what is wrong with the mail."""
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
-    mail = b"\n" + raw.replace(b"\r\n", b"\n")
+    mail = _plain(raw)
     fields, body = _head(mail, 1, len(mail))
     parts = list(_leaves(mail, fields, body, len(mail), 0))
     if len(parts) > PARTS_MAX:
@@ -124,6 +124,19 @@ def read_submitted(raw: bytes, recipients: Sequence[Address]) -> Submitted:
         keys=[value.strip().encode() for name, value in fields if name.lower() in KEY_HEADERS],
         message_id=one_line(first(fields, "message-id")),
     )
+
+
+def _plain(raw: bytes | bytearray) -> bytes:
+    """With LF at line ends, one before the first, and without the dots that keep a line from ending the mail (RFC 5321,
+    4.5.2). In pieces: one call for 35 MiB would keep every other thread waiting for 200 ms.
+    """
+    pieces, at = [b"\n"], 0
+    while at < len(raw):
+        end = raw.find(b"\r\n", at + PIECE)
+        end = len(raw) if end < 0 else end
+        pieces.append(bytes(raw[at:end]).replace(b"\r\n", b"\n").replace(b"\n..", b"\n."))
+        at = end
+    return b"".join(pieces)
 
 
 # -- the tree ----------------------------------------------------------------------------------------------

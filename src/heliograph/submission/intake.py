@@ -86,9 +86,9 @@ class MailIntake:
         try:
             mail = await read()
             if len(mail) > IN_THREAD:
-                submitted = await asyncio.to_thread(_read, mail, recipients)
+                submitted = await asyncio.to_thread(read_submitted, mail, recipients)
             else:
-                submitted = _read(mail, recipients)
+                submitted = read_submitted(mail, recipients)
             answer = await self._send(caller, submitted, len(mail), recipients if by_message_id else [])
         except (HungUp, TooSlow):
             raise
@@ -151,11 +151,6 @@ class MailIntake:
             status=status,
             took_ms=took_ms(id_, now),
         )
-
-
-def _read(mail: bytearray, recipients: list[Address]) -> Submitted:
-    """Without the dots that keep a line from ending the mail (RFC 5321, 4.5.2)."""
-    return read_submitted(bytes(mail.replace(b"\n..", b"\n."))[2:], recipients)
 
 
 def _request(submitted: Submitted) -> EmailRequest:

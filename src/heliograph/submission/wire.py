@@ -157,8 +157,7 @@ class SmtpWire(asyncio.Protocol):
         self._unread += mail[end + len(END) :]
         if refusal is not None or end > most:
             raise refusal or PayloadTooLarge(TOO_LARGE)
-        del mail[end + 2 :]
-        return mail
+        return mail[2 : end + 2]
 
     async def _room(self, mail: bytearray, most: int, budget: ByteBudget, holder: Holder) -> Refusal | None:
         if len(mail) > most + len(END):
