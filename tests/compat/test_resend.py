@@ -21,8 +21,10 @@ from anymail.message import AnymailMessage
 from django.core.mail import get_connection
 from resend.exceptions import ResendError
 
-from heliograph.compat.resend.shape import parse
-from heliograph.rules.refusals import InvalidJson
+from heliograph.compat.resend.shape import error, parse
+from heliograph.rules import refusals as r
+from heliograph.rules.refusals import InvalidJson, Refusal
+from tests.asked import asked
 from tests.channels.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
 from tests.compat.site import anymail, track
@@ -95,10 +97,10 @@ def test_what_works(known: Known, name: str) -> None:
 @pytest.mark.filterwarnings("ignore:Audiences is deprecated")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(known: Known, name: str) -> None:
-    call, error, reason = REFUSED[name]
+    call, kind, reason = REFUSED[name]
     with pytest.raises(ResendError, match=reason) as caught:
         call(known)
-    assert caught.value.error_type == error
+    assert caught.value.error_type == kind
 
 
 def test_the_table_of_calls_is_true() -> None:
@@ -170,8 +172,35 @@ def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
     "content", [[256], [-1], [1.5], ["a"], {"type": "Buffer"}, 7, "no base64", None], ids=lambda value: repr(value)
 )
 def test_what_is_no_file(content: Any) -> None:
-    error = refused(attachments=[{"filename": "a.pdf", "content": content}])
-    assert (error.code, error.error_type) == (422, "invalid_attachment")
+    told = refused(attachments=[{"filename": "a.pdf", "content": content}])
+    assert (told.code, told.error_type) == (422, "invalid_attachment")
+
+
+def test_the_record_of_a_mail(known: Known) -> None:
+    found: Any = until(lambda: (mail := resend.Emails.get(known.email))["last_event"] == "delivered" and mail)
+    assert found.pop("http_headers") and found.pop("created_at") == resend.Emails.get(known.email)["created_at"]
+    assert found == {
+        "object": "email",
+        "id": known.email,
+        "message_id": f"<{known.email}@acme.test>",
+        "to": ["delivered@simulator.test"],
+        "from": "hello@acme.test",
+        "subject": "Hello",
+        "html": "<p>Hello</p>",
+        "text": "Hello",
+        "cc": None,
+        "bcc": None,
+        "reply_to": None,
+        "last_event": "delivered",
+        "scheduled_at": None,
+        "tags": [],
+    }
+
+
+@pytest.mark.parametrize(("to", "last"), [("bounced", "bounced"), ("complained", "complained"), ("failed", "failed")])
+def test_the_last_event_of_a_mail(to: str, last: str) -> None:
+    id_ = send(to=f"{to}@simulator.test")
+    until(lambda: resend.Emails.get(id_)["last_event"] == last)
 
 
 def test_a_scheduled_mail_is_moved_and_canceled() -> None:
@@ -201,7 +230,7 @@ def test_a_batch_is_answered_in_its_order(shared_service: Service) -> None:
 def test_a_strict_batch_is_refused_as_one() -> None:
     before = resend.Emails.list({"limit": 1})["data"][0]["id"]
     bad: Any = [HELLO, {**HELLO, "from": "hello@elsewhere.test"}]
-    with pytest.raises(ResendError, match="not a verified and approved domain") as caught:
+    with pytest.raises(ResendError, match=r"^\[1\] .* not a verified and approved domain") as caught:
         resend.Batch.send(bad)
     assert (caught.value.code, caught.value.error_type) == (403, "validation_error")
     assert resend.Emails.list({"limit": 1})["data"][0]["id"] == before
@@ -259,9 +288,9 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
 
 @pytest.mark.parametrize(("fields", "status", "name", "words"), REFUSALS, ids=lambda value: str(value)[:40])
 def test_refusals_in_our_words(fields: dict[str, Any], status: int, name: str, words: str) -> None:
-    error = refused(**fields)
-    assert (error.code, error.error_type) == (status, name)
-    assert words in str(error)
+    told = refused(**fields)
+    assert (told.code, told.error_type) == (status, name)
+    assert words in str(told)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +344,37 @@ def test_files_as_numbers(raw: bytes, value: Any) -> None:
         assert parse(raw) == value
 
 
-def test_rate_and_credit(shared_service: Service) -> None:
+NAMES: list[tuple[int, str, tuple[type[Refusal], ...]]] = [
+    (401, "missing_api_key", (r.MissingApiKey,)),
+    (401, "restricted_api_key", (r.InsufficientScope,)),
+    (403, "invalid_api_key", (r.InvalidApiKey,)),
+    (400, "invalid_idempotency_key", (r.InvalidIdempotencyKey,)),
+    (409, "invalid_idempotent_request", (r.IdempotencyKeyReused,)),
+    (409, "concurrent_idempotent_requests", (r.IdempotencyRequestInProgress,)),
+    (422, "invalid_from_address", (r.InvalidFromAddress,)),
+    (422, "invalid_attachment", (r.InvalidAttachment, r.AttachmentsTooLarge)),
+    (422, "missing_required_field", (r.MissingBody,)),
+    (422, "validation_error", (r.InvalidJson, r.InvalidEmail, r.AlreadySending, r.PayloadTooLarge)),
+    (403, "validation_error", (r.FromDomainUnverified, r.DisplayNameNotApproved, r.KeyDomainScope)),
+    (403, "validation_error", (r.RecipientNotAllowed, r.RecipientSuppressed, r.SandboxFromLocked)),
+    (429, "rate_limit_exceeded", (r.RateLimitExceeded,)),
+    (429, "monthly_quota_exceeded", (r.InsufficientCredit,)),
+    (404, "not_found", (r.MessageNotFound, r.TemplateNotFound)),
+    (405, "method_not_allowed", (r.MethodNotAllowed,)),
+    (500, "internal_server_error", (r.InternalError, r.ServiceUnavailable)),
+]
+
+
+@pytest.mark.parametrize(("status", "name", "refusals"), NAMES)
+def test_names_of_refusals(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
+    for refusal in refusals:
+        answer = error(refusal("Why not."), asked("POST", f"{PREFIX}/emails"), "http://a.test")
+        assert json.loads(answer.body) == {"statusCode": status, "name": name, "message": "Why not."}
+        assert (answer.status, answer.content_type) == (status, b"application/json")
+        assert b"heliograph-should-retry" in dict(answer.headers)
+
+
+def test_a_rate_limit_says_when(shared_service: Service) -> None:
     slow = [ask(shared_service, "GET", "/emails", key="SLOW") for _ in range(30)]
     over = next(answer for answer in slow if answer.status == 429)
     assert (over.json["name"], "retry-after" in over.headers) == ("rate_limit_exceeded", True)
@@ -370,8 +429,8 @@ def test_node_gets_the_same_answers(known: Known, node: Path) -> None:
     told = json.loads(run("node", shutil.copy("tests/compat/resend_calls.mjs", str(node)), json.dumps(ids)))
     assert list(told) == [*WORKS, *REFUSED]
     assert {name: answer["error"] for name, answer in told.items() if name in WORKS and answer["error"]} == {}
-    for name, (_, error, reason) in REFUSED.items():
-        assert (told[name]["error"]["name"], reason in told[name]["error"]["message"]) == (error, True), told[name]
+    for name, (_, kind, reason) in REFUSED.items():
+        assert (told[name]["error"]["name"], reason in told[name]["error"]["message"]) == (kind, True), told[name]
 
 
 def test_a_python_program_moves_by_its_environment() -> None:

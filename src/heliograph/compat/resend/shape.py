@@ -85,6 +85,8 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     message = refusal.message
     if own in (404, 405) and (why := _declined(request.path)):
         status, name, message = 404, "not_found", why
+    if refusal.details and "index" in refusal.details:  # of a batch
+        message = f"[{refusal.details['index']}] {message}"
     body = msgspec.json.encode({"statusCode": status, "name": name, "message": message})
     return Response(status, body, error_headers(refusal))
 
