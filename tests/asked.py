@@ -24,5 +24,9 @@ def asked(
     return request
 
 
+async def no_eml(_id: str, _content: str) -> bytes:
+    return b""
+
+
 async def body_of(answer: Response) -> bytes:
     return answer.body if answer.chunks is None else b"".join([chunk async for chunk in answer.chunks])

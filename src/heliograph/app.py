@@ -313,6 +313,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
             keys_of=signing_keys(store, secrets.sealer),
+            bring_blob=store.attachments.bring,
             open_blob=store.blobs.open,
             envelope_key=secrets.envelope,
             entropy=clock.entropy,

@@ -93,7 +93,8 @@ async def open_store(
     def name_of(team: int, address: str) -> str:
         return erased_name(known.erasure, team, address)  # the secret is read when the first is needed
 
-    store = make_store(make_database(settings), blobs, clock or Clock(), owner, name_of)
+    in_database = sqlite_path(settings) is None
+    store = make_store(make_database(settings), blobs, clock or Clock(), owner, name_of, blobs_in_database=in_database)
     try:
         await store.refresh()
         yield store

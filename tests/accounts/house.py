@@ -22,7 +22,7 @@ from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
-from tests.asked import asked, body_of
+from tests.asked import asked, body_of, no_eml
 from tests.clocks import TestClock
 from tests.entries import set_up
 from tests.storage.samples import ENTRY
@@ -80,7 +80,7 @@ class House:
             management=management,
             seal=sealer.seal,
             unseal=sealer.open,
-            eml=lambda *_: b"",
+            eml=no_eml,
         )
         self.front = Front(Api(context, management, RateLimits(), budget), Dashboard(tools, budget), ["127.0.0.1"])
 

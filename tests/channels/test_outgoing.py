@@ -1,9 +1,11 @@
 """Mails made ready for the wire: built and signed away from the event loop, several at a time, by the keys of now."""
 
 import asyncio
+import io
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import BinaryIO
 
 import dkim
@@ -14,7 +16,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import outgoing
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_record
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
-from heliograph.rules.content import EmailContent
+from heliograph.rules.content import EmailContent, File
 from heliograph.rules.ids import ulid
 
 OLD, NEW = (
@@ -39,11 +41,20 @@ def no_blob(blob: str) -> BinaryIO:
     raise AssertionError(f"{blob} was opened")
 
 
-def make(keys: Keys) -> Outgoing:
+async def bring_nothing(blob: str) -> None:
+    raise AssertionError(f"{blob} was asked for")
+
+
+def make(
+    keys: Keys,
+    bring_blob: Callable[[str], Awaitable[None]] = bring_nothing,
+    open_blob: Callable[[str], BinaryIO] = no_blob,
+) -> Outgoing:
     return Outgoing(
         ensure_keys=keys.ensure,
         keys_of=lambda domain: keys.now,
-        open_blob=no_blob,
+        bring_blob=bring_blob,
+        open_blob=open_blob,
         envelope_key=b"key",
         entropy=os.urandom,
         now=lambda: NOW_MS,
@@ -78,6 +89,23 @@ async def test_a_changed_key_signs_the_next_mail() -> None:
     keys.now = NEW
     second = await whole(mails, parcel(2))
     assert verified(first, OLD) == verified(second, NEW) == [True, True]
+
+
+@pytest.mark.anyio
+async def test_attachments_are_brought_before_they_are_opened() -> None:
+    here: dict[str, bytes] = {}
+
+    async def bring(blob: str) -> None:
+        here[blob] = b"attached"
+
+    mails = make(Keys(), bring, lambda blob: io.BytesIO(here[blob]))
+    file = File(filename="a.pdf", content_type="application/pdf", size=8, blob="ab")
+    sent = parcel(1)
+    content = msgspec.structs.replace(msgspec.json.decode(sent.content, type=EmailContent), attachments=[file])
+    sent = msgspec.structs.replace(sent, content=msgspec.json.encode(content))
+    assert b64encode(b"attached") in await whole(mails, sent)
+    here.clear()
+    assert b64encode(b"attached") in await mails.plain(sent.message_id, msgspec.json.encode(content).decode())
 
 
 @pytest.mark.anyio

@@ -17,7 +17,7 @@ from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
-from tests.asked import asked, body_of
+from tests.asked import asked, body_of, no_eml
 from tests.entries import SET_UP
 from tests.storage.test_idempotency import make_management
 
@@ -63,7 +63,7 @@ class Pages:
             management=make_management(context),
             seal=lambda plain, _: plain.decode(),
             unseal=lambda text, _: text.encode(),
-            eml=lambda id_, content: b"",
+            eml=no_eml,
         )
         self._app = Dashboard(tools)
         self.domains = tools.management.domains

@@ -105,7 +105,7 @@ async def test_each_round_asks_for_what_is_over_or_due(name: str) -> None:
     async def ask() -> None:
         asked.set()
 
-    store = having(upkeep=having(purge=ask, sweep_blobs=ask))
+    store = having(upkeep=having(purge=ask), attachments=having(sweep=ask))
     duties: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "retention": lambda: retention.purge_expired(store),
         "blobs": lambda: blobs.sweep_blobs(store),

@@ -39,7 +39,7 @@ async def end(store: Store, clock: TestClock, status: str = "delivered") -> None
 
 async def put_away(store: Store) -> None:
     await store.upkeep.purge()
-    await store.upkeep.sweep_blobs()
+    await store.attachments.sweep()
 
 
 async def counts(sql: Sql) -> dict[str, int]:
@@ -64,7 +64,7 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
     clock.forward(7 * DAY_MS - 1000)
     await store.upkeep.purge()
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0}
-    await store.upkeep.sweep_blobs()
+    await store.attachments.sweep()
     assert store.blobs.get(file) == b"attachment"
     clock.forward(1000)
     await put_away(store)
@@ -214,6 +214,6 @@ async def test_a_file_that_was_just_put_again_stays(store: Store, clock: TestClo
 async def test_a_file_whose_message_never_came_goes(store: Store, clock: TestClock) -> None:
     file = store.blobs.put(b"attachment")
     clock.forward(DAY_MS)
-    await store.upkeep.sweep_blobs()
+    await store.attachments.sweep()
     with pytest.raises(FileNotFoundError):
         store.blobs.get(file)

@@ -1,6 +1,5 @@
 """POST /v1/emails: one email to up to fifty recipients, direct or from a template (spec 4.1)."""
 
-import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -276,7 +275,7 @@ async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> 
         size = len(attachment.content)
         blob, base64 = None, None
         if size > BLOB_MIN:
-            blob = await asyncio.to_thread(context.store.blobs.put, attachment.content)
+            blob = await context.store.attachments.put(attachment.content)
         else:
             base64 = pybase64.b64encode(attachment.content).decode()
         files.append(

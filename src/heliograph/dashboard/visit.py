@@ -34,7 +34,7 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     management: Management
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
-    eml: Callable[[str, str], bytes]  # id and content of an email → the mail as built, unsigned
+    eml: Callable[[str, str], Awaitable[bytes]]  # id and content of an email → the mail as built, unsigned
     live: Live = msgspec.field(default_factory=Live)
     routes: tuple[str, ...] = ()  # of the API that need a key, as the request log names them
     smtp: tuple[str, ...] = ()  # where mail is taken by SMTP: a port and how it is encrypted

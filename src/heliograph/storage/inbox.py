@@ -1,6 +1,5 @@
 """The test inbox in the store: what simulators delivered to a team since it was last cleared."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -12,7 +11,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import audit
-from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.attachments import Attachments
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
@@ -94,10 +93,10 @@ class InboxSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inbox:
-    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
+    def __init__(self, database: Database, clock: Clock, attachments: Attachments) -> None:
         self._database = database
         self._clock = clock
-        self._blobs = blobs
+        self._attachments = attachments
 
     async def messages(
         self, team: int, channels: Iterable[Channel], carriers: Iterable[str], wanted: InboxSearch
@@ -138,7 +137,7 @@ class Inbox:
         files = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
         more: dict[int, int] = defaultdict(int)
         for key, hash_ in files:
-            more[key] += await asyncio.to_thread(self._blobs.size, hash_)
+            more[key] += await self._attachments.size(hash_)
         return {line.id: line.size + more[line.key] for line in lines}
 
     async def item(self, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:

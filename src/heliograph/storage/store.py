@@ -6,6 +6,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.erasure import NameOf, erased_name
+from heliograph.storage.attachments import Attachments
 from heliograph.storage.audit import Audit
 from heliograph.storage.batches import Batches
 from heliograph.storage.carrier_use import CarrierUse
@@ -53,6 +54,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     database: Database
     hints: Hints
     blobs: Blobs
+    attachments: Attachments
     setup: SetupStore
     versions: Versions
     messages: Messages
@@ -98,14 +100,24 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         await self.database.close()
 
 
-def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_of: NameOf = UNKEYED) -> Store:
+def make_store(
+    database: Database,
+    blobs: Blobs,
+    clock: Clock,
+    owner: str,
+    name_of: NameOf = UNKEYED,
+    *,
+    blobs_in_database: bool = False,
+) -> Store:
     setup, leases = SetupStore(database, clock), Leases(clock)
+    attachments = Attachments(database, clock, blobs, blobs_in_database)
     return Store(
         owner=owner,
         clock=clock,
         database=database,
         hints=database.hints,
         blobs=blobs,
+        attachments=attachments,
         setup=setup,
         versions=Versions(database),
         messages=Messages(database, setup.publisher, name_of, leases),
@@ -126,7 +138,7 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         erasures=Erasures(database, setup.publisher),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
-        inbox=Inbox(database, clock, blobs),
+        inbox=Inbox(database, clock, attachments),
         figures=Figures(database, clock),
         grams=Grams(database, clock),
         pulses=Pulses(database, clock),
@@ -136,5 +148,5 @@ def make_store(database: Database, blobs: Blobs, clock: Clock, owner: str, name_
         notices=Notices(database, clock),
         audit=Audit(database),
         secret=SecretStore(database),
-        upkeep=Upkeep(database, clock, blobs, leases, setup),
+        upkeep=Upkeep(database, clock, leases, setup),
     )

@@ -1,12 +1,9 @@
-"""Upkeep: the clock, the attachments' folder, retention, and whether the database answers and is the newest."""
+"""Upkeep: the clock, retention, and whether the database answers and is the newest."""
 
-import asyncio
 from collections.abc import Mapping
-from functools import partial
 
 from heliograph.clock import Clock
 from heliograph.storage import restored, retention
-from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
@@ -15,10 +12,9 @@ from heliograph.storage.setup import SetupStore
 
 
 class Upkeep:
-    def __init__(self, database: Database, clock: Clock, blobs: Blobs, leases: Leases, setup: SetupStore) -> None:
+    def __init__(self, database: Database, clock: Clock, leases: Leases, setup: SetupStore) -> None:
         self._database = database
         self._clock = clock
-        self._blobs = blobs
         self._leases = leases
         self._setup = setup
         self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
@@ -42,12 +38,3 @@ class Upkeep:
         """Delete what retention no longer keeps."""
         teams = [team.record for team in self._setup.current.teams.values()]
         await retention.purge(self._database, self._clock.now(), teams)
-
-    async def sweep_blobs(self) -> None:
-        """Remove the attachment files that no message needs, also those whose transaction never came."""
-        now = self._clock.now()
-        files = await asyncio.to_thread(self._blobs.old, now)
-        for start in range(0, len(files), retention.PORTION):
-            some = files[start : start + retention.PORTION]
-            for hash_ in await self._database.read(partial(retention.unused, hashes=some)):
-                await asyncio.to_thread(self._blobs.drop, hash_, now)

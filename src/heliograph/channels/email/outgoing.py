@@ -38,6 +38,7 @@ class Outgoing:
         *,
         ensure_keys: Callable[[str], Awaitable[None]],  # creates keys for a domain without any
         keys_of: Callable[[str], Sequence[SigningKey]],  # the signing keys of a domain
+        bring_blob: Callable[[str], Awaitable[None]],  # to where it can be opened
         open_blob: Callable[[str], BinaryIO],
         envelope_key: bytes,
         entropy: Callable[[int], bytes],
@@ -45,6 +46,7 @@ class Outgoing:
     ) -> None:
         self._ensure_keys = ensure_keys
         self._keys_of = keys_of
+        self._bring_blob = bring_blob
         self._open_blob = open_blob
         self._envelope_key = envelope_key
         self._entropy = entropy
@@ -69,9 +71,16 @@ class Outgoing:
             needs_utf8=ready.mail.needs_utf8 or not parcel.mailbox.isascii(),
         )
 
-    def plain(self, message_id: str, content: str) -> bytes:
+    async def plain(self, message_id: str, content: str) -> bytes:
         """The whole mail in memory, unsigned: for display, not for sending."""
-        return b"".join(self._mail(message_id, _content.decode(content)).chunks())
+        read = _content.decode(content)
+        await self._bring(read)
+        return await asyncio.to_thread(lambda: b"".join(self._mail(message_id, read).chunks()))
+
+    async def _bring(self, content: EmailContent) -> None:
+        for file in content.attachments:
+            if file.blob:
+                await self._bring_blob(file.blob)
 
     async def _shared(self, parcel: Parcel) -> Ready:
         """The first recipient's hand-over builds it; the others wait for the same mail."""
@@ -90,6 +99,7 @@ class Outgoing:
             raise ValueError("the sender is not an email address")
         if not self._keys_of(sender.domain):
             await self._ensure_keys(sender.domain)
+        await self._bring(content)
         made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self._waiting.append((parcel, content, sender, made))
         if len(self._threads) < THREADS:

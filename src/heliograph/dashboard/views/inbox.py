@@ -155,7 +155,7 @@ def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> Any:
 
 
 async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
-    mail = await asyncio.to_thread(visit.tools.eml, visit.params["id"], item.content or "")
+    mail = await visit.tools.eml(visit.params["id"], item.content or "")
     head = mail[: mail.find(b"\r\n\r\n") + 2]
     headers = [
         (name, " ".join(str(value).split())) for name, value in message_from_bytes(head, policy=compat32).items()
@@ -169,16 +169,16 @@ async def frame(visit: Visit) -> Answer:
     _, content = await _item(visit)
     if not isinstance(content, EmailContent) or content.html is None:
         raise Gone
-    html = await asyncio.to_thread(_with_inline, visit, content)
+    html = await _with_inline(visit, content)
     return framed(html, images=visit.query.get("pictures") == "yes")
 
 
-def _with_inline(visit: Visit, content: EmailContent) -> str:
+async def _with_inline(visit: Visit, content: EmailContent) -> str:
     """The HTML with the pictures that came in the mail, as the frame can show them."""
     html = content.html or ""
     for file in content.attachments:
         if file.content_id and file.content_type in SHOWN_TYPES and f"cid:{file.content_id}" in html:
-            data = base64.b64encode(_bytes_of(visit, file)).decode()
+            data = base64.b64encode(await _bytes_of(visit, file)).decode()
             html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
     return html
 
@@ -188,7 +188,7 @@ async def download(visit: Visit) -> Answer:
     if not isinstance(content, EmailContent) or item.content is None:
         raise Gone
     id_ = visit.params["id"]
-    mail = await asyncio.to_thread(visit.tools.eml, id_, item.content)
+    mail = await visit.tools.eml(id_, item.content)
     return Download(mail, "message/rfc822", f"{id_}.eml")
 
 
@@ -200,7 +200,7 @@ async def attachment(visit: Visit) -> Answer:
     if not (number.isascii() and number.isdigit() and len(number) < 4 and int(number) < len(files)):
         raise Gone
     file = files[int(number)]
-    body = await asyncio.to_thread(_bytes_of, visit, file)
+    body = await _bytes_of(visit, file)
     opened = file.content_type in SHOWN_TYPES and "save" not in visit.query
     kind = file.content_type if opened else "application/octet-stream"
     headers = [
@@ -213,9 +213,11 @@ async def attachment(visit: Visit) -> Answer:
     return Download(body, kind, "" if opened else file.filename, headers=headers)
 
 
-def _bytes_of(visit: Visit, file: File) -> bytes:
+async def _bytes_of(visit: Visit, file: File) -> bytes:
+    if file.base64 is not None:
+        return base64.b64decode(file.base64)
     try:
-        return base64.b64decode(file.base64) if file.base64 is not None else visit.store.blobs.get(file.blob or "")
+        return await visit.store.attachments.get(file.blob or "")
     except OSError:
         raise Gone("The attachment is no longer kept.") from None
 

@@ -1,7 +1,5 @@
 """One message: its timeline, live while it moves, its content, and sending it again."""
 
-import asyncio
-
 import msgspec
 from msgspec.structs import replace
 
@@ -103,7 +101,7 @@ async def preview(visit: Visit) -> Answer:
 async def source(visit: Visit) -> Answer:
     """The mail as it is built; only its signature, made at each hand-over, is missing."""
     found = await _email(visit)
-    mail = await asyncio.to_thread(visit.tools.eml, found.id, found.content)
+    mail = await visit.tools.eml(found.id, found.content)
     if "download" in visit.query:
         return Download(mail, "message/rfc822", f"{found.id}.eml")
     return Download(mail, "text/plain; charset=utf-8")

@@ -7,4 +7,4 @@ EVERY_S = 3600.0
 
 
 async def sweep_blobs(store: Store) -> None:
-    await repeat(EVERY_S, store.upkeep.sweep_blobs)
+    await repeat(EVERY_S, store.attachments.sweep)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from heliograph.storage.engine.database import StoreUnavailable
 
@@ -37,19 +37,27 @@ class Blobs:
             if target.exists():
                 os.utime(target)  # fresh again: `drop` leaves it alone
                 return hash_
+        with self.coming(hash_) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in (target.parent, self._folder):
+            sync_folder(folder)
+        return hash_
+
+    @contextmanager
+    def coming(self, hash_: str) -> Iterator[IO[bytes]]:
+        """Takes the bytes of this hash; the file has its name when they are all there."""
+        target = self._path(hash_)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             try:
-                file.write(content)
+                yield file
                 file.flush()
-                os.fsync(file.fileno())
                 os.rename(file.name, target)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
-        for folder in (target.parent, self._folder):
-            sync_folder(folder)
-        return hash_
 
     def open(self, hash_: str) -> BinaryIO:
         return open(self._path(hash_), "rb")
