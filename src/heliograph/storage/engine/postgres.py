@@ -160,7 +160,9 @@ class PostgresDatabase:
         self._pool_max, self._command_s = pool_max, command_s
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
-        self._pooled = False
+        # A little earlier than we give up: a server that is only slow ends the statement itself.
+        self._session = SESSION | {"statement_timeout": str(int(command_s * 900))}
+        self._pooled: bool | None = None  # not known yet
         self._reads = asyncio.Semaphore(reads_max(pool_max))
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
@@ -262,7 +264,7 @@ class PostgresDatabase:
             with outages():
                 await transaction.start()
                 if self._pooled:
-                    await connection.execute(_settings("SET LOCAL", self._command_s))
+                    await connection.execute("".join(f"SET LOCAL {n} = '{v}';" for n, v in self._session.items()))
             try:
                 tx = PostgresTx(connection, self._queries)
                 result = await story(tx)
@@ -294,19 +296,16 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """For the pool; the first one finds out whether there is a pooler."""
-        if not self._pooled:
-            connection = await self._hosts.connect(**options)
+        """For the pool; the first time it finds out whether there is a pooler."""
+        if self._pooled is None:
+            connection = await connect(self._hosts)
             try:
                 self._pooled = await is_pooled(connection)
-                if not self._pooled:
-                    await connection.execute(_settings("SET", self._command_s))
-                    return connection
-            except BaseException:
+            finally:
                 connection.terminate()
-                raise
-            connection.terminate()
-        return await self._hosts.connect(statement_cache_size=0, **options)
+        if self._pooled:
+            return await self._hosts.connect(statement_cache_size=0, **options)
+        return await self._hosts.connect(server_settings=self._session, **options)
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
         """The next ones reconnect; when the server does not answer, nothing waits for it on the others either."""
@@ -327,12 +326,6 @@ def reads_max(pool_max: int) -> int:
 
 def _is_away(error: BaseException) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
-
-
-def _settings(verb: str, command_s: float) -> str:
-    # A little earlier than we give up: a server that is only slow ends the statement itself.
-    session = SESSION | {"statement_timeout": str(int(command_s * 900))}
-    return "".join(f"{verb} {name} = '{value}';" for name, value in session.items())
 
 
 async def _leave(connection: Any) -> None:
