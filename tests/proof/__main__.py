@@ -15,6 +15,7 @@ from tests.proof.size import found
 
 CRASH, CLUSTER = "tests/journeys/test_crash.py", "tests/journeys/test_cluster.py"
 READING = "tests/api/test_reading.py"
+RESTORE = ["tests/proof/test_restore.py", "tests/storage/test_restored.py", "tests/cli/test_backup.py"]
 PROOFS = {
     "P1": [f"{CRASH}::test_nothing_accepted_is_lost_when_the_server_is_killed"],
     "P2": ["tests/proof/test_power_cut.py"],
@@ -28,7 +29,7 @@ PROOFS = {
     "P12": ["tests/proof/test_overload.py"],
     "P13": ["tests/proof/test_full_disk.py"],
     "P14": ["tests/proof/test_poison.py"],
-    "P16": ["tests/proof/test_restore.py", "tests/storage/test_restored.py", "tests/cli/test_backup.py"],
+    "P16": RESTORE,
     "P17": [
         f"{READING}::test_without_a_key_or_with_a_suspended_team_nothing_is_told",
         f"{READING}::test_a_key_without_the_scope",
@@ -44,6 +45,7 @@ PROOFS = {
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "failover": ["tests/proof/test_failover.py"],
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
+    "restore": [*RESTORE, "tests/proof/test_pitr.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
     "install": ["tests/proof/test_install.py"],

@@ -84,7 +84,7 @@ class Wires:
                 await self._flows[port].wait()
                 writer.write(data)
                 await writer.drain()
-            writer.close()
+        writer.close()
 
     async def _mend(self, port: int) -> None:
         for end in self._ends[port]:
