@@ -24,7 +24,7 @@ def do(fault: str, cluster: Cluster, primary: Node) -> Callable[[], None]:
         return primary.start
     if fault == "hang":
         primary.hang()
-        return primary.go_on
+        return primary.reset
     if fault == "cut off":
         primary.cut()
         return primary.mend
