@@ -54,7 +54,10 @@ def assert_as_described(service: Service, case: Any) -> None:
     headers = {"Authorization": f"Bearer {TOKENS['ACME']}"}
     response = case.call(base_url=f"http://127.0.0.1:{service.ports[-1]}", headers=headers)
     broken_rule_is_ours = response.status_code not in DOCUMENTED
-    case.validate_response(response, checks=[not_a_server_error] * broken_rule_is_ours + CONFORMANCE)
+    checks = [not_a_server_error] * broken_rule_is_ours + CONFORMANCE
+    if isinstance(case.body, dict) and case.body.get("mode") == "permissive":  # says no in the place of each message
+        checks.remove(negative_data_rejection)
+    case.validate_response(response, checks=checks)
 
 
 @pytest.mark.parametrize(
