@@ -20,7 +20,7 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
-BOUNCES = ("127.0.0.1", 8725)
+BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
 PERSON = "demo@heliograph.test"
 TEAMS = ("team_demo", "team_demo_sandbox")
 
@@ -40,6 +40,8 @@ def demo(settings: Settings) -> None:
     settings = in_own_folder(settings)
     if settings.bounce_listen is None and _is_free(*BOUNCES):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
+    if not settings.submission() and _is_free(*MAILS):
+        settings = msgspec.structs.replace(settings, submission_listen=(MAILS,))
     with clear_mistakes(settings):
         secrets = make_secrets(settings)
         tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
@@ -54,7 +56,9 @@ def demo(settings: Settings) -> None:
 
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
-        click.echo("\n".join([*lines[:1], f"Dashboard    {settings.base_url}/dashboard/link/{link}", *lines[1:]]))
+        places = [f"Dashboard    {settings.base_url}/dashboard/link/{link}"]
+        places += [f"SMTP         {place}; any user name, a token (hk_…) as password" for place in settings.submission()]
+        click.echo("\n".join([*lines[:1], *places, *lines[1:]]))
 
     run(settings, "all", ready)
 
@@ -69,7 +73,7 @@ def in_own_folder(settings: Settings) -> Settings:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """A second demo beside the first goes without bounces rather than not at all."""
+    """A second demo beside the first goes without bounces and SMTP rather than not at all."""
     try:
         socket.create_server((host, port)).close()
     except OSError:
