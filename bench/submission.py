@@ -100,9 +100,7 @@ def measure(rounds: Rounds, server: Group, port: int, connections: int, mails: i
 
 
 def figures(rounds: Rounds, servers: list[str], peer: str) -> str:
-    rows = [
-        ["mails/s (CPU µs each)", *(f"{number} connections" for number in CONNECTIONS), "times, rate", "of its CPU"]
-    ]
+    rows = [["mails/s (CPU µs each)", *(f"{number} at once" for number in CONNECTIONS), "times, rate", "of its CPU"]]
     for server in servers:
         names = [at(server, number) for number in CONNECTIONS]
         most, other = at(server, CONNECTIONS[1]), at(peer, CONNECTIONS[1])
