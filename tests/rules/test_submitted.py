@@ -281,6 +281,11 @@ BAD: dict[str, tuple[bytes, type[Refusal]]] = {
     "a null character in a header": (b"X-PM-Tag: =?utf-8?q?=00?=\n\nx", InvalidRequest),
     "a header without an end": (b"X-A: " + b"x" * HEADER_MAX, InvalidRequest),
     "too many parts": (parts(PARTS_MAX + 1), InvalidRequest),
+    "too many empty parts": (
+        b"Content-Type: multipart/mixed; boundary=b\n\n"
+        + b"--b\nContent-Type: multipart/mixed; boundary=c\n\n" * (PARTS_MAX + 1),
+        InvalidRequest,
+    ),
     "too deep": (nested(11), InvalidRequest),
     "a text too long": (b"\n" + b"x" * (16 << 20), BodyTooLong),
     "no base64": (b"Content-Transfer-Encoding: base64\n\nA", InvalidAttachment),

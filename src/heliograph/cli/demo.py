@@ -57,7 +57,7 @@ def demo(settings: Settings) -> None:
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
         places = [f"Dashboard    {settings.base_url}/dashboard/link/{link}"]
-        places += [f"SMTP         {place}; any user name, a token (hk_…) as password" for place in settings.submission()]
+        places += [f"SMTP         {place}; any user name, a token as password" for place in settings.submission()]
         click.echo("\n".join([*lines[:1], *places, *lines[1:]]))
 
     run(settings, "all", ready)

@@ -94,6 +94,8 @@ def _word(kind: str, word: str) -> bytes:
 
 def parameters(value: str) -> dict[str, str]:
     """Of a field such as Content-Type, by lower-case name, with sections joined and decoded (RFC 2231)."""
+    if ";" not in value:
+        return {}
     found: dict[str, str] = {}
     sections: dict[str, dict[int, tuple[bool, bytes]]] = {}
     for name, given in _PARAMETER.findall(value[:_VALUE_MAX]):

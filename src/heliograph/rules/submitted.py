@@ -63,31 +63,19 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaf."""
+    """A part without parts."""
 
-    fields: Fields
+    fields: dict[str, str]  # lower-case name to the first value
+    parameters: dict[str, str]  # of its Content-Type
+    type: str
+    filename: str
+    is_attached: bool
+    is_alternative: bool  # to others beside it
     start: int  # of its body
     end: int
-    is_alternative: bool  # to others beside it
 
     def field(self, name: str) -> str:
-        return first(self.fields, name)
-
-    @property
-    def type(self) -> str:
-        kind = self.field("content-type").partition(";")[0].strip().lower()
-        return kind if "/" in kind and not kind.startswith("multipart/") else "text/plain"
-
-    @property
-    def filename(self) -> str:
-        for field, name in (("content-disposition", "filename"), ("content-type", "name")):
-            if given := parameters(self.field(field)).get(name):
-                return given
-        return ""
-
-    @property
-    def is_attached(self) -> bool:
-        return self.field("content-disposition").strip().lower().startswith("attachment")
+        return self.fields.get(name, "")
 
 
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Submitted:
@@ -96,9 +84,8 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
     mail = _plain(raw)
     fields, body = _head(mail, 1, len(mail))
-    parts = list(_leaves(mail, fields, body, len(mail), 0))
-    if len(parts) > PARTS_MAX:
-        raise InvalidRequest(f"The mail has more than {PARTS_MAX} parts. Send fewer, or one archive.")
+    head = _firsts(fields)
+    parts = _leaves(mail, head, body)
     to, cc = (_mailboxes(fields, name) for name in ("to", "cc"))
     if len(to) + len(cc) > SHOWN_MAX:
         raise InvalidRequest(f"To and Cc have more than {SHOWN_MAX} addresses. Name fewer.")
@@ -106,7 +93,7 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
     request: dict[str, Any] = _addressed(recipients, to, cc) | options
     if sender := _sender(fields):
         request["from"] = sender
-    if replies := [address for _, address in read_addresses(first(fields, "reply-to"))]:
+    if replies := [address for _, address in read_addresses(head.get("reply-to", ""))]:
         request["reply_to"] = replies
     if headers := _kept(fields):
         request["headers"] = headers
@@ -115,14 +102,14 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
         for own in ("text", "html"):
             request.pop(own, None)
     else:
-        request["subject"] = one_line(first(fields, "subject"))
+        request["subject"] = one_line(head.get("subject", ""))
     return Submitted(
         request=request,
         json=json,
         to=[_shown(name, address) for name, address in to],
         cc=[_shown(name, address) for name, address in cc],
         keys=[value.strip().encode() for name, value in fields if name.lower() in KEY_HEADERS],
-        message_id=one_line(first(fields, "message-id")),
+        message_id=one_line(head.get("message-id", "")),
     )
 
 
@@ -156,28 +143,54 @@ def _head(mail: bytes, start: int, end: int) -> tuple[Fields, int]:
     return fields, min(stop + 2, end)
 
 
-def first(fields: Fields, name: str) -> str:
-    return next((value for given, value in fields if given.lower() == name), "")
+def _firsts(fields: Fields) -> dict[str, str]:
+    return {name.lower(): value for name, value in reversed(fields)}
 
 
-def _leaves(
-    mail: bytes, fields: Fields, start: int, end: int, depth: int, *, alternative: bool = False
-) -> Iterator[Leaf]:
-    kind = first(fields, "content-type").partition(";")[0].strip().lower()
-    boundary = parameters(first(fields, "content-type")).get("boundary", "").rstrip()
-    if not kind.startswith("multipart/") or not boundary:
-        yield Leaf(fields=fields, start=start, end=end, is_alternative=alternative)
-        return
-    if depth >= DEPTH_MAX:
-        raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
-    found = 0
-    for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
-        if found > PARTS_MAX:
-            return
-        inner, body = _head(mail, piece_start, piece_end)
-        for leaf in _leaves(mail, inner, body, piece_end, depth + 1, alternative=kind == "multipart/alternative"):
-            found += 1
-            yield leaf
+def _leaves(mail: bytes, head: dict[str, str], body: int) -> list[Leaf]:
+    """In their order; those of parts inside parts at the place of these."""
+    leaves: list[Leaf] = []
+    waiting = [(head, body, len(mail), 0, False)]
+    count = 0
+    while waiting:
+        fields, start, end, depth, is_alternative = waiting.pop()
+        kind = _kind(fields.get("content-type", ""))
+        given = parameters(fields.get("content-type", ""))
+        boundary = given.get("boundary", "").rstrip()
+        if not kind.startswith("multipart/") or not boundary:
+            leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
+            continue
+        if depth == DEPTH_MAX:
+            raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
+        inner = []
+        for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
+            count += 1
+            if count > PARTS_MAX:
+                raise InvalidRequest(f"The mail has more than {PARTS_MAX} parts. Send fewer, or one archive.")
+            own, begins = _head(mail, piece_start, piece_end)
+            inner.append((_firsts(own), begins, piece_end, depth + 1, kind == "multipart/alternative"))
+        waiting += reversed(inner)
+    return leaves
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _leaf(
+    fields: dict[str, str], kind: str, given: dict[str, str], start: int, end: int, *, is_alternative: bool
+) -> Leaf:
+    disposition = fields.get("content-disposition", "")
+    return Leaf(
+        fields=fields,
+        parameters=given,
+        type=kind if "/" in kind and not kind.startswith("multipart/") else "text/plain",
+        filename=parameters(disposition).get("filename") or given.get("name", ""),
+        is_attached=disposition.lower().startswith("attachment"),
+        is_alternative=is_alternative,
+        start=start,
+        end=end,
+    )
 
 
 def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -237,7 +250,7 @@ def _text(mail: bytes, part: Leaf) -> str:
     content = _unwrapped(mail, part)
     if len(content) > 2 * BODY_OCTETS_MAX:  # UTF-16 has two for each
         raise BodyTooLong(f"A text has {len(content)} bytes. {BodyTooLong.fix}")
-    given = parameters(part.field("content-type"))
+    given = part.parameters
     text = decoded(content, given.get("charset", "")).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         raise InvalidRequest("A text has a null character. Remove it.")
@@ -278,8 +291,7 @@ def _name(part: Leaf, number: int) -> str:
 
 def _attachment(filename: str, kind: str, content: bytes) -> dict[str, str | None]:
     """Without its type, where the filename says it better."""
-    plain = kind.partition(";")[0].strip().lower()
-    known = plain in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
+    known = _kind(kind) in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
     return {
         "filename": filename,
         "content": pybase64.b64encode(content).decode(),
