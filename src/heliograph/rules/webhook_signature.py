@@ -4,11 +4,12 @@ Standard Webhooks grew out of Svix, whose libraries look for the same values und
 """
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pybase64
 
 PREFIX = "whsec_"
+TOLERANCE_S = 300  # of a request's clock
 ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
 
 
@@ -29,6 +30,16 @@ def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[
         "X-Service-Signature": ",".join([f"t={t}", *(f"v1={one}" for one in v1)]),
         **{f"{prefix}-{name}": value for prefix in ("webhook", "svix") for name, value in signed.items()},
     }
+
+
+def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> bool:
+    """Whether a request to us has the headers of Standard Webhooks, fresh and made with one of these secrets."""
+    id_, t = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
+    if not (t.isascii() and t.isdigit() and len(t) < 12 and abs(now_s - int(t)) <= TOLERANCE_S):
+        return False
+    right = [headers([secret], id_, int(t), body)["webhook-signature"] for secret in secrets]
+    found = given.get("webhook-signature", "").split(" ")
+    return any(hmac.compare_digest(one.encode(), other.encode()) for one in found for other in right)
 
 
 def _key(secret: str) -> bytes:
