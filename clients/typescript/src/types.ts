@@ -573,7 +573,7 @@ export interface NewWebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "postmark" | "twilio" | "resend";
+  format: "heliograph" | "postmark" | "resend" | "twilio";
   /** Signs its events; `whsec_…`. Shown only now. */
   secret: string;
 }
@@ -963,7 +963,7 @@ export interface WebhookChange {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "postmark" | "twilio" | "resend" | null;
+  format?: "heliograph" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WebhookList {
@@ -993,7 +993,7 @@ export interface WebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "postmark" | "twilio" | "resend";
+  format: "heliograph" | "postmark" | "resend" | "twilio";
 }
 
 export interface WebhookRequest {
@@ -1006,7 +1006,7 @@ export interface WebhookRequest {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "postmark" | "twilio" | "resend" | null;
+  format?: "heliograph" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WhatsappPreview {

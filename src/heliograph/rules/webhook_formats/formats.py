@@ -14,6 +14,7 @@ def _standard(signing: Signing) -> dict[str, str]:
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
     "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign),
+    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
     "twilio": Format(
         types=twilio.TYPES,
         body=twilio.body,
@@ -21,7 +22,6 @@ FORMATS = {
         content_type=twilio.CONTENT_TYPE,
         target=twilio.target,
     ),
-    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
 }
 
 
