@@ -363,7 +363,7 @@ def repository() -> Iterator[Path]:
     for entry in ROOT.iterdir():
         if entry.is_file() and entry.name != ".git":  # in a linked worktree it is a file that names this machine
             yield entry
-        elif entry.name in (".ci", "bench", "clients", "docs", "src", "tests"):
+        elif entry.name in (".ci", "bench", "clients", "deploy", "docs", "src", "tests"):
             yield from (path for path in entry.rglob("*") if path.is_file() and path.suffix in TEXTS)
 
 

@@ -168,6 +168,6 @@ def test_the_command_changes_nothing_and_fails_with_what_must_be_fixed(
         ended = run("preflight", "--listen", "127.0.0.1:0", "--database", "postgresql://127.0.0.1:1/x")
     assert ended.code == 1
     lines = {line.partition(":")[0] for line in ended.out.splitlines()}
-    assert {"FAIL  database", "FAIL  dns", "FAIL  bounce port", "ok    data folder", "ok    port"} <= lines
+    assert {"FAIL  database", "FAIL  dns", "FAIL  mail ports", "ok    data folder", "ok    port"} <= lines
     assert all(" → " in line or "CAP_NET_BIND" in line for line in ended.out.splitlines() if line.startswith("FAIL"))
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +35,27 @@ def test_the_bill_of_materials_names_every_pinned_dependency(dist: Path) -> None
     assert sorted((part["name"], part["version"]) for part in listed["components"]) == sorted(pinned)
     assert all(part["externalReferences"][0]["hashes"] for part in listed["components"])
     report("install", f"bill of materials: {len(pinned)} dependencies with their hashes")
+
+
+def test_the_steps_of_the_image(tmp_path: Path) -> None:
+    """Those of the first stage, in an empty folder; there is no container engine here."""
+    steps = (ROOT / "deploy" / "Dockerfile").read_text("utf-8").partition("AS build")[2].partition("FROM ")[0]
+    (tmp_path / "build").mkdir()
+    for verb, words in re.findall(r"^(COPY|RUN) (.*)$", steps, re.M):
+        if verb == "RUN":
+            run = words.replace("/opt/heliograph", f"{tmp_path}/opt").replace("python ", f"{sys.executable} ", 1)
+            subprocess.run(["sh", "-c", run], check=True, cwd=tmp_path / "build")
+            continue
+        *sources, target = words.split()
+        for source in sources:
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+            copy(ROOT / source, tmp_path / "build" / target)
+    said = subprocess.run([f"{tmp_path}/opt/bin/heliograph", "--version"], check=True, capture_output=True, text=True)
+    assert said.stdout.startswith("heliograph, version ")
+    size = sum(
+        file.stat().st_size for file in (tmp_path / "opt").rglob("*") if file.is_file() and not file.is_symlink()
+    )
+    report("install", f"what the image adds to Python's: {size >> 20} MiB")
 
 
 def test_a_wheel_in_an_empty_environment(dist: Path, tmp_path: Path) -> None:

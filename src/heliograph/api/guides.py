@@ -27,6 +27,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "domains": "DNS records of a sending domain, and how they are checked.",
     },
     "Run it yourself": {
+        "deploy": "Install it: one machine, containers, Kubernetes.",
         "dashboard": "People, roles, pages.",
         "configuration": "Settings and the setup file.",
         "carriers": "Connect SMS and WhatsApp carriers.",

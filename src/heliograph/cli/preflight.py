@@ -24,7 +24,7 @@ from heliograph.cli.options import AS_JSON, SERVE_FLAGS, shown, with_settings
 from heliograph.clock import OFF_MS, Clock
 from heliograph.opening import sqlite_path
 from heliograph.rules.address import normal_domain
-from heliograph.server import CannotListen, bind
+from heliograph.server import HTTP, CannotListen, bind
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.postgres import Hosts, connect
@@ -90,7 +90,7 @@ def examine(settings: Settings, outside: Outside) -> Iterator[Finding]:
     yield kept_clock(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(256)))
     yield from asyncio.run(_all(database(settings)))
     yield port(settings)
-    yield from bounces(settings)
+    yield from other_ports(settings)
     yield from asyncio.run(_all(mail(settings, outside)))
 
 
@@ -134,7 +134,7 @@ def available_mb() -> int:
 def memory(settings: Settings, available: int) -> Finding:
     least = settings.processes * AT_REST_MB
     enough = least + settings.processes * TIMES_BODY * settings.body_memory_mb
-    said = f"{available} MB for {settings.processes} processes"
+    said = f"{available} MB for {settings.processes} process{'' if settings.processes == 1 else 'es'}"
     if available >= enough:
         return Finding("memory", "ok", said)
     fix = "set HELIOGRAPH_BODY_MEMORY_MB lower, run fewer --processes, or add memory"
@@ -148,17 +148,20 @@ def kept_clock(state: int) -> Finding:
     return Finding("clock", "warn", "nothing keeps it: codes, signatures and several processes need the time", fix)
 
 
-def bounces(settings: Settings) -> Iterator[Finding]:
+def other_ports(settings: Settings) -> Iterator[Finding]:
+    """Besides that of HTTP, which a service that runs already may have."""
     if settings.bounce_listen is None:
         fix = "set HELIOGRAPH_BOUNCE_LISTEN, for example to 0.0.0.0:25, to learn of them"
-        yield Finding("bounce port", "warn", "bounces and complaints that come by mail are not received", fix)
-        return
+        yield Finding("mail ports", "warn", "bounces and complaints that come by mail are not received", fix)
     try:
-        for _, bound in bind(settings, "worker"):
-            bound.close()
-        yield Finding("bounce port", "ok", "{}:{} is free".format(*settings.bounce_listen))
+        sockets = bind(msgspec.structs.replace(settings, port=0), "all")
     except CannotListen as error:
-        yield Finding("bounce port", "FAIL", f"{error} Ports below 1024 need CAP_NET_BIND_SERVICE.")
+        yield Finding("mail ports", "FAIL", f"{error} Ports below 1024 need CAP_NET_BIND_SERVICE.")
+        return
+    for purpose, bound in sockets:
+        if purpose != HTTP:
+            yield Finding("mail ports", "ok", f"{purpose}: {bound.getsockname()[1]} is free")
+        bound.close()
 
 
 # -- the database ------------------------------------------------------------------------------------------
@@ -240,8 +243,9 @@ async def mail(settings: Settings, outside: Outside) -> AsyncIterator[Finding]:
     try:
         answer = await outside.resolver.resolve(outside.probe, "MX")
     except dns.exception.DNSException as error:
+        why = "no name server answers" if isinstance(error, dns.exception.Timeout) else str(error)
         fix = "name servers that work in /etc/resolv.conf, and let port 53 out, by UDP and TCP"
-        yield Finding("dns", "FAIL", f"who takes mail for {outside.probe} cannot be found: {error}", fix)
+        yield Finding("dns", "FAIL", f"who takes mail for {outside.probe} cannot be found: {why}", fix)
         return
     hosts = [str(record.exchange) for record in sorted(answer, key=lambda record: record.preference)]
     yield Finding("dns", "ok", f"mail for {outside.probe} goes to {hosts[0]}")

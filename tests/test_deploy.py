@@ -1,0 +1,133 @@
+"""The files of deploy/: what can be judged without the machines that they are for."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from heliograph.settings import NAMES, PREFIX
+from tests.npm import miss
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+UNITS = ["heliograph.service", "heliograph-worker@.service"]
+EXPOSURE_MAX = 2.0
+COMPOSE = sorted(path.name for path in DEPLOY.glob("compose.*.yaml"))
+NO_FILES = {"./secrets/secret", "./secrets/database", "./secrets/postgres"}  # the operator's own
+
+
+def test_every_setting_in_them_exists() -> None:
+    texts = [path.read_text("utf-8") for path in DEPLOY.rglob("*") if path.is_file()]
+    used = {name for text in texts for name in re.findall(rf"\b{PREFIX}([A-Z_]+)(?=[:=])", text)}
+    assert {name.lower().removesuffix("_file") for name in used} - set(NAMES) == set()
+    assert used
+
+
+# -- systemd -----------------------------------------------------------------------------------------------
+
+
+def analyze(*arguments: str) -> str:
+    if shutil.which("systemd-analyze") is None:
+        miss("the units", "systemd-analyze is not installed")
+    done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units(unit: str, tmp_path: Path) -> None:
+    text = (DEPLOY / unit).read_text("utf-8").replace("/opt/heliograph/bin/heliograph", sys.executable)
+    (tmp_path / unit).write_text(text)
+    assert analyze("verify", str(tmp_path / unit)) == ""
+    exposure = re.search(
+        r"exposure level for .*: ([0-9.]+)", analyze("security", "--offline=true", str(tmp_path / unit))
+    )
+    assert exposure and float(exposure[1]) <= EXPOSURE_MAX
+
+
+def test_the_units_differ_in_what_they_run_alone() -> None:
+    one, worker = ((DEPLOY / unit).read_text("utf-8").splitlines() for unit in UNITS)
+    differing = {line.partition("=")[0] for line in {*one} ^ {*worker} if not line.startswith("#")}
+    assert differing == {"Description", "ExecStart", "StateDirectory", "WorkingDirectory"}
+
+
+# -- compose -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_compose_files(name: str) -> None:
+    read = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
+    for service in read["services"].values():
+        if service["image"] == "heliograph":
+            assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["stop_grace_period"] == "75s"
+            assert set(service["secrets"]) <= read["secrets"].keys()
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith("./") else source in read["volumes"]
+    files = {secret["file"] for secret in read.get("secrets", {}).values()}
+    assert files <= NO_FILES
+    for included in read.get("include", []):
+        assert included in COMPOSE
+
+
+# -- Helm --------------------------------------------------------------------------------------------------
+
+CHART = DEPLOY / "helm"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+ALL = VALUES | {"attachmentsClaim": "shared", "serviceMonitor": True}
+ALL["worker"] = VALUES["worker"] | {"scaleByOldestSeconds": True}
+
+
+def rendered(values: dict[str, Any]) -> list[Any]:
+    """All objects of the chart, by the few words of Helm that it uses; Helm itself is not to be had here."""
+
+    def value(path: str) -> Any:
+        found: Any = {"Values": values, "Release": {"Name": "mail"}}
+        for name in path.strip(".").split("."):
+            found = found[name]
+        return found
+
+    def filled(found: re.Match[str]) -> str:
+        match found[1].split():
+            case ["toYaml", path, "|", "indent", width]:
+                return "\n".join(" " * int(width) + line for line in yaml.safe_dump(value(path)).splitlines())
+            case [path, "|", "quote"]:
+                return f'"{value(path)}"'
+            case [path]:
+                return str(value(path))
+        raise AssertionError(f"{found[0]} is not understood")
+
+    objects = []
+    for file in sorted((CHART / "templates").iterdir()):
+        text = re.sub(
+            r"\s*\{\{- if (\S+) \}\}(.*?)\s*\{\{- end \}\}",
+            lambda found: found[2] if value(found[1]) else "",
+            file.read_text("utf-8"),
+            flags=re.S,
+        )
+        objects += yaml.safe_load_all(re.sub(r"\{\{ (.*?) \}\}", filled, text))
+    return objects
+
+
+@pytest.mark.parametrize(("values", "more"), [(VALUES, set()), (ALL, {"ServiceMonitor"})], ids=["defaults", "all"])
+def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
+    objects = rendered(values)
+    assert {one["kind"] for one in objects} == {
+        *("ConfigMap", "Deployment", "Service", "Job", "PodDisruptionBudget", "HorizontalPodAutoscaler"),
+        *more,
+    }
+    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
+    assert [pod["containers"][0]["args"] for pod in pods] == [
+        *(["serve", "--role", "api"], ["migrate"], ["serve", "--role", "worker"]),
+    ]
+    for pod in pods:
+        [container] = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
+        assert pod["enableServiceLinks"] is False  # HELIOGRAPH_PORT would be an unknown setting
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert values["image"] == f"heliograph:{chart['appVersion']}"
