@@ -49,6 +49,7 @@ PROOFS = {
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
     "install": ["tests/proof/test_install.py"],
+    "memory": ["tests/proof/test_memory.py"],
 }
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
 HEAD = """# What the proofs said in full

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,27 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(["make", "dist", f"DIST={folder}"], check=True, cwd=ROOT)
     return folder
+
+
+@contextmanager
+def running_demo(program: list[str], folder: Path, **more: str) -> Iterator[tuple[Service, str, str]]:
+    """The demo as a stranger starts it: to be asked, with the keys of its live team and its sandbox."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "PYTHON"))}
+    environment |= more | {"PYTHONUNBUFFERED": "1", "HELIOGRAPH_BOUNCE_LISTEN": "off", "HELIOGRAPH_STOP_DELAY_MS": "0"}
+    command = [*program, "demo", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment) as demo:
+        assert demo.stdout
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if line.startswith("Stop with"):
+                break
+        service = Service("", folder)
+        service.ports = [int(port) for port in re.findall(r"^API +http://127.0.0.1:(\d+)/v1$", said, re.M)]
+        live, sandbox = re.findall(r"^(?:Live|Sandbox) key +(hk_\S+)$", said, re.M)
+        yield service, live, sandbox
+        demo.terminate()
+        assert demo.wait() == 0
 
 
 def test_the_bill_of_materials_names_every_pinned_dependency(dist: Path) -> None:
@@ -67,24 +90,10 @@ def test_a_wheel_in_an_empty_environment(dist: Path, tmp_path: Path) -> None:
     if installed.returncode:
         miss("an installation", installed.stderr.strip().splitlines()[-1])
     took_s = time.monotonic() - began
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "PYTHON"))}
-    command = [f"{tmp_path}/venv/bin/heliograph", "demo", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment | {"PYTHONUNBUFFERED": "1"}
-    ) as demo:
-        assert demo.stdout
-        said = []
-        for line in demo.stdout:
-            said.append(line)
-            if line == "Stop with Ctrl-C.\n":
-                break
-        service = Service("", tmp_path)
-        service.ports = [int(port) for port in re.findall(r"^API +http://127.0.0.1:(\d+)/v1$", "".join(said), re.M)]
-        [key] = re.findall(r"^Live key +(hk_\S+)$", "".join(said), re.M)
+    program = f"{tmp_path}/venv/bin/heliograph"
+    with running_demo([program], tmp_path) as (service, live, _):
         body = {"from": "hello@demo.test", "to": "delivered@simulator.test", "subject": "Hello", "text": "It works."}
-        assert service.post("/v1/emails", body, key=key).status == 202
+        assert service.post("/v1/emails", body, key=live).status == 202
         assert service.get("/docs/guides/configuration", key=None).status == 200
-        demo.terminate()
-        assert demo.wait() == 0
     version = ".".join(map(str, sys.version_info[:2]))
     report("install", f"wheel of {wheel.stat().st_size >> 10} KiB, installed in {took_s:.0f} s on Python {version}")
