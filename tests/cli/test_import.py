@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ TEMPLATES = [
 ]
 
 
-def lines(run: Run, *files: str) -> list[tuple[int, str, str, str]]:
-    done = run("import", "resend", *files, *TEAM, "--json")
+def lines(run: Run, *files: str, service: str = "resend") -> list[tuple[int, str, str, str]]:
+    done = run("import", service, *files, *TEAM, "--json")
     assert done.code == 0, done.err
     told = map(json.loads, done.out.splitlines())
     return [(one["number"], one["kind"], one["text"], one["outcome"]) for one in told]
@@ -98,5 +99,55 @@ def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) ->
 def test_a_report_for_people(run: Run) -> None:
     Path("one.csv").write_text("email\nd@example.com\n")
     assert run("import", "resend", "one.csv", *TEAM).out == "one.csv:2  suppression  d@example.com  added\n"
-    assert "'mailgun' is not 'resend'" in run("import", "mailgun", "one.csv", *TEAM).err
+    assert "'mailgun' is not one of 'postmark', 'resend'" in run("import", "mailgun", "one.csv", *TEAM).err
     assert "There is no team" in run("import", "resend", "one.csv", "--team", "team_none").err
+
+
+# -- Postmark ----------------------------------------------------------------------------------------------------------
+
+POSTMARK: dict[str, list[dict[str, Any]]] = {
+    "Suppressions": [
+        {"EmailAddress": "hard@example.com", "SuppressionReason": "HardBounce", "Origin": "Recipient"},
+        {"EmailAddress": "spam@example.com", "SuppressionReason": "SpamComplaint", "Origin": "Recipient"},
+        {"EmailAddress": "hand@example.com", "SuppressionReason": "ManualSuppression", "Origin": "Customer"},
+    ],
+    "Bounces": [
+        {"ID": 1, "Type": "HardBounce", "Email": "dead@example.com", "Inactive": True, "Name": "Hard bounce"},
+        {"ID": 2, "Type": "SoftBounce", "Email": "full@example.com", "Inactive": False, "Name": "Soft bounce"},
+    ],
+    "Domains": [{"ID": 3, "Name": "moved.test", "DKIMVerified": True}],
+    "SenderSignatures": [{"ID": 4, "Domain": "sender.test", "EmailAddress": "a@sender.test", "Confirmed": True}],
+    "Templates": [
+        {"TemplateId": 5, "Name": "Welcome!", "Alias": "welcome-v2", "Subject": "Hi {{name}}", "TextBody": "{{name}}"},
+        {"TemplateId": 6, "Name": "Frame", "TemplateType": "Layout", "HtmlBody": "{{{@content}}}"},
+        {"TemplateId": 7, "Name": "Framed", "LayoutTemplate": "frame", "Subject": "A", "HtmlBody": "b"},
+        {"TemplateId": 8, "Name": "Wordless", "Alias": None, "Active": True},
+    ],
+}
+
+
+def test_postmark(run: Run) -> None:
+    for name, records in POSTMARK.items():
+        Path(f"{name}.json").write_text(json.dumps({"TotalCount": len(records), name: records}))
+    Path("s.csv").write_text("Email address,Reason\ncsv@example.com,Spam complaint\n")
+    told = lines(run, *(f"{name}.json" for name in POSTMARK), "s.csv", service="postmark")
+    assert [(kind, text) for _, kind, text, _ in told] == [
+        ("suppression", "hard@example.com"),
+        ("suppression", "spam@example.com"),
+        ("suppression", "hand@example.com"),
+        ("suppression", "dead@example.com"),
+        ("", "full@example.com"),
+        ("domain", "moved.test"),
+        ("domain", "sender.test"),
+        ("template", "Welcome!"),
+        ("", "Frame"),
+        ("", "Framed"),
+        ("", "Wordless"),
+        ("suppression", "csv@example.com"),
+    ]
+    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["suppressions"]
+    reasons = {one["email"].partition("@")[0]: one["reason"] for one in listed}
+    wanted = {"hard": "bounce", "spam": "complaint", "hand": "manual", "dead": "bounce", "csv": "complaint"}
+    assert {name: reasons[name] for name in wanted} == wanted
+    assert told[7][3] == "welcome-v2 is tpl_welcome_v2 now"
+    assert json.loads(run("template", "show", "tpl_welcome_v2").out)["subject"] == "Hi {{customer.name}}"

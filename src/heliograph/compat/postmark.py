@@ -18,6 +18,7 @@ from heliograph.api.surface import Surface
 from heliograph.compat.given import split_addresses, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
 from heliograph.rules.setup.records import Caller
@@ -200,7 +201,7 @@ def _template(mail: PostmarkTemplate) -> str:
     given = mail.template_alias or mail.template_id
     if not given:
         raise r.TemplateNotFound(f"TemplateId and TemplateAlias are missing. {r.TemplateNotFound.fix}")
-    return f"tpl_{str(given).removeprefix('tpl_')}"
+    return template_id(str(given))
 
 
 def _headers(given: list[PostmarkHeader]) -> dict[str, str]:

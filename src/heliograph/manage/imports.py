@@ -105,7 +105,9 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
     own = find_team(store.setup.current, team).templates.values()
     if same := next((one for one in own if (one.channel, one.name) == ("email", given.name)), None):
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
-    base = Template(id=store.clock.new_id("tpl_"), team=team, channel="email", name=given.name)
+    is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
+    id_ = given.own_id if is_free else store.clock.new_id("tpl_")
+    base = Template(id=id_, team=team, channel="email", name=given.name)
     words: dict[str, Any] = {part: getattr(given, part) for part in ("name", "subject", "html", "text")}
     edited = edit_template(base, words | {"variables": []})
     if edited.errors:

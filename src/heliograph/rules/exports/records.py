@@ -28,6 +28,7 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     html: str | None = None
     text: str | None = None
+    own_id: str = ""  # by which its sends name it here as well
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,47 @@
+"""Postmark's exports: suppressions, bounces, domains, senders and templates as its API lists them, or as CSV."""
+
+import re
+
+from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
+from heliograph.rules.foreign_template import own_placeholders
+
+REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}  # else: manual
+_BODIES = {"subject": "subject", "html": "htmlbody", "text": "textbody"}
+_NOT_OURS = re.compile("[^A-Za-z0-9_]")
+_NO = (False, "false", "False", "FALSE", "0")
+
+
+def template_id(alias: str) -> str:
+    """Ours of a template that has this alias, or number, at Postmark; one of ours stays."""
+    return f"tpl_{_NOT_OURS.sub('_', alias.removeprefix('tpl_'))[:64]}"
+
+
+def read_row(row: Row) -> Exported:
+    name = str(row.get("name") or "")
+    if "htmlbody" in row or "textbody" in row:
+        return _template(row, name)
+    if "templateid" in row:
+        return LeftOut(text=name, why="a template without its words: export it by itself (GET /templates/:id)")
+    if "confirmed" in row or "dkimverified" in row:  # a sender, or a domain
+        return ExportedDomain(name=str(row.get("domain") or name))
+    email = _first(row, "emailaddress", "email_address", "email", "recipient")
+    if row.get("inactive") in _NO:
+        return LeftOut(text=email, why="a bounce after which Postmark still mails it")
+    if email:
+        reason = _first(row, "suppressionreason", "suppression_reason", "reason", "type")
+        return ExportedAddress(email=email, reason=REASONS.get(reason.replace(" ", "").lower(), ""))
+    return LeftOut(text=name or str(row.get("id") or ""), why="neither a suppression nor a domain nor a template")
+
+
+def _first(row: Row, *names: str) -> str:
+    return next((str(row[name]) for name in names if row.get(name)), "")
+
+
+def _template(row: Row, name: str) -> Exported:
+    if row.get("templatetype") == "Layout":
+        return LeftOut(text=name, why="a layout: there are none here, put it into each template")
+    if layout := row.get("layouttemplate"):
+        return LeftOut(text=name, why=f"it has the layout {layout}: put that into it first")
+    words = {ours: own_placeholders(str(row[theirs])) for ours, theirs in _BODIES.items() if row.get(theirs)}
+    alias = str(row.get("alias") or row.get("templateid") or "")
+    return ExportedTemplate(id=alias, name=name or alias, own_id=template_id(alias) if alias else "", **words)
