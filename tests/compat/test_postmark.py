@@ -135,7 +135,9 @@ def client(shared_service: Service) -> PostmarkClient:
 
 
 def test_postmarker_sends(shared_service: Service, client: PostmarkClient) -> None:
-    told = client.emails.send(**MAIL, Headers={"X-Order": "1"}, Attachments=[("a.png", PNG_TEXT, "image/png", "cid:a")])
+    told = client.emails.send(
+        **MAIL, Headers={"X-Order": "1"}, Attachments=[("a.png", PNG_TEXT, "image/png", "cid:<a>")]
+    )
     assert (told["ErrorCode"], told["Message"], told["To"]) == (0, "OK", EMAIL["to"])
     assert read(shared_service, told["MessageID"])["attachments_count"] == 1
     templated = client.emails.send_with_template(**WELCOME)

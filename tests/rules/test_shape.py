@@ -8,6 +8,7 @@ from heliograph.rules.shape import Misfit, form, read
 
 class Inner(msgspec.Struct):
     kind: Literal["a", "b"] = "a"
+    maybe: Literal["a", "b"] | None = None
     count: Annotated[int, msgspec.Meta(ge=1, le=9)] = 1
 
 
@@ -35,6 +36,7 @@ def test_what_is_absent_stays_absent() -> None:
         ({"name": "x", "to": {}}, "to: expected a string or a list or null, got a table"),
         ({"name": "x", "to": ["a"] * 9 + [1.5, 5]}, "to[9]: expected a string, got a number"),
         ({"name": "x", "inner": [{}, {"kind": "c"}]}, "inner[1].kind: expected 'a' or 'b', got 'c'"),
+        ({"name": "x", "inner": [{"maybe": "c"}]}, "inner[0].maybe: expected 'a' or 'b', got 'c'"),
         ({"name": "x", "inner": [{"kind": 1}]}, "inner[0].kind: expected a string, got a whole number"),
         ({"name": "x", "inner": [{"count": 0}]}, "inner[0].count: expected a whole number from 1 to 9, got 0"),
         ({"name": "x", "inner": [{"count": True}]}, "inner[0].count: expected a whole number, got true or false"),

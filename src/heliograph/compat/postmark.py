@@ -216,7 +216,7 @@ def _attachment(file: PostmarkFile) -> dict[str, str | None]:
         "filename": file.name,
         "content": unwrapped(file.content),
         "content_type": file.content_type,
-        "content_id": (file.content_id or "").removeprefix("cid:") or None,
+        "content_id": (file.content_id or "").removeprefix("cid:").strip("<>") or None,
     }
 
 

@@ -106,8 +106,9 @@ def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
         return f"expected a whole number from {meta.ge} to {meta.le}, got {value}"
     if type(value) is str and meta.pattern is not None:
         return f"expected {meta.description}, got {quoted(value)}"
-    if type(value) is str and get_origin(kind) is Literal:
-        return f"expected {' or '.join(map(repr, get_args(kind)))}, got {quoted(value)}"
+    words = [word for one in _options(kind) if get_origin(one) is Literal for word in get_args(one)]
+    if type(value) is str and words:
+        return f"expected {' or '.join(map(repr, words))}, got {quoted(value)}"
     wanted = " or ".join(_NAMES[_base(one)] for one in _options(kind))
     return f"expected {wanted}, got {_NAMES.get(type(value), type(value).__name__)}"
 
