@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
+from wsgiref.simple_server import make_server
 
 import django
 from django.conf import settings
@@ -18,6 +20,7 @@ if not settings.configured:
     django.setup()
 
 from anymail.signals import AnymailTrackingEvent, tracking  # Django must be set up first
+from django.core.wsgi import get_wsgi_application
 from django.test import Client, override_settings
 
 
@@ -26,6 +29,28 @@ def anymail(**given: Any) -> Iterator[None]:
     """With these settings of anymail's."""
     with override_settings(ANYMAIL=given):
         yield
+
+
+@contextmanager
+def listening(**given: Any) -> Iterator[tuple[str, list[AnymailTrackingEvent]]]:
+    """The site on an address of its own, with these settings of anymail's; and what it has heard."""
+    heard: list[AnymailTrackingEvent] = []
+
+    def hear(event: AnymailTrackingEvent, **_: Any) -> None:
+        heard.append(event)
+
+    server = make_server("127.0.0.1", 0, get_wsgi_application())
+    thread = Thread(target=server.serve_forever)
+    tracking.connect(hear)
+    thread.start()
+    try:
+        with anymail(**given):
+            yield f"http://127.0.0.1:{server.server_port}", heard
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        tracking.disconnect(hear)
 
 
 def track(service: str, body: bytes, headers: Mapping[str, str]) -> list[AnymailTrackingEvent]:

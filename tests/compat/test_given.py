@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.compat.given import bare_addresses, split_addresses, unwrapped
+from heliograph.compat.given import bare, read_mailboxes, split_mailboxes, unwrapped
 from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
 
 
@@ -17,7 +17,7 @@ from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
     ],
 )
 def test_addresses(text: str | None, addresses: list[str]) -> None:
-    assert split_addresses(text, "to") == addresses
+    assert bare(split_mailboxes(text, "to")) == addresses
 
 
 @pytest.mark.parametrize(
@@ -25,16 +25,21 @@ def test_addresses(text: str | None, addresses: list[str]) -> None:
 )
 def test_what_is_none_is_named_and_shortened(text: str) -> None:
     with pytest.raises(InvalidEmail) as refused:
-        split_addresses(text, "to")
+        split_mailboxes(text, "to")
     assert refused.value.details and refused.value.details["address"] in text
     assert len(refused.value.details["address"]) <= 4096
 
 
 def test_too_many_are_not_read() -> None:
     with pytest.raises(TooManyRecipients):
-        split_addresses("a@b.test," * 1_000_000, "cc")
+        split_mailboxes("a@b.test," * 1_000_000, "cc")
     with pytest.raises(TooManyRecipients):
-        bare_addresses(["a@b.test"] * 51, "cc")
+        read_mailboxes(["a@b.test"] * 51, "cc")
+
+
+def test_names_are_for_the_header() -> None:
+    (one, other) = split_mailboxes(r'"Lovelace, Ada" <a@b.test>, Bob <c@d.test>', "to")
+    assert (one.shown, other.shown) == ('"Lovelace, Ada" <a@b.test>', "Bob <c@d.test>")
 
 
 def test_base64_in_lines() -> None:

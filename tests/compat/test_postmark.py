@@ -1,6 +1,7 @@
 """Postmark's shape: its untouched clients send by it, and each refusal has the code and words that they read."""
 
 import base64
+import json
 from email.mime.image import MIMEImage
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +14,11 @@ from postmarker.core import PostmarkClient
 from postmarker.exceptions import ClientError
 from requests.adapters import HTTPAdapter
 
+from heliograph.rules.webhook_signature import make_secret
 from tests.api.sends import EMAIL
-from tests.compat import site  # noqa: F401
-from tests.service import TOKENS, Answer, Service
+from tests.compat import site
+from tests.journeys.load import ask_database
+from tests.service import TOKENS, Answer, Service, until
 
 PREFIX = "/compat/postmark"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,6 +83,12 @@ def test_anymail_sends_all_that_it_can(shared_service: Service) -> None:
     assert sent["reply_to_addresses"] == ["help@acme.test", "more@acme.test"]
     assert (sent["tags"], sent["metadata"]) == ({"tag": "receipt"}, {"order": "4711"})
     assert (sent["headers"], sent["attachments_count"]) == ({"X-Order": "4711"}, 2)
+    query = f"SELECT body FROM content JOIN message ON key = message WHERE id = '{sent['id']}'"
+    content = json.loads(ask_database(shared_service.database, query)[0][0])
+    assert (content["to"][0], content["cc"]) == (
+        '"Lovelace, Ada" <delivered@simulator.test>',
+        ["Cc <cc@simulator.test>"],
+    )
 
 
 def test_anymail_sends_a_template_to_each(shared_service: Service) -> None:
@@ -112,6 +121,23 @@ def test_anymail_knows_which_blind_copy_was_dropped(shared_service: Service) -> 
 def test_anymail_tells_of_a_bad_key(shared_service: Service) -> None:
     with pytest.raises(AnymailRequestsAPIError, match=r'"ErrorCode":\s*10'):
         message(shared_service, key="hk_wrong").send()
+
+
+def test_anymail_hears_what_became_of_a_mail(shared_service: Service) -> None:
+    """Our worker posts to a real site."""
+    secret = make_secret(bytes(range(24)))
+    with site.listening(WEBHOOK_SECRET=f"heliograph:{secret}") as (address, heard):
+        wanted = {"url": f"{address}/postmark/tracking/", "events": ["email.*"], "format": "postmark", "secret": secret}
+        hook = shared_service.post("/v1/webhooks", wanted).json["id"]
+        try:
+            mail = message(shared_service, to=["bounced@simulator.test"], tags=["hard"], metadata={"order": "17"})
+            mail.send()
+            id_ = mail.anymail_status.message_id
+            (event,) = until(lambda: [one for one in heard if one.message_id == id_])
+        finally:
+            shared_service.ask("DELETE", f"/v1/webhooks/{hook}")
+    assert (event.event_type, event.recipient) == ("bounced", "bounced@simulator.test")
+    assert (event.tags, event.metadata) == (["hard"], {"order": "17"})
 
 
 # -- postmarker --------------------------------------------------------------------------------------------------------

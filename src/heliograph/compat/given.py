@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from heliograph.rules.address import parse_name_addr
+from heliograph.accept.email import Shown
+from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
 from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
 from heliograph.rules.text import quoted
@@ -11,15 +13,28 @@ from heliograph.rules.text import quoted
 _ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
 
 
-def split_addresses(text: str | None, field: str) -> list[str]:
-    """The bare addresses of a list with commas; the mail's headers have no names of recipients."""
+class Mailbox(NamedTuple):
+    address: str
+    shown: str  # with its name, for the mail's header
+
+
+def split_mailboxes(text: str | None, field: str) -> list[Mailbox]:
+    """Of a list with commas."""
     given = (text or "").strip(" \t\r\n,")
-    return [_bare(one, field) for one in _split(given, field)] if given else []
+    return [_mailbox(one, field) for one in _split(given, field)] if given else []
 
 
-def bare_addresses(texts: Sequence[str], field: str) -> list[str]:
+def read_mailboxes(texts: Sequence[str], field: str) -> list[Mailbox]:
     _check_count(len(texts), field)
-    return [_bare(text, field) for text in texts]
+    return [_mailbox(text, field) for text in texts]
+
+
+def bare(mailboxes: Sequence[Mailbox]) -> list[str]:
+    return [one.address for one in mailboxes]
+
+
+def shown(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> Shown:
+    return Shown(to=[one.shown for one in to], cc=[one.shown for one in cc])
 
 
 def unwrapped(base64: str) -> str:
@@ -47,11 +62,12 @@ def _check_count(count: int, field: str) -> None:
         raise TooManyRecipients(told, param=field)
 
 
-def _bare(text: str, field: str) -> str:
+def _mailbox(text: str, field: str) -> Mailbox:
     found = parse_name_addr(text)
     if found is None:
         raise _wrong(text, field)
-    return found[1].given
+    name, address = found
+    return Mailbox(address.given, name_addr(name or "", address.given))
 
 
 def _wrong(text: str, field: str) -> InvalidEmail:

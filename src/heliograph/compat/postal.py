@@ -9,7 +9,7 @@ from heliograph.api.bodies import parse_json, to_request
 from heliograph.api.errors import error_headers
 from heliograph.api.route import Call, Route, answer
 from heliograph.api.surface import Surface
-from heliograph.compat.given import bare_addresses, unwrapped
+from heliograph.compat.given import bare, read_mailboxes, shown, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.refusals import MissingApiKey, Refusal
@@ -58,12 +58,13 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 async def send(call: Call) -> Response:
     mail = to_request(call.json, PostalMail)
+    to, cc = read_mailboxes(mail.to or [], "to"), read_mailboxes(mail.cc or [], "cc")
     request = EmailRequest(
         from_=mail.from_,
-        to=bare_addresses(mail.to or [], "to"),
-        cc=bare_addresses(mail.cc or [], "cc"),
-        bcc=bare_addresses(mail.bcc or [], "bcc"),
-        reply_to=bare_addresses([mail.reply_to], "reply_to") if mail.reply_to else None,
+        to=bare(to),
+        cc=bare(cc),
+        bcc=bare(read_mailboxes(mail.bcc or [], "bcc")),
+        reply_to=bare(read_mailboxes([mail.reply_to], "reply_to")) if mail.reply_to else None,
         subject=mail.subject,
         html=mail.html_body,
         text=mail.plain_body,
@@ -74,7 +75,7 @@ async def send(call: Call) -> Response:
         ],
         tags={"tag": mail.tag} if mail.tag else None,
     )
-    done = await send_email(call.context, call.caller, request, None)
+    done = await send_email(call.context, call.caller, request, None, shown(to, cc))
     record = msgspec.json.decode(done.body, type=EmailRecord)
     sent = {"id": record.id, "token": record.id}
     messages = dict.fromkeys([*record.to_addresses, *record.cc, *record.bcc], sent)

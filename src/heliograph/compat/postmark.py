@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from heliograph.accept.batch import send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.api.bodies import parse_json, to_request
 from heliograph.api.errors import error_headers
 from heliograph.api.route import Call, Route
 from heliograph.api.sending import once, read_key
 from heliograph.api.surface import Surface
-from heliograph.compat.given import split_addresses, unwrapped
+from heliograph.compat.given import bare, shown, split_mailboxes, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.exports.postmark import template_id
@@ -126,10 +126,10 @@ async def send_several_with_templates(call: Call) -> Response:
 
 
 async def _send(call: Call, mail: PostmarkMail) -> Response:
-    request = _to_request(mail)
+    request, headers = _to_request(mail)
 
     async def story(retry_key: IdempotencyKey | None) -> Answer:
-        return await send_email(call.context, call.caller, request, retry_key)
+        return await send_email(call.context, call.caller, request, retry_key, headers)
 
     done = await once(call, read_key(call), story)
     return Response(200, msgspec.json.encode(_told(mail, request, done.body)), done.headers)
@@ -143,8 +143,8 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     answers: dict[str, dict[str, Any]] = {}  # by id, of those that were accepted
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
-        request = _to_request(mail)
-        item = await prepare_email(context, caller, request)
+        request, headers = _to_request(mail)
+        item = await prepare_email(context, caller, request, shown=headers)
 
         def decide(found: Found) -> Decision:
             done = item.decide(found)
@@ -175,16 +175,17 @@ def _told(mail: PostmarkMail, request: EmailRequest, body: bytes) -> dict[str, A
     }
 
 
-def _to_request(mail: PostmarkMail) -> EmailRequest:
+def _to_request(mail: PostmarkMail) -> tuple[EmailRequest, Shown]:
+    to, cc = split_mailboxes(mail.to, "to"), split_mailboxes(mail.cc, "cc")
     template: dict[str, Any] = {}
     if isinstance(mail, PostmarkTemplate):
         template = {"template_id": _template(mail), "variables": mail.template_model}
-    return EmailRequest(
+    request = EmailRequest(
         from_=mail.from_,
-        to=split_addresses(mail.to, "to"),
-        cc=split_addresses(mail.cc, "cc"),
-        bcc=split_addresses(mail.bcc, "bcc"),
-        reply_to=split_addresses(mail.reply_to, "reply_to") or None,
+        to=bare(to),
+        cc=bare(cc),
+        bcc=bare(split_mailboxes(mail.bcc, "bcc")),
+        reply_to=bare(split_mailboxes(mail.reply_to, "reply_to")) or None,
         subject=mail.subject,
         html=mail.html_body,
         text=mail.text_body,
@@ -194,6 +195,7 @@ def _to_request(mail: PostmarkMail) -> EmailRequest:
         metadata=mail.metadata,
         **template,
     )
+    return request, shown(to, cc)
 
 
 def _template(mail: PostmarkTemplate) -> str:
