@@ -24,7 +24,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     webhook: str
     event: str
-    template: str
     number: Callable[[], int]
 
     def scheduled(self) -> str:

@@ -63,7 +63,6 @@ def known(shared_service: Service, receiver: Receiver) -> Known:
         email=email,
         webhook=hook,
         event=told.headers["svix-id"],
-        template="tpl_welcome",
         number=lambda: next(NUMBERS),
     )
 

@@ -18,9 +18,11 @@ from heliograph.storage.deliveries import WantedEvents
 from heliograph.web.request import Response
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
-# Also Resend's: mail that its suppression list holds back; with us it has failed for that reason.
-WANTED = {**{theirs: own for own, theirs in TYPES.items()}, "email.suppressed": "email.failed"}
-OURS = {theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()}
+# Resend's name: ours. Mail that the suppression list held back has failed for that reason here.
+OURS = {
+    **{theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()},
+    "email.suppressed": ["email.failed"],
+}
 
 
 class ResendWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,9 +133,9 @@ def _own(call: Call) -> Webhook:
 
 def _ours(names: Iterable[str]) -> list[str]:
     """What we never tell, such as opened mail, is left out; somebody who wants nothing else is told so."""
-    found = [own for name in names for own in OURS.get(name, [WANTED[name]] if name in WANTED else [])]
+    found = [own for name in names for own in OURS.get(name, [])]
     if not found:
-        raise InvalidRequest(f"events: this service tells {', '.join(WANTED)}.", param="events")
+        raise InvalidRequest(f"events: this service tells {', '.join(OURS)}.", param="events")
     return list(dict.fromkeys(found))
 
 
