@@ -33,7 +33,7 @@ SIZES = {
     "P22 runs": (1, 20),
     "P27 hand-overs": (15, 1_000),  # after the clock is wrong
     "P10 rolling restarts": (1, 20),
-    "pgbouncer messages": (40, 5_000),
+    "pgbouncer messages": (40, 2_000),
     "pumped": (30_000, 50_000),
     "users": (600, 1_000),
 }

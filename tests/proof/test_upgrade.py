@@ -14,7 +14,7 @@ from tests.service import Service, free_port, until
 
 ROOT = Path(__file__).parents[2]
 BEFORE = "3a589f5"  # the release before, 0.1.0
-ROUNDS = 5
+ROUNDS = 2
 CLIENTS = 4
 COMMAND = (sys.executable, "-m", "heliograph.cli.main")
 SETTLED = 10 * CLIENTS  # answers after which no client is still at a process that was taken out
