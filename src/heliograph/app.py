@@ -1,6 +1,8 @@
 """Builds everything by hand: settings → secrets → store → carriers → api | worker. Only this page knows which exist."""
 
 import asyncio
+import platform
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -9,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from heliograph import __version__
 from heliograph.accept.context import Context
 from heliograph.accept.verify_send import send_due
 from heliograph.api.app import Api
@@ -176,7 +179,12 @@ def build(
         base_url=settings.base_url,
         code_key=secrets.codes,
         process=process,
-        loop_lag=watch.lag,
+        about={
+            "version": __version__,
+            "python": platform.python_version(),
+            "database": "sqlite" if settings.database.startswith("sqlite") else "postgresql",
+        },
+        disk_free=lambda: shutil.disk_usage(settings.data).free,
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 import msgspec
 import structlog
 
+from heliograph import metrics
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.content import EmailContent
-from heliograph.rules.outcome import Asked, Deferred, Outcome, own
+from heliograph.rules.outcome import Asked, Deferred, Outcome, own, word_of
 from heliograph.rules.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.storage.store import Store, StoreUnavailable
@@ -80,7 +81,11 @@ class Handover:
                     outcome = await self.ask(carrier, parcel_for(carrier))
             except TimeoutError:
                 outcome = Deferred(detail=own("no_answer", f"no answer in {left:.0f} seconds"), uncertain=True)
-            asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int((time() - began) * 1000)))
+            took = time() - began
+            asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int(took * 1000)))
+            labels = (carrier.channel, carrier.id, word_of(outcome))
+            metrics.handed_over(*labels).inc()
+            metrics.handover_s(*labels).observe(took)
             if not (isinstance(outcome, Deferred) and (outcome.unreachable or not may_wait)):
                 break
         return asked

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
+from heliograph import metrics
 from heliograph.systemd import environment_of_others, feed_watchdog, notify
 
 log = structlog.get_logger()
@@ -47,6 +48,7 @@ class Child:
 
     async def _end(self) -> int:
         code = await self._process.wait()
+        metrics.leave(self._process.pid)
         self._writer.close()
         return code
 

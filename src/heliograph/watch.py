@@ -7,6 +7,8 @@ from types import FrameType
 
 import structlog
 
+from heliograph import metrics
+
 log = structlog.get_logger()
 
 TICK_S = 0.1
@@ -50,6 +52,7 @@ class LoopWatch:
             self._worst_before, self._worst, self._span_end = self._worst, 0.0, now + SPAN_S
         lag = max(0.0, now - self._due)
         self._worst = max(self._worst, lag)
+        metrics.LOOP_LAG.set(self.lag())
         if lag > HELD_S:
             log.warning("event loop blocked", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
         self._held_by = None

@@ -1,17 +1,26 @@
-"""Who may read the metrics: loopback, the operator's ranges, whoever has the token; others find no such page."""
+"""The metrics: what they tell, that the rules and charts in deploy/ ask for nothing else, and who may read them."""
 
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from heliograph.api.health import metrics
+from heliograph.api import health
+from heliograph.metrics import Families
+from heliograph.rules.lanes import SLOTS
 from heliograph.rules.refusals import NotFound
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.web.front import Front
 from heliograph.web.request import Request
 from tests.asked import asked
-from tests.service import Service
+from tests.npm import miss
+from tests.service import Service, until
 
 pytestmark = pytest.mark.anyio
 
@@ -19,29 +28,14 @@ TOKEN = "0123456789abcdef"
 
 
 async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", **headers: str) -> bool:
-    async def nothing() -> list[Any]:
-        return []
-
-    context = SimpleNamespace(
-        metrics_allow=allow,
-        metrics_token=token,
-        process=None,
-        loop_lag=lambda: 0.0123456,
-        state=SimpleNamespace(answers={}),
-        clock=SimpleNamespace(now=lambda: 0),
-        store=SimpleNamespace(
-            outbox=SimpleNamespace(queue=SimpleNamespace(answer=nothing)),
-            setup=SimpleNamespace(current=SimpleNamespace(carriers=[])),
-            circuits=SimpleNamespace(current={}),
-        ),
-    )
+    context = SimpleNamespace(metrics_allow=allow, metrics_token=token)
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     call: Any = SimpleNamespace(context=context, request=SimpleNamespace(address=address, headers=given))
     try:
-        answer = await metrics(call)
+        with mock.patch.object(health, "_asked", mock.AsyncMock(return_value=Families())):
+            await health.metrics(call)
     except NotFound:
         return False
-    assert b"\nheliograph_event_loop_lag_seconds 0.012346\n" in answer.body
     return True
 
 
@@ -113,6 +107,86 @@ def test_settings() -> None:
         with pytest.raises(BadSetting) as refused:
             read_settings({}, {f"HELIOGRAPH_{name}": value})
         assert (value in str(refused.value)) == (name == "METRICS_ALLOW")  # a secret is not repeated
+
+
+ROOT = Path(__file__).parents[2]
+MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
+BOUNDS = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf".split()  # as OpenTelemetry has them
+
+
+def figures(service: Service) -> dict[str, float]:
+    """Sample, with its labels → value."""
+    lines = service.get("/metrics", key=None).raw.decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+@pytest.fixture(scope="module")
+def told(shared_service: Service) -> dict[str, float]:
+    """After a send, a replay of it, a refusal, and a request that nobody has a route for."""
+    hook = shared_service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["*"]}).json["id"]
+    for _ in range(2):
+        assert shared_service.post("/v1/emails", MAIL, headers={"Idempotency-Key": "metrics"}).status == 202
+    assert shared_service.post("/v1/emails", MAIL | {"to": "nobody"}).code == "invalid_email"
+    assert shared_service.ask("PATCH", "/nothing").status == 404
+    until(lambda: figures(shared_service).get('heliograph_webhook_attempts_total{outcome="retried"}'))
+    shared_service.ask("DELETE", f"/v1/webhooks/{hook}")
+    return figures(shared_service)
+
+
+def test_what_happened_is_counted(told: dict[str, float]) -> None:
+    for name in (
+        'heliograph_messages_accepted_total{channel="email",mode="direct",sandbox="false"}',
+        "heliograph_idempotent_replays_total",
+        'heliograph_refusals_total{code="invalid_email"}',
+        'heliograph_handovers_total{carrier="simulator-email",channel="email",outcome="accepted"}',
+        'heliograph_time_to_handover_seconds_bucket{channel="email",lane="email",le="1.0"}',
+        "heliograph_commit_duration_seconds_count",
+        "heliograph_commit_batch_size_sum",
+        'heliograph_http_request_duration_seconds_count{method="POST",route="/v1/emails",status="202"}',
+        'heliograph_http_request_duration_seconds_count{method="other",route="none",status="404"}',
+        "heliograph_disk_free_bytes",
+        "heliograph_worker_progress_timestamp_seconds",
+    ):
+        assert told[name] > 0, name
+    for name in (
+        *(f'heliograph_outbox_{figure}{{lane="{lane}"}}' for figure in ("depth", "oldest_seconds") for lane in SLOTS),
+        'heliograph_held_messages{reason="paused"}',
+        "heliograph_quarantined_messages",
+        "heliograph_webhook_pending",
+        "heliograph_webhook_lag_seconds",
+        "heliograph_event_loop_lag_seconds",
+    ):
+        assert told[name] >= 0, name
+    assert [name for name in told if name.startswith("heliograph_build_info{") and 'database="sqlite"' in name]
+    served = [name for name in told if 'bucket{le="' in name and 'route="/v1/emails",status="202"' in name]
+    assert [re.findall('le="(.+?)"', name)[0] for name in served] == BOUNDS
+
+
+def test_rules_and_charts_ask_for_what_there_is(told: dict[str, float]) -> None:
+    """Every name in deploy/ is one of /metrics."""
+    there = {re.split(r"[{ ]", name)[0] for name in told} | {"up"}
+    for file in ("alerts.yaml", "grafana.json"):
+        text = (ROOT / "deploy" / file).read_text()
+        asked = set(re.findall(r"\bheliograph_\w+", text))
+        assert len(asked) > 5 and asked <= there, asked - there
+    panels = json.loads(text)["panels"]
+    assert all(panel["targets"][0]["expr"] for panel in panels)
+
+
+def test_promtool_finds_nothing(told: dict[str, float], shared_service: Service) -> None:
+    promtool = shutil.which("promtool") or miss("rules and metrics are not judged", "promtool is not installed")
+    rules = [promtool, "check", "rules", "--lint-fatal", str(ROOT / "deploy" / "alerts.yaml")]
+    assert subprocess.run(rules, check=False, capture_output=True).returncode == 0
+    shown = shared_service.get("/metrics", key=None).raw
+    done = subprocess.run([promtool, "check", "metrics"], input=shown, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+
+
+def test_every_metric_is_in_the_operators_page(told: dict[str, float]) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    named = set(re.findall(r"`(heliograph_\w+)", page))
+    told_names = {re.sub(r"_(bucket|count|sum)$", "", re.split(r"[{ ]", name)[0]) for name in told}
+    assert {name for name in told_names if name.startswith("heliograph_")} == named
 
 
 def test_over_http(shared_service: Service) -> None:

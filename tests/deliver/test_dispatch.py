@@ -60,8 +60,8 @@ async def status(store: Store, id_: str) -> str:
 
 async def deliver_all(store: Store, worker: Dispatch, clock: Any) -> None:
     """Hand over, wait, and hand over again until the outbox is empty."""
-    while depth := await store.outbox.depth():
-        clock.forward(min(one.due_at for one in depth) - clock.now())
+    while queues := await store.dead_letters.queues(clock.now()):
+        clock.forward(min(one.oldest for one in queues if one.oldest is not None) - clock.now())
         for lane in SLOTS:
             for claim in await store.outbox.claim(lane, 100):
                 assert await worker.deliver(claim)

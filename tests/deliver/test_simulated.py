@@ -28,6 +28,7 @@ CLAIM = Claim(
     content=b"",
     reports=(DueReport(1, Report(status="delivered")),),
     first_at=1,
+    due_at=1,
     attempt=0,
     deferrals={},
     uncertain=None,

@@ -1,7 +1,7 @@
 """What every accepting endpoint works with."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -17,7 +17,6 @@ class State(msgspec.Struct):
 
     leaving: bool = False  # about to shut down: not ready, but all is answered
     draining: bool = False  # shutting down: nothing new is accepted
-    answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)  # route, status → how many
     waits: Counter[str] = msgspec.field(default_factory=Counter)  # API key → requests that wait for the test inbox
     used: dict[str, int] = {}  # API key → its last request, until that is written down
     requests: RequestLog = msgspec.field(default_factory=RequestLog)  # until they are written down
@@ -31,7 +30,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     code_key: bytes  # the key of the codes' digests, kept outside the database
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     process: int | None = None  # its number among several of one parent
-    loop_lag: Callable[[], float] = lambda: 0.0  # seconds by which the event loop was late at most, recently
+    about: Mapping[str, str] = {}  # version, python and database, for the metrics
+    disk_free: Callable[[], int] = lambda: 0  # bytes, where attachments are
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
     metrics_token: str = ""  # anyone who has it may read them too; empty: there is none
     state: State = msgspec.field(default_factory=State)

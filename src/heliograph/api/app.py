@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from heliograph import metrics
 from heliograph.accept.context import Context
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.errors import error_body, error_headers
@@ -61,11 +62,12 @@ class Api:
     async def __call__(self, request: Request) -> Response:
         request.id = self.context.clock.new_id("req_")
         extra: Headers = [(b"x-request-id", request.id.encode())]
-        name, keyed = "none", False
+        name, keyed, began = "none", False, asyncio.get_running_loop().time()
+        labels = ("none", "other")
         surface = self._surface(request.path)
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
-            name, keyed = route.name, route.scopes is not None
+            name, keyed, labels = route.name, route.scopes is not None, (route.path, route.method)
             call_task(name)
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
@@ -89,7 +91,7 @@ class Api:
                 self._budget.give_back(request.holder)
         if not keyed:  # no such route, or one that needs no key
             self._tell_limits(surface, request, extra)
-        self.context.state.answers[name, response.status] += 1
+        metrics.answered(*labels, response.status).observe(asyncio.get_running_loop().time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:
@@ -184,6 +186,7 @@ class Api:
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
+        metrics.refused(refusal.code).inc()
         now, response = self.context.clock.now(), surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):
             caller = find_caller(surface.token(request), self.context.store.setup.current, now)

@@ -5,14 +5,17 @@ from typing import Annotated
 
 import msgspec
 
+from heliograph.accept.context import Context
 from heliograph.api.route import Call, answer
+from heliograph.metrics import TYPE, Families
+from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.field_docs import says
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.web.request import Response
 
 FORWARDED = (b"x-forwarded-for", b"forwarded")
-PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -35,28 +38,31 @@ async def metrics(call: Call) -> Response:
     """For loopback, the operator's ranges and anyone with the token; for others there is no such page."""
     if not _may_look(call):
         raise NotFound()
-    process = call.context.process
-    own = [] if process is None else [f'process="{process}"']
-    lines = ["# TYPE heliograph_answers_total counter"]
-    for (route, status), count in sorted(call.context.state.answers.items()):
-        labels = ",".join([*own, f'route="{route}"', f'status="{status}"'])
-        lines.append(f"heliograph_answers_total{{{labels}}} {count}")
-    lines.append("# TYPE heliograph_event_loop_lag_seconds gauge")
-    labels = "".join(f"{{{label}}}" for label in own)
-    lines.append(f"heliograph_event_loop_lag_seconds{labels} {call.context.loop_lag():.6f}")
-    lines.append("# TYPE heliograph_outbox_depth gauge")
-    now = call.context.clock.now()
-    waiting = await call.context.store.outbox.queue.answer()
-    lines += [f'heliograph_outbox_depth{{lane="{one.lane}"}} {one.waiting}' for one in waiting]
-    lines.append("# TYPE heliograph_outbox_oldest_seconds gauge")
+    return Response(200, metrics_text(await _asked(call.context)), content_type=TYPE)
+
+
+async def _asked(context: Context) -> Families:
+    """What the database and the machine say now."""
+    store, now, found = context.store, context.clock.now(), Families()
+    found.gauge("build_info", "Always 1.", 1, **context.about)
+    waiting = await store.outbox.queue.answer()
     for one in waiting:
-        lines.append(f'heliograph_outbox_oldest_seconds{{lane="{one.lane}"}} {max(0, now - one.due_at) / 1000}')
-    lines.append("# TYPE heliograph_carrier_reachable gauge")
-    circuits = call.context.store.circuits.current
-    for carrier in call.context.store.setup.current.carriers:
-        reachable = int(carrier.id not in circuits)
-        lines.append(f'heliograph_carrier_reachable{{carrier="{carrier.id}",channel="{carrier.channel}"}} {reachable}')
-    return Response(200, ("\n".join(lines) + "\n").encode(), content_type=PROMETHEUS)
+        found.gauge("outbox_depth", "Recipients that wait or are in work.", one.waiting, lane=one.lane)
+        oldest = 0 if one.since is None else max(0, now - one.since) / SECOND_MS  # it may be scheduled
+        found.gauge("outbox_oldest_seconds", "How long the oldest of them has waited.", oldest, lane=one.lane)
+    held = sum(one.waiting for one in waiting) if store.setup.current.platform.paused else 0
+    found.gauge("held_messages", "Recipients that wait for an operator.", held, reason="paused")
+    behind = await store.dead_letters.behind.answer()
+    found.gauge("quarantined_messages", "Dead letters.", behind.dead)
+    found.gauge("webhook_pending", "Events that wait for their webhooks.", sum(hook.waiting for hook in behind.hooks))
+    lag = max((now - hook.due_at for hook in behind.hooks), default=0)
+    found.gauge("webhook_lag_seconds", "How long the oldest due one has been.", max(0, lag) / SECOND_MS)
+    for carrier in store.setup.current.carriers:
+        labels = {"carrier": carrier.id, "channel": carrier.channel}
+        reachable = carrier.id not in store.circuits.current
+        found.gauge("carrier_reachable", "0 while its circuit is open.", reachable, **labels)
+    found.gauge("disk_free_bytes", "Where attachments are.", context.disk_free())
+    return found
 
 
 def _may_look(call: Call) -> bool:

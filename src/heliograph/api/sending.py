@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from heliograph import metrics
 from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_idempotent
 from heliograph.accept.verify_check import CheckRequest
@@ -44,6 +45,8 @@ async def once(call: Call, key: str | None, send: Callable[[IdempotencyKey | Non
     else:
         retry_key = IdempotencyKey(idempotency.key_hash(key), await _fingerprint(call))
         done = await run_idempotent(call.context, call.caller.key.id, retry_key, lambda: send(retry_key))
+    if done.replayed:
+        metrics.replayed()
     return Response(done.status, done.body, REPLAYED if done.replayed else [])
 
 

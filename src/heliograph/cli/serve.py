@@ -3,11 +3,13 @@
 import asyncio
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 import click
 import msgspec
 
-from heliograph import logs, server
+from heliograph import logs, metrics, server
 from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
 from heliograph.manage.people import first_link
 from heliograph.processes import Parent, Place
@@ -84,7 +86,9 @@ def run_many(settings: Settings, role: str, count: int) -> int:
         command = [sys.executable, "-m", "heliograph.cli.main", *sys.argv[1:]]
         return await Parent(count, sockets, greet=_greet, command=command).run()
 
-    return asyncio.run(supervise())
+    with tempfile.TemporaryDirectory(prefix="heliograph-metrics-") as folder:
+        metrics.share(Path(folder))
+        return asyncio.run(supervise())
 
 
 def _greet(said: str) -> None:

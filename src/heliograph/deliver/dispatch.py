@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.channels.carrier import Parcel
 from heliograph.clock import Clock
 from heliograph.handover import Handover
@@ -14,6 +15,7 @@ from heliograph.rules import magic, routing
 from heliograph.rules.event import EXPIRED, NEXT_AT, marked
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup.records import CarrierRecord
@@ -54,6 +56,9 @@ class Dispatch:
             lambda carrier: to_parcel(claim, carrier, self._clock.now()),
         )
         carrier, outcome = self._said(asked)
+        if isinstance(outcome, Accepted):
+            waited = self._clock.now() - (claim.first_at if claim.attempt else claim.due_at)
+            metrics.to_handover(claim.channel, LANE[claim.channel]).observe(waited / SECOND_MS)
         change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
         return await self._record(claim, replace(change, asked=asked))
 

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
@@ -224,6 +225,7 @@ class Endpoint:
 
     def _end(self, made: DeliveryTry, failing_since: int | None | BaseException) -> str | None:
         """Why the webhook is to be disabled, if it is."""
+        metrics.webhook_tried("retried" if made.state == "waiting" else made.state).inc()
         del self._begun[made.due.key]
         self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)

@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from heliograph import metrics
 from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.waiting import happens, settle
@@ -36,6 +37,7 @@ class Worker:
         self._clock = clock
         self._dispatch = Dispatch(store, handover, clock)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
+        self._looked = dict.fromkeys(SLOTS, clock.now())  # when each lane last did
         self._suspects_first = False  # the lanes pause while suspects are tried
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
@@ -63,6 +65,8 @@ class Worker:
     async def _serve(self, lane: str) -> None:
         work = self._work[lane]
         while not self._stopping.is_set():
+            self._looked[lane] = self._clock.now()
+            metrics.PROGRESS.set(min(self._looked.values()) / SECOND_MS)
             most = min(SLOTS[lane] - len(work), CLAIM_MOST)
             if not most:
                 await asyncio.wait(work, timeout=FULL_S, return_when=asyncio.FIRST_COMPLETED)

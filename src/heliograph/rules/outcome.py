@@ -97,3 +97,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             case Refused():
                 return "refused"
         return "put_off"
+
+
+def word_of(outcome: Outcome) -> str:
+    """In one word, for counters."""
+    match outcome:
+        case Accepted():
+            return "accepted"
+        case Refused():
+            return "bounced" if outcome.bounced else "refused"
+        case Deferred():
+            return "unreachable" if outcome.unreachable else "uncertain" if outcome.uncertain else "deferred"

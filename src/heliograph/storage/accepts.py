@@ -62,7 +62,7 @@ async def accept(
             memories.append(_memory(item, item.retry_key, taken.response))
         if isinstance(item, BatchAcceptance):  # without a message there is nothing to wait for
             batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
-        answers.append(Answer(ACCEPTED, taken.response))
+        answers.append(Answer(ACCEPTED, taken.response, sends=[send for send, _ in taken.sends]))
     if memories:
         await remember(tx, memories, now, remembered, leases)
     if batches:

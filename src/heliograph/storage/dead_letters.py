@@ -18,6 +18,7 @@ from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
 from heliograph.storage.queues import PAGE_MOST, Queue, queues
@@ -35,6 +36,14 @@ class WaitingHook(msgspec.Struct, frozen=True):
     webhook: str
     waiting: int
     failing_since: int | None
+    due_at: int  # of the first
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """For the metrics."""
+
+    dead: int
+    hooks: list[WaitingHook]
 
 
 class LetterKey(NamedTuple):
@@ -97,6 +106,7 @@ class DeadLetters:
     def __init__(self, database: Database, setup: SetupStore) -> None:
         self._database = database
         self._setup = setup
+        self.behind = Probe(self._behind)
 
     async def queues(self, now: int) -> list[Queue]:
         """The longest waiting first; PAGE_MOST: or more."""
@@ -114,6 +124,9 @@ class DeadLetters:
             lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
         )
         return [DeadLetter(*row) for row in rows]
+
+    async def _behind(self) -> Behind:
+        return Behind(await self.count(), await self.waiting_hooks())
 
     async def count(self) -> int:
         """COUNT_MOST: or more."""

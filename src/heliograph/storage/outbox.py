@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.lanes import LANE, PRIORITIES, queue_of, take_turns
+from heliograph.rules.lanes import LANE, PRIORITIES, SLOTS, queue_of, take_turns
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.options import Added
 from heliograph.rules.outcome import DueReport, own
@@ -40,6 +40,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
     reports: tuple[DueReport, ...]  # not empty: apply the first report, keep the rest for later
     first_at: int
+    due_at: int
     attempt: int
     deferrals: dict[str, int]
     uncertain: str | None  # the carrier that may have sent it
@@ -64,8 +65,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 class LaneDepth(msgspec.Struct, frozen=True):
     lane: str
-    waiting: int
-    due_at: int  # when the oldest was or will be due
+    waiting: int = 0
+    since: int | None = None  # when the oldest was due, or first tried where it is tried again
 
 
 MessageId = tuple[int, str]  # team, id
@@ -169,6 +170,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 content=contents.get(message, b"{}"),
                 reports=_reports.decode(reports) if reports else (),
                 first_at=first_at,
+                due_at=due_at,
                 attempt=attempt,
                 deferrals=_deferrals.decode(deferrals),
                 uncertain=uncertain,
@@ -332,12 +334,12 @@ class Outbox:
         return await self._database.write(story)
 
     async def depth(self) -> list[LaneDepth]:
-        """Of the lanes that are not empty; a team's waiting rows are counted up to DEPTH_MOST."""
+        """Of every lane; a team's waiting rows are counted up to DEPTH_MOST."""
         now = self._clock.now()
-        found: dict[str, LaneDepth] = {}
+        found = {lane: LaneDepth(lane) for lane in SLOTS}
         for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):
-            first_due = now if queue.first_due is None else queue.first_due  # None: all is in work
-            before = found.get(queue.lane, LaneDepth(queue.lane, 0, first_due))
-            due_at = min(before.due_at, first_due)
-            found[queue.lane] = LaneDepth(queue.lane, before.waiting + queue.due + queue.later + queue.working, due_at)
+            before = found[queue.lane]
+            since = [at for at in (before.since, queue.first_due, queue.tried_since) if at is not None]
+            waiting = before.waiting + queue.due + queue.later + queue.working
+            found[queue.lane] = LaneDepth(queue.lane, waiting, min(since, default=None))
         return list(found.values())

@@ -20,6 +20,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     working: int = 0
     oldest: int | None = None  # when the first was due
     working_since: int | None = None  # … of those in work
+    tried_since: int | None = None  # when the oldest of those to be tried again was tried first
 
     @property
     def first_due(self) -> int | None:
@@ -27,9 +28,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
+    waiting = await tx.run("waiting_by_team", lanes=EVERY, now=now, most=most)
     parts = [
-        Queue(lane=queue, team=team, due=due, later=later, oldest=oldest)
-        for queue, team, due, later, oldest in await tx.run("waiting_by_team", lanes=EVERY, now=now, most=most)
+        Queue(lane=queue, team=team, due=due, later=later, oldest=oldest, tried_since=tried_since)
+        for queue, team, due, later, oldest, tried_since in waiting
     ]
     parts += [
         Queue(lane=queue, team=team, working=working, working_since=since)
@@ -47,6 +49,7 @@ async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
             working=before.working + part.working,
             oldest=_earlier(before.oldest, part.oldest),
             working_since=_earlier(before.working_since, part.working_since),
+            tried_since=_earlier(before.tried_since, part.tried_since),
         )
     return list(found.values())
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import run_idempotent
@@ -127,14 +128,15 @@ class MailIntake:
 
     def _note_answered(self, id_: str, caller: Caller, answer: Answer) -> None:
         state, setup = self._context.state, self._context.store.setup.current
-        state.answers[ROUTE, ACCEPTED] += 1
+        if answer.replayed:
+            metrics.replayed()
         if state.requests.keeps(caller.team.record.ref, setup.platform.log_requests_per_second):
             request = self._logged(id_, caller, ACCEPTED)
             state.requests.note(replace(request, replayed=int(answer.replayed), subject=subject_of(answer.body, "")))
 
     def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
         state, status = self._context.state, status_of(type(refusal))
-        state.answers[ROUTE, status] += 1
+        metrics.refused(refusal.code).inc()
         request = self._logged(id_, caller, status)
         state.requests.waiting.append(
             replace(request, code=refusal.code, message=refusal.message[:MESSAGE_MAX], refused=1)

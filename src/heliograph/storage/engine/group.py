@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
+from heliograph import metrics
 from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx
 
 Item = TypeVar("Item")
@@ -53,8 +54,10 @@ class GroupCommit(Generic[Item, Result]):
 
     async def _commit(self, taken: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
         items = [item for item, _ in taken]
+        metrics.COMMIT_SIZE.observe(len(items))
         try:
-            results: Sequence[Any] = await self._database.write(lambda tx: self._story(tx, items))
+            with metrics.COMMIT_S.time():
+                results: Sequence[Any] = await self._database.write(lambda tx: self._story(tx, items))
         except Exception as error:
             # One item may have broken the statement for all: each is tried alone, so only the broken one fails.
             away = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)

@@ -1,7 +1,7 @@
 -- What waits, and the dead letters. `substr` is that of the index recipient_dead: it keeps these away from all others.
 
 -- name: waiting_by_team
--- What is due, what is to be tried later, and when the first was due. Skips from team to team along the index, and counts
+-- What is due, what is to be tried later, when the first was due, and since when the oldest is tried again and again. Skips from team to team along the index, and counts
 -- no further than `most`.
 WITH RECURSIVE waiting (lane, team) AS (
     SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
@@ -15,7 +15,10 @@ SELECT w.lane, w.team,
                               AND o.due_at <= :now ORDER BY o.due_at LIMIT :most) AS due),
        (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
                               AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later),
-       (SELECT min(o.due_at) FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL)
+       (SELECT min(o.due_at) FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL),
+       (SELECT min(CASE WHEN later.attempt > 0 THEN later.first_at END)
+        FROM (SELECT o.attempt, o.first_at FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
+              AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later)
 FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: working_by_team
@@ -32,7 +35,8 @@ WITH RECURSIVE waiting (webhook) AS (
 SELECT w.webhook,
        (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook
                               ORDER BY d.due_at LIMIT :most) AS each),
-       e.failing_since
+       e.failing_since,
+       (SELECT min(d.due_at) FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook)
 FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook WHERE w.webhook IS NOT NULL;
 
 -- name: dead_letters
