@@ -78,7 +78,8 @@ class Session:
         while not self._over:
             try:
                 command = await self._wire.line(COMMAND_S if self._token else max(0.0, known_until - loop.time()))
-                await self._obey(command)
+                if not self._over:  # sent away meanwhile
+                    await self._obey(command)
             except BadLine:
                 self._end("500 5.5.2 Lines have up to 12288 octets and end with CR LF")
             except TooSlow:

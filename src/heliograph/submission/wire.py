@@ -19,6 +19,7 @@ SLOWEST = 32 * KIB  # octets of a mail a second, after the first …
 MAIL_S = 60.0  # … so many seconds
 WRITE_S = 60.0  # a client that reads nothing of our replies for this long is gone
 HANDSHAKE_S = 20.0
+LEAVE_S = 1.0  # in which a client that is sent away reads why
 TOO_LARGE = "The mail is larger than SIZE says. Send less, for example a link instead of an attachment."
 END = b"\r\n.\r\n"
 
@@ -118,9 +119,10 @@ class SmtpWire(asyncio.Protocol):
                 raise HungUp from None
 
     def hang_up(self, reply: bytes) -> None:
+        """Soon: to close while a command is coming would reset the connection, and the client would lose the reply."""
         self.transport.write(bytes(self._replies) + reply + b"\r\n")
         self._replies.clear()
-        self.transport.close()
+        self._loop.call_later(LEAVE_S, self.transport.close)
 
     async def line(self, seconds: float) -> bytes:
         """The next one, without its end, or TooSlow. What was said is written when there is none yet."""
