@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from clients.parts_for_python import generated
 from clients.types_for_typescript import TARGET, typescript
 
 from heliograph.api.errors import error_list
@@ -375,5 +376,6 @@ def test_no_machine_paths_and_no_addresses_in_lock_files() -> None:
     assert {name for name, text in locks.items() if re.search("https?://", text)} == set()
 
 
-def test_the_types_of_the_typescript_client_are_current() -> None:
+def test_the_generated_parts_of_the_clients_are_current() -> None:
     assert TARGET.read_text() == typescript(), "make clients"
+    assert {file: file.read_text("utf-8") for file in generated()} == generated(), "make clients"

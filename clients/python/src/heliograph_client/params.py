@@ -52,6 +52,8 @@ class PhoneParams(Options, total=False):
 class VerifyParams(TypedDict, total=False):
     to: str
     channel: str | Sequence[str] | None
+    tags: Mapping[str, str] | None
+    metadata: Mapping[str, Any] | None
 
 
 class Filters(TypedDict, total=False):
