@@ -33,7 +33,7 @@ async def start(call: Call) -> Response:
             f"{given[0]} is not possible: codes are made here and sent in texts that the operator has approved.",
             param=given[0],
         )
-    to, channel = form.get("To"), form.get("Channel")
+    to, channel = form.get("To"), form.get("Channel") or "sms"
     found = await _newest(call, to or "")
     if found and found.status == "pending" and found.channel == channel:
         await resend_verification(call.context, call.caller, found.id)
