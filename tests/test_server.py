@@ -1,6 +1,7 @@
 """Loops of the server outlive what breaks them, and a start waits for its database."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from heliograph import server
 from heliograph.app import App
 from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
+from tests.service import Service, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -88,3 +90,12 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
     )
     await server._run(app, [], stop, ready)
     assert done == ["ready", "worker stopped", "duty ended", "client closed"]
+
+
+def test_a_worker_answers_health_checks_on_a_port_of_their_own(tmp_path: Path) -> None:
+    at = free_port()
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
+        service.apply()
+        service.start("worker", 0, "--health", f"127.0.0.1:{at}")
+        paths = ("/healthz", "/readyz", "/metrics", "/v1/me", "/dashboard", "/")
+        assert [service.get(path, port=at).status for path in paths] == [200, 200, 200, 404, 404, 404]

@@ -32,6 +32,8 @@ AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that fa
 # Purposes of sockets: requests; bounces and complaints; mails of programs, which begin in the clear or inside TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
 
+HEALTH, HEALTH_PATHS, HEALTH_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64  # connections
+
 T = TypeVar("T")
 Sockets = list[tuple[str, Listener]]
 
@@ -148,6 +150,10 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
         for bound in _for(HTTP, sockets):
             await connections.listen(bound, listening.BACKLOG)
             opened.push_async_callback(_drain, app, connections, stop)
+        for bound in _for(HEALTH, sockets):
+            asked = Connections(app.front.part(HEALTH_PATHS), HEALTH_MAX)
+            await asked.listen(bound, listening.BACKLOG)
+            opened.push_async_callback(asked.drain, LEAVE_S)
         for purpose in (SUBMISSION, SUBMISSION_TLS):
             for bound in _for(purpose, sockets):
                 await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
@@ -188,6 +194,8 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
 def bind(settings: Settings, role: str) -> Sockets:
     """What the role listens for, and where."""
     sockets = [] if role == "worker" else [(HTTP, listen(settings))]
+    if settings.health:
+        sockets.append((HEALTH, _bind(" for health checks", *settings.health, "--health")))
     if role != "api" and settings.bounce_listen:
         sockets.append((RETURNS, _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")))
     if role != "worker":

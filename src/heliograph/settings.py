@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
     secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
     public_url: str = ""  # without a trailing slash; empty: http://host:port
+    health: tuple[str, int] | None = None  # health checks and metrics alone, also of a worker; None: off
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
     submission_listen: tuple[tuple[str, int], ...] = ()  # SMTP with STARTTLS; none: off
     submission_tls_listen: tuple[tuple[str, int], ...] = ()  # SMTP inside TLS
@@ -90,6 +91,7 @@ NAMES = (
     "data",
     "secret",
     "public_url",
+    "health",
     "bounce_listen",
     "submission_listen",
     "submission_tls_listen",
@@ -231,8 +233,10 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"secret": _secret(value)}
         case "public_url":
             return {"public_url": _url(value)}
-        case "bounce_listen":
-            return {"bounce_listen": None if value in ("", "off") else _address(value)}
+        case "health" | "bounce_listen":
+            if name == "health" and value.startswith(":"):
+                value = f"0.0.0.0{value}"
+            return {name: None if value in ("", "off") else _address(value)}
         case "submission_listen" | "submission_tls_listen":
             given = [] if value in ("", "off") else value.split(",")
             return {name: tuple(_address(part.strip()) for part in given)}

@@ -35,7 +35,8 @@ FLAGS = {
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
 SERVE_FLAGS = FLAGS | {
-    "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite")
+    "health": ("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none"),
+    "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite"),
 }
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -1,11 +1,12 @@
 """The door: which of the two edges a request is for, and whose it is behind proxies."""
 
+import copy
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_network
-from typing import Protocol
+from typing import Protocol, Self
 
 from heliograph.rules.client_address import client_address
-from heliograph.rules.refusals import Refusal
+from heliograph.rules.refusals import NotFound, Refusal
 from heliograph.web.request import Request, Response
 
 FORWARDED = b"x-forwarded-for"
@@ -30,10 +31,19 @@ class Front:
         self._api = api
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]
+        self._paths: tuple[str, ...] | None = None  # None: all
         self.refused = api.refused
         self.no_room = api.no_room
 
+    def part(self, paths: tuple[str, ...]) -> Self:
+        """The same door, behind which there are only these paths."""
+        made = copy.copy(self)
+        made._paths = paths
+        return made
+
     def __call__(self, request: Request) -> Awaitable[Response]:
+        if self._paths is not None and request.path not in self._paths:
+            return self._nothing()
         if self._trusted and request.address:
             client = client_address(request.address, request.values(FORWARDED), self._trusted)
             if client != request.address:  # believed: a header left in place was not trusted
@@ -41,6 +51,9 @@ class Front:
                 request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED]
                 del request.headers[FORWARDED]
         return (self._pages if _is_page(request) else self._api)(request)
+
+    async def _nothing(self) -> Response:
+        return self.refused(NotFound())
 
 
 def _is_page(request: Request) -> bool:
