@@ -9,7 +9,7 @@ import msgspec
 from heliograph.storage.engine.migrate import SchemaFile, missing_in, missing_on
 from heliograph.storage.engine.postgres import Hosts, connect, outages
 
-# Rows a second, measured on two cores with the tables in memory.
+# Rows a second, roughly: indexes as once measured on two cores, writes by guess.
 INDEXED_A_SECOND = 250_000
 WRITTEN_A_SECOND = 50_000
 
