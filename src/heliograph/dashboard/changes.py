@@ -57,6 +57,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             refuse="Domain refused",
             submit="Domain approval requested",
             rotate="DKIM keys rotated",
+            keys="DKIM keys changed",
             brand="Brand name changed",
             check="Domain checked",
         ),
@@ -88,7 +89,15 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         _all(add="Address suppressed", remove="Suppression removed", import_="Suppressions imported"),
     ),
     "address": ("Erasure", _all(erase="Address erased")),
-    "message": ("Messages", _all(resend="Message sent again", test="Test message sent")),
+    "message": (
+        "Messages",
+        _all(
+            resend="Message sent again",
+            test="Test message sent",
+            redact="Message content deleted",
+            delete="Message deleted",
+        ),
+    ),
     "inbox": ("Test inbox", _all(clear="Test inbox cleared", delete="Test inbox message deleted")),
     "member": (
         "Members",

@@ -11,23 +11,23 @@ ALL_MOST = 1000  # of them that one request moves
 
 
 async def retry(store: Store, actor: Actor, letter: LetterKey) -> Retried:
-    return await store.dead_letters.retry([letter], _entry(store, actor, "retry"))
+    return await store.dead_letters.retry([letter], _entry(store, actor, "deadletter.retry"))
 
 
 async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
-    return await store.dead_letters.drop([letter], _entry(store, actor, "drop"))
+    return await store.dead_letters.drop([letter], _entry(store, actor, "deadletter.drop"))
 
 
 async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> Retried:
     """All that died until then."""
-    done, entry = Retried(), _entry(store, actor, "retry")
+    done, entry = Retried(), _entry(store, actor, "deadletter.retry")
     async for letters in _portions(store, until):
         done = done.plus(await store.dead_letters.retry(letters, entry))
     return done
 
 
 async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
-    done, entry = 0, _entry(store, actor, "drop")
+    done, entry = 0, _entry(store, actor, "deadletter.drop")
     async for letters in _portions(store, until):
         done += await store.dead_letters.drop(letters, entry)
     return done
@@ -45,6 +45,6 @@ async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
         before = letters[PORTION - 1]
 
 
-def _entry(store: Store, actor: Actor, verb: str) -> AuditEntry:
+def _entry(store: Store, actor: Actor, action: str) -> AuditEntry:
     """The store names the message."""
-    return actor.did(store.clock.now(), f"deadletter.{verb}", "")
+    return actor.did(store.clock.now(), action, "")

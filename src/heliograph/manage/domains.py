@@ -144,7 +144,7 @@ class Domains:
                 )
                 raise InvalidRequest(why, param="name")
             rows = [to_row("domain", new.id, new, team), *_rows(keys)]
-            return SetupChange(rows=rows, audit=self._entry(actor, "add", new))
+            return SetupChange(rows=rows, audit=self._entry(actor, "domain.add", new))
 
         decide(self._store.setup.current, 0)  # what is refused costs no keys
         keys += await asyncio.to_thread(self._new_keys, new, "active")
@@ -162,7 +162,7 @@ class Domains:
         def decide(setup: Setup, _: int) -> SetupChange:
             old = _own(setup, domain.team, domain.id)
             rows = wish(setup, ("domain", old.id), brand, operator=by_operator, by=asker(actor))
-            entry = self._entry(actor, "brand", old, f"{old.brand} → {brand}")
+            entry = self._entry(actor, "domain.brand", old, f"{old.brand} → {brand}")
             return SetupChange(rows=rows, audit=entry)
 
         await self._store.setup.change(decide)
@@ -179,7 +179,7 @@ class Domains:
             ids = [("domain", old.id), *(("dkim_key", key.id) for key in setup.keys_of(old))]
             ids += [("display_name", name.id) for name in names if name.domain == old.id]
             rows = [to_row(kind, id_, None, old.team) for kind, id_ in ids]
-            return SetupChange(rows=rows, audit=self._entry(actor, "remove", old))
+            return SetupChange(rows=rows, audit=self._entry(actor, "domain.remove", old))
 
         await self._store.setup.change(decide)
         await self._store.domain_checks.forget(domain.id)
@@ -229,7 +229,7 @@ class Domains:
         async with self._making:
             if not self._keys(domain):
                 made = await asyncio.to_thread(self._new_keys, domain, "active")
-                change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "keys", domain, "made"))
+                change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "domain.keys", domain, "made"))
                 await self._store.setup.change(lambda now, _: change if _is_keyless(now, domain) else SetupChange())
 
     @property
@@ -253,7 +253,9 @@ class Domains:
                 approved=True,
                 by_dns=True,
             )
-            return SetupChange(rows=[to_row("domain", new.id, new, None)], audit=self._entry(SERVICE, "add", new))
+            return SetupChange(
+                rows=[to_row("domain", new.id, new, None)], audit=self._entry(SERVICE, "domain.add", new)
+            )
 
         if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
             await self._store.setup.change(decide)
@@ -264,7 +266,7 @@ class Domains:
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):
             made = await asyncio.to_thread(self._new_keys, domain, "pending")
-            change = SetupChange(rows=_rows(made), audit=self._entry(actor, "rotate", domain))
+            change = SetupChange(rows=_rows(made), audit=self._entry(actor, "domain.rotate", domain))
 
             def decide(setup: Setup, _: int) -> SetupChange:
                 is_gone = ("domain", domain.id) not in setup.records
@@ -306,7 +308,9 @@ class Domains:
             if verified == before.verified and not swapped and not over:
                 return SetupChange()
             after = replace(before, verified=verified, checked_at=now, failures=failures)
-            action = "keys" if verified == before.verified else "verified" if verified else "failed"
+            action = (
+                "domain.keys" if verified == before.verified else "domain.verified" if verified else "domain.failed"
+            )
             details = ["the new keys sign"] * bool(swapped) + ["retired keys removed"] * bool(over)
             return SetupChange(
                 rows=[to_row("domain", domain.id, after, domain.team or None), *_rows(swapped), *over],
@@ -384,8 +388,8 @@ class Domains:
         keys = [key for key in setup.keys_of(domain) if key.state == "pending"]
         return [record for record in self._records(domain, keys) if record.purpose == "dkim"]
 
-    def _entry(self, actor: Actor, what: str, domain: Domain, detail: str = "") -> AuditEntry:
-        return actor.did(self._clock.now(), f"domain.{what}", domain.name, detail, team=domain.team or None)
+    def _entry(self, actor: Actor, action: str, domain: Domain, detail: str = "") -> AuditEntry:
+        return actor.did(self._clock.now(), action, domain.name, detail, team=domain.team or None)
 
     def _records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
         return expected(

@@ -37,18 +37,18 @@ class ChatHooks:
         if refusal := await self._refusal_of(url):
             raise InvalidRequest(f"This address cannot be used: {refusal}.", param="url")
         hook = ChatHook(team, self._vault.seal(url.encode(), f"chat/{team}"), host_of(url), self._clock.now())
-        await self._store.notices.set_hook(hook, self._entry(actor, team, "set", hook.host))
+        await self._store.notices.set_hook(hook, self._entry(actor, team, "chat.set", hook.host))
 
     async def remove(self, actor: Actor, team: str) -> None:
-        await self._store.notices.drop_hook(team, self._entry(actor, team, "remove"))
+        await self._store.notices.drop_hook(team, self._entry(actor, team, "chat.remove"))
 
     async def test(self, actor: Actor, team: str) -> None:
         if await self._store.notices.hook(team) is None:
             raise InvalidRequest("There is no chat to test. Save its address first.", param="url")
-        await self._store.notices.test_hook(team, self._entry(actor, team, "test"))
+        await self._store.notices.test_hook(team, self._entry(actor, team, "chat.test"))
 
-    def _entry(self, actor: Actor, team: str, what: str, detail: str = "") -> AuditEntry:
-        return actor.did(self._clock.now(), f"chat.{what}", team or "platform", detail, team=team or None)
+    def _entry(self, actor: Actor, team: str, action: str, detail: str = "") -> AuditEntry:
+        return actor.did(self._clock.now(), action, team or "platform", detail, team=team or None)
 
 
 def defaults(role: str, team: str, chosen: Mapping[NoticeKind, bool]) -> dict[str, bool]:
