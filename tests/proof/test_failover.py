@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.journeys.load import Load, ask_database, check_books, finished
 from tests.proof.cluster import Cluster, Node
-from tests.proof.size import FULL, report, rounds
+from tests.proof.size import report, rounds
 from tests.service import Service, until
 
 FAULTS = ("kill", "hang", "cut off", "switchover", "kill", "hang", "cut off", "switchover", "kill", "hang")
@@ -32,7 +30,6 @@ def do(fault: str, cluster: Cluster, primary: Node) -> Callable[[], None]:
     return lambda: None
 
 
-@pytest.mark.skipif(not FULL, reason="ten minutes, and a cluster: make proof PROOFS=failover")
 def test_nothing_is_lost_and_nobody_dies(tmp_path: Path) -> None:
     with Cluster() as cluster, Service(cluster.url, tmp_path) as service:
         service.apply()

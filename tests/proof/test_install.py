@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.npm import miss
-from tests.proof.size import FULL, report
+from tests.proof.size import report
 from tests.service import Service
 from tests.test_dist import ROOT
-
-pytestmark = pytest.mark.skipif(not FULL, reason="installs all dependencies anew: make proof PROOFS=install")
 
 
 @pytest.fixture(scope="module")

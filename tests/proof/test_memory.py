@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.npm import miss
-from tests.proof.size import FULL, report
+from tests.proof.size import report
 from tests.proof.test_install import running_demo
 from tests.service import until
 
 MEMORY = Path("/sys/fs/cgroup/memory")  # version 1
 UPLOADS, SIZE = 30, 8_000_000
-
-pytestmark = pytest.mark.skipif(not FULL, reason="needs a control group of its own: make proof PROOFS=memory")
 
 
 @pytest.fixture

@@ -14,11 +14,9 @@ import pytest
 from heliograph.storage.restored import TURNED_BACK
 from tests.conftest import start_postgres, stop_at_once
 from tests.journeys.load import Load, ask_database
-from tests.proof.size import FULL, report
+from tests.proof.size import report
 from tests.proof.test_restore import STEP_MS, check_at_rest, check_paused_then_resume
 from tests.service import Service, until
-
-pytestmark = pytest.mark.skipif(not FULL, reason="two servers of its own: make proof PROOFS=restore")
 
 
 @pytest.fixture

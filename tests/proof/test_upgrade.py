@@ -9,7 +9,7 @@ import pytest
 
 from tests.journeys.load import Load, check_all_arrived
 from tests.npm import miss
-from tests.proof.size import DATABASES, FULL, database_name, report, rounds
+from tests.proof.size import DATABASES, database_name, report, rounds
 from tests.service import Service, free_port, until
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,6 @@ class Fleet:
             return False
 
 
-@pytest.mark.skipif(not FULL, reason="a minute of starting processes: make proof PROOFS=upgrade")
 @pytest.mark.parametrize("empty_database_url", DATABASES, indirect=True)
 def test_nothing_is_refused_or_lost(empty_database_url: str, before: Path, tmp_path: Path) -> None:
     ports = [free_port(), free_port()]

@@ -1,0 +1,13 @@
+"""Proofs that have no short form are left to `make proof`."""
+
+from tests.proof.size import FULL
+
+LONG = {
+    "test_failover.py": "ten minutes, and a cluster",
+    "test_install.py": "installs all dependencies anew",
+    "test_memory.py": "needs a control group of its own",
+    "test_pitr.py": "two servers of its own",
+    "test_upgrade.py": "a minute of starting processes",
+}
+
+collect_ignore = [] if FULL else list(LONG)
