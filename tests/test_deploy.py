@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from heliograph.settings import NAMES, PREFIX
+from heliograph.settings import NAMES, PREFIX, Settings
 from tests.npm import miss
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = ["heliograph.service", "heliograph-worker@.service"]
 EXPOSURE_MAX = 2.0
 COMPOSE = sorted(path.name for path in DEPLOY.glob("compose.*.yaml"))
-NO_FILES = {"./secrets/secret", "./secrets/database", "./secrets/postgres"}  # the operator's own
+NO_FILES = {f"./secrets/{name}" for name in ("secret", "database", "postgres", "grafana")}  # the operator's own
 
 
 def test_every_setting_in_them_exists() -> None:
@@ -72,6 +72,18 @@ def test_compose_files(name: str) -> None:
     assert files <= NO_FILES
     for included in read.get("include", []):
         assert included in COMPOSE
+
+
+def test_prometheus_asks_every_role() -> None:
+    if shutil.which("promtool") is None:
+        miss("what Prometheus asks", "promtool is not installed")
+    subprocess.run(["promtool", "check", "config", DEPLOY / "prometheus.yaml"], check=True, capture_output=True)
+    asked = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text("utf-8"))["scrape_configs"][0]["dns_sd_configs"]
+    services = yaml.safe_load((DEPLOY / "compose.postgres.yaml").read_text("utf-8"))["services"]
+    assert {name for one in asked for name in one["names"]} == {
+        n for n, s in services.items() if s["image"] == "heliograph"
+    }
+    assert (asked[0]["port"], f":{asked[1]['port']}") == (Settings().port, services["worker"]["command"][-1])
 
 
 # -- Helm --------------------------------------------------------------------------------------------------
