@@ -14,7 +14,7 @@ import pytest
 
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.journeys.smtp_sink import Sink
-from tests.service import PATIENCE_S, Service, until
+from tests.service import PATIENCE_S, SETUP, Service, until
 
 pytestmark = pytest.mark.anyio
 
@@ -189,6 +189,26 @@ def test_what_comes_back_finds_its_recipient(
     until(lambda: status(mailing, id_) == ends)
     suppressed = mailing.get("/v1/suppressions/someone@example.com").json
     assert (suppressed["reason"], suppressed["source_message_id"]) == (reason, id_)
+
+
+def test_codes_by_email_arrive_and_may_come_back(mailing: Service, sink: Sink, bounces: int, tmp_path: Path) -> None:
+    verify = 'verify = { magic = true, channels = ["email"], min_interval_s = 0 }'
+    (tmp_path / "setup.toml").write_text(SETUP.read_text().replace("verify = { magic = true }", verify, 1))
+    mailing.apply(tmp_path / "setup.toml")
+    start = {"to": "Someone@example.com", "channel": "email"}
+    until(lambda: mailing.post("/v1/verify?dry_run=true", start).status == 200)
+
+    started = mailing.post("/v1/verify", start).json
+    assert (started["status"], started["error_message"]) == ("pending", None)
+    assert mailing.post(f"/v1/verify/{started['id']}/resend", {}).status == 202
+    first, second = (email.message_from_bytes(raw) for _, _, raw in sink.mails)
+    assert first["Subject"] == second["Subject"]
+    assert first["Message-ID"] != second["Message-ID"]  # or some would take them for one mail that came twice
+    sender = sink.mails[0][0]
+    with smtplib.SMTP("127.0.0.1", bounces, timeout=PATIENCE_S) as client:
+        client.sendmail("", [sender], DSN.format(to=sender))
+    code = first["Subject"].partition(" ")[0]
+    assert mailing.post(f"/v1/verify/{started['id']}/check", {"code": code}).json["verified"]
 
 
 def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(

@@ -15,6 +15,7 @@ from heliograph.accept.whatsapp import whatsapp_content
 from heliograph.channels.carrier import Parcel
 from heliograph.handover import first_of
 from heliograph.rules import magic
+from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.own_mail import to_content
@@ -75,7 +76,9 @@ async def send_code(context: Context, caller: Caller, id_: str, to: str, normal:
     code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
     while left:
         channel = left.pop(0)
-        build = partial(_parcel, context, caller, id_, to, normal, channel, code)
+        # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
+        named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
+        build = partial(_parcel, context, caller, named, to, normal, channel, code)
         said = await context.handover.in_turn(
             first_of(ways[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
         )
