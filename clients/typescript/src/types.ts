@@ -165,7 +165,7 @@ export interface DomainView {
 
 export interface EmailBatchRequest {
   /** `strict`: the first refusal refuses all. `permissive`: what is not refused is sent. */
-  mode?: "permissive" | "strict";
+  mode?: "permissive" | "strict" | null;
   /** 1 to 500 sends, each as the endpoint for one takes it. */
   messages: Array<EmailRequest>;
 }
@@ -580,7 +580,7 @@ export interface NewWebhookRecord {
 
 export interface PhoneBatchRequest {
   /** `strict`: the first refusal refuses all. `permissive`: what is not refused is sent. */
-  mode?: "permissive" | "strict";
+  mode?: "permissive" | "strict" | null;
   /** 1 to 500 sends, each as the endpoint for one takes it. */
   messages: Array<PhoneRequest>;
 }

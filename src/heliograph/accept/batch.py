@@ -25,7 +25,7 @@ MODE = says("`strict`: the first refusal refuses all. `permissive`: what is not 
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    mode: Annotated[Literal["strict", "permissive"], MODE] = "strict"
+    mode: Annotated[Literal["strict", "permissive"] | None, MODE] = "strict"
 
 
 class EmailBatchRequest(BatchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,7 +41,7 @@ def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Res
                 call.caller,
                 [partial(to_request, one, kind) for one in request.messages],
                 prepare=prepare,
-                strict=request.mode == "strict",
+                strict=request.mode != "permissive",
                 respond=partial(_respond, call),
                 retry_key=retry_key,
             )
