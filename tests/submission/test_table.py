@@ -309,6 +309,13 @@ def test_an_idempotency_key_compares_the_mail_not_its_bytes(post: Post, header: 
     assert refused(post, mail(Subject="Another", **key)).startswith("550 5.7.1 idempotency_key_reused: ")
 
 
+def test_an_idempotency_key_compares_metadata_of_all_headers(post: Post) -> None:
+    given = {"Idempotency_Key": "metadata", "X_Metadata": '{"a": 1}'}
+    first = post.send(mail(X_PM_Metadata_b="1", **given))
+    assert post.send(mail(X_PM_Metadata_b="1", **given | {"X_Metadata": '{ "a":1 }'})) == first
+    assert refused(post, mail(X_PM_Metadata_b="2", **given)).startswith("550 5.7.1 idempotency_key_reused: ")
+
+
 def test_one_message_for_each_message_id_on_request(post: Post) -> None:
     written = mail(Message_ID="<once@app>")
     assert post.send(written) != post.send(written)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from msgspec.structs import replace
@@ -109,14 +110,14 @@ class MailIntake:
 
     async def _send(self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]) -> Answer:
         context, shown = self._context, Shown(to=submitted.to, cc=submitted.cc)
-        request = _request(submitted)
+        fields = _fields(submitted)
+        request = to_request(fields, EmailRequest)
         key = idempotency.read_key(submitted.keys)
         if key is None and once_for and submitted.message_id:
             # Relays hand over a mail once for each recipient: those are others, not the same again.
             key = " ".join([submitted.message_id, *sorted(address.normal for address in once_for)])
         if key is None:
             return await send_email(context, caller, request, None, shown)
-        fields = submitted.request | submitted.json
         if size > IN_THREAD:
             fingerprint = await asyncio.to_thread(idempotency.fingerprint, ROUTE, fields)
         else:
@@ -155,7 +156,8 @@ class MailIntake:
         )
 
 
-def _request(submitted: Submitted) -> EmailRequest:
+def _fields(submitted: Submitted) -> dict[str, Any]:
+    """As the body of POST /v1/emails would be."""
     fields = dict(submitted.request)
     for name, text in submitted.json.items():
         try:
@@ -163,4 +165,4 @@ def _request(submitted: Submitted) -> EmailRequest:
         except InvalidJson as error:
             raise InvalidRequest(f"The header for {name} is not JSON: {error.message}", param=name) from None
         fields[name] = fields[name] | value if name in fields and isinstance(value, dict) else value
-    return to_request(fields, EmailRequest)
+    return fields
