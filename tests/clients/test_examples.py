@@ -3,8 +3,11 @@
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socket import socket
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,6 +19,8 @@ from tests.service import Service, free_port, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FROM = {"HELIOGRAPH_FROM": "a@acme.test"}
+PATHS = {"PYTHONPATH": str(EXAMPLES.parent / "clients/python/src"), "PYTHONDONTWRITEBYTECODE": "1"}
+PYTHON = sys.executable
 
 
 @pytest.mark.parametrize(("name", "status", "code"), [("delivered", "delivered", 0), ("bounced", "bounced", 1)])
@@ -32,42 +37,68 @@ def test_shell(shared_service: Service, name: str, status: str, code: int) -> No
     assert again.stdout == first.stdout, "nothing is sent twice"
 
 
-@pytest.fixture
-def shop(package: Path, shared_service: Service, tmp_path: Path) -> Iterator[str]:  # noqa: F811
-    """The address of the shop, which is told what becomes of the mails."""
+def express(package: Path, tmp_path: Path) -> Path:  # noqa: F811
+    """The shop's folder, with what it needs installed."""
     shutil.copytree(package / "node_modules/heliograph-client", tmp_path / "clients/typescript", symlinks=True)
     folder = tmp_path / "examples/express"
     shutil.copytree(EXAMPLES / "express", folder)
     done = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, timeout=180)
     if done.returncode:
         miss("the example for Express", f"npm install failed ({done.stderr.decode()[:200]})")
+    return folder
+
+
+@contextmanager
+def opened(service: Service, folder: Path, command: str) -> Iterator[str]:
+    """The address of a shop, which is told what becomes of the mails."""
     port = free_port()
     hook = {"url": f"http://127.0.0.1:{port}/webhooks", "events": ["email.bounced"]}
-    made = shared_service.post("/v1/webhooks", hook).json
-    environment = environment_of(shared_service) | FROM | {"WEBHOOK_SECRET": made["secret"], "PORT": str(port)}
-    server = subprocess.Popen(["node", "server.mjs"], cwd=folder, env=environment, stdout=subprocess.PIPE)
+    made = service.post("/v1/webhooks", hook).json
+    environment = environment_of(service) | FROM | {"WEBHOOK_SECRET": made["secret"], "PORT": str(port)}
+    server = subprocess.Popen(command.replace("PORT", str(port)).split(), cwd=folder, env=environment | PATHS)
     try:
-        assert server.stdout and server.stdout.readline().strip() == str(port).encode()
+        until(lambda: is_open(port) or server.poll() is not None)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait()
-        shared_service.ask("DELETE", f"/v1/webhooks/{made['id']}")
+        service.ask("DELETE", f"/v1/webhooks/{made['id']}")
 
 
-def order(shop: str, number: int, email: str) -> tuple[int, str]:
+def is_open(port: int) -> bool:
+    with socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def order(shop: str, id_: str, email: str) -> tuple[int, str]:
     body = json.dumps({"email": email}).encode()
     try:
-        with urlopen(Request(f"{shop}/orders/{number}", body, {"Content-Type": "application/json"})) as answer:
+        with urlopen(Request(f"{shop}/orders/{id_}", body, {"Content-Type": "application/json"})) as answer:
             return answer.status, json.load(answer)["mail"]
     except HTTPError as error:
         return error.code, json.load(error)["error"]
 
 
-def test_express(shop: str) -> None:
-    status, first = order(shop, 1, "bounced+1@simulator.test")
-    assert (status, first[:4]) == (200, "eml_")
-    until(lambda: order(shop, 1, "bounced+1@simulator.test") == (409, "This address bounced."))
-    assert order(shop, 2, "nobody") == (502, "invalid_email")
-    with pytest.raises(HTTPError, match="400"):
-        urlopen(Request(f"{shop}/webhooks", b"{}"))
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("express", "node server.mjs"),
+        ("flask", f"{PYTHON} -m flask --app shop run --port PORT"),
+        ("fastapi", f"{PYTHON} -m uvicorn shop:app --port PORT"),
+        ("django", f"{PYTHON} shop.py runserver --noreload PORT"),
+    ],
+    ids=["express", "flask", "fastapi", "django"],
+)
+def test_shops(
+    request: pytest.FixtureRequest, shared_service: Service, tmp_path: Path, name: str, command: str
+) -> None:
+    folder = express(request.getfixturevalue("package"), tmp_path) if name == "express" else EXAMPLES / name
+    with opened(shared_service, folder, command) as shop:
+        receipt = (shop, f"{name}1", f"bounced+{name}@simulator.test")
+        status, first = order(*receipt)
+        assert (status, first[:4]) == (200, "eml_")
+        again = until(lambda: (answer := order(*receipt)) != (200, first) and answer)
+        assert again == (409, "This address bounced."), "nothing is sent twice"
+        assert order(shop, f"{name}2", "nobody") == (502, "invalid_email")
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(Request(f"{shop}/webhooks", b"{}"))
