@@ -18,8 +18,9 @@ from heliograph.deliver import webhooks as telling
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.setup.records import TeamRecord, Webhook
+from heliograph.rules.setup.records import OWN_FORMAT, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
+from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_signature import make_secret
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
@@ -473,6 +474,25 @@ async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: Te
         await until(lambda: not current(store).enabled)
     assert current(store).disabled_reason.startswith("nothing but failures since ")
     assert current(store).disabled_reason.endswith("Z, the last one: status 500")
+
+
+async def test_a_messages_own_address_says_nothing_of_the_endpoint(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may send names it, so it must not disable what others listen with."""
+    elsewhere = replace(FORMATS[OWN_FORMAT], target=lambda _: "https://own.test")
+    monkeypatch.setitem(FORMATS, OWN_FORMAT, elsewhere)
+    gate = Gate(answer(410))
+    gate.open.set()
+    await save(store, webhook())
+    await tell(store)
+    async with running(store, gate, clock):
+        await until(tried(store, 1))
+        assert await store.deliveries.failing_since([HOOK]) == {}
+        clock.forward(5 * DAY_MS)
+        await until(tried(store, 2))
+    assert current(store).enabled
+    assert {url for url, _ in gate.came} == {"https://own.test"}
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ class Endpoint:
         try:
             made = await self._try(due, hook)
             self._made.append((made, hook))
-            if verdict(made.status) == "gone":  # nothing more begins before it is disabled
+            if _is_gone(made):  # nothing more begins before it is disabled
                 self.until = 0
                 self._wake.set()
         finally:
@@ -169,11 +169,12 @@ class Endpoint:
     async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
         at = clock.now()
-        posted = await self._post(due, hook, at)
+        own = FORMATS[hook.format].target(due.told) if due.told else None
+        posted = await self._post(due, hook, at, own or hook.url)
         made = to_try(self.lease, due, posted, at=at, now=clock.now(), jitter=lambda: clock.below(2001) / 1000 - 1)
-        return made if due.told else replace(made, state="exhausted")
+        return replace(made, state=made.state if due.told else "exhausted", elsewhere=own is not None)
 
-    async def _post(self, due: Due, hook: Webhook, at: int) -> Posted:
+    async def _post(self, due: Due, hook: Webhook, at: int, url: str) -> Posted:
         if due.told is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
@@ -183,7 +184,6 @@ class Endpoint:
         try:
             form = FORMATS[hook.format]
             body = form.body(due.told, self._shared.store.setup.current.teams[hook.team])
-            url = form.target(due.told) or hook.url
             signing = Signing(secrets=secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
             return await self._shared.poster.post(url, form.headers(signing), body)
         except Exception as error:
@@ -276,11 +276,15 @@ def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter:
     )
 
 
+def _is_gone(made: DeliveryTry) -> bool:
+    return verdict(made.status) == "gone" and not made.elsewhere
+
+
 def why_disable(made: DeliveryTry, failing_since: int | None, now: int) -> str | None:
-    if verdict(made.status) == "gone":
+    if _is_gone(made):
         return "the endpoint answered 410 Gone"
     # Judged by retries: one failure after a long silence says little.
-    if failing_since is not None and made.due.attempt and is_dead(failing_since, now):
+    if failing_since is not None and made.due.attempt and not made.elsewhere and is_dead(failing_since, now):
         last = made.error or f"status {made.status}"
         return f"nothing but failures since {timestamp(failing_since)}, the last one: {last}"
     return None

@@ -78,6 +78,7 @@ class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     state: str  # delivered, waiting, exhausted
     due_at: int  # when it waits: the next try
+    elsewhere: bool = False  # at an address of the message's own: it says nothing of the endpoint
 
 
 class StoredAttempt(msgspec.Struct, frozen=True):
@@ -178,7 +179,8 @@ async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int |
         if fence not in since:
             answers.append(NotOurs(one.lease.webhook))
             continue
-        since[fence] = None if one.state == "delivered" else since[fence] or one.at
+        if not one.elsewhere:
+            since[fence] = None if one.state == "delivered" else since[fence] or one.at
         answers.append(since[fence])
         ours.append(one)
     if ours:
