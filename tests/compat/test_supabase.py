@@ -92,6 +92,18 @@ def test_what_is_to_come_again_is_no_200(shared_service: Service, secret: str) -
     assert int(answer.headers["retry-after"]) >= 1
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [("GET", PATH, b"", 405), ("POST", f"{PATH}/more", b"{}", 404), ("POST", PATH, b" " * 70_000, 413)],
+)
+def test_what_no_hook_asks_is_refused_in_the_same_shape(
+    shared_service: Service, method: str, path: str, body: bytes, status: int
+) -> None:
+    answer = shared_service.ask(method, path, body, key=None)
+    assert (answer.status, set(answer.json)) == (status, {"error"})
+    assert (answer.json["error"]["http_code"], set(answer.json["error"])) == (status, {"http_code", "message"})
+
+
 def test_only_a_good_signature_is_heard(shared_service: Service, secret: str) -> None:
     other = "whsec_" + "A" * 32
     assert until(lambda: call(shared_service, other, SMS, "tpl_hook_sms").status == 401)

@@ -61,6 +61,7 @@ OTHER = Surface(
         ("GET", "/send", {"x-token": TOKEN}, 405, b"method_not_allowed"),
         ("GET", "/keys", {"x-token": TOKEN}, 403, b"insufficient_scope"),
         ("GET", "/nothing", {}, 404, b"not_found"),
+        ("GET", "", {}, 404, b"not_found"),
     ],
 )
 async def test_a_foreign_shape(

@@ -37,7 +37,6 @@ from heliograph.web.status import status_of
 log = structlog.get_logger()
 
 ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
-OTHERS = "/compat/"  # under it, a prefix for each service in whose shape we answer
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
@@ -108,9 +107,7 @@ class Api:
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     def _surface(self, path: str) -> Surface:
-        if path.startswith(OTHERS):
-            return self._others.get(path[: path.find("/", len(OTHERS))], self._own)
-        return self._own
+        return self._others.get("/".join(path.split("/", 3)[:3]), self._own)
 
     async def _keyed(
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers

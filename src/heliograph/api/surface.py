@@ -14,7 +14,7 @@ from heliograph.web.status import status_of
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
-    prefix: str  # such as /compat/resend; paths of its routes begin with it
+    prefix: str  # two parts, such as /compat/resend; paths of its routes begin with it
     routes: tuple[Route, ...]
     token: Callable[[Request], bytes]  # the API key as given, or MissingApiKey
     check_media_type: Callable[[Request], None]  # before the body is read

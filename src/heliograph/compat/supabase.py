@@ -11,9 +11,9 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.accept.verify_send import SENDER
 from heliograph.api.bodies import parse_json
+from heliograph.api.errors import error_headers
 from heliograph.api.route import Call, Route, answer
 from heliograph.api.surface import Surface, bearer
-from heliograph.compat.twilio.shape import error
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.limits import SECOND_MS
@@ -90,8 +90,17 @@ def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
 
 
 def _error(status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> Response:
-    body = msgspec.json.encode({"error": {"http_code": status, "message": message}})
-    return Response(status if status in (401, *AGAIN) else 200, body, headers or [])
+    return Response(status if status in (401, *AGAIN) else 200, _body(status, message), headers or [])
+
+
+def _body(status: int, message: str) -> bytes:
+    return msgspec.json.encode({"error": {"http_code": status, "message": message}})
+
+
+def error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    """Of what is no hook: it keeps its status."""
+    status = status_of(type(refusal))
+    return Response(status, _body(status, refusal.message), error_headers(refusal))
 
 
 SUPABASE = Surface(
