@@ -105,6 +105,7 @@ VALUES: dict[str, Any] = {
     "verified": True,
 }
 # Schema → what its fields have instead.
+VERIFICATION = {"status": "pending", "channel": "sms", "expires_at": "2026-11-15T09:40:00.000Z"}
 OWN: dict[str, dict[str, Any]] = {
     "AttemptRecord": {"number": 1, "status": 200},
     "DeliveryRecord": {"state": "delivered"},
@@ -139,7 +140,8 @@ OWN: dict[str, dict[str, Any]] = {
     "SmsPreview": {"price": "0.0450"},
     "TeamView": {"id": "team_demo", "name": "Demo"},
     "TestEvent": {"id": f"evt_{ULID}"},
-    "VerificationRecord": {"status": "pending", "channel": "sms", "expires_at": "2026-11-15T09:40:00.000Z"},
+    "VerificationRecord": VERIFICATION,
+    "VerificationView": VERIFICATION,
     "VerifyPreview": {"channel": "sms", "price": "0.0500"},
     "WhatsappPreview": {"price": "0.0300"},
 }
