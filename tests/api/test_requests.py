@@ -208,7 +208,7 @@ SHAPES: list[tuple[str, Body, str]] = [
     ],
     ("/v1/verify", {"surprise": 1}, "surprise"),
     ("/v1/verify", {"to": 15005550006}, "to"),
-    ("/v1/verify", {"channel": ["sms"]}, "channel"),
+    ("/v1/verify", {"channel": {"sms": True}}, "channel"),
 ]
 
 
