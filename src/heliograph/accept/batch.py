@@ -16,7 +16,7 @@ from heliograph.rules.limits import BATCH_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
 
-BREATH = 20  # sends, after which others get their turn
+BREATH_S = 0.02  # of sends, after which others get their turn
 
 Emails = Annotated[list[Any], limited(items={"$ref": f"{REF}EmailRequest"}, minItems=1, maxItems=BATCH_MAX)]
 PhoneMessages = Annotated[list[Any], limited(items={"$ref": f"{REF}PhoneRequest"}, minItems=1, maxItems=BATCH_MAX)]
@@ -53,9 +53,12 @@ async def send_batch(
     """Each of `sends` makes a typed send, or refuses it."""
     check_count(len(sends))
     id_, made = context.clock.new_id(PREFIXES["batch"]), list[Acceptance | Refusal]()
-    for index, read in enumerate(sends):
-        if index % BREATH == BREATH - 1:
+    loop = asyncio.get_running_loop()
+    breath = loop.time()
+    for read in sends:
+        if loop.time() > breath + BREATH_S:
             await asyncio.sleep(0)
+            breath = loop.time()
         try:
             made.append(replace(await prepare(context, caller, read()), batch=id_))
         except Refusal as refusal:

@@ -1,0 +1,46 @@
+"""Batches beside what else the process does."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from heliograph.accept.batch import BREATH_S, send_batch
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.storage.store import Store
+from tests.accept.verifying import Verifying
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_others_get_their_turn_between_sends_that_take_long(store: Store, clock: TestClock) -> None:
+    verifying = Verifying(store, clock, {})
+    await verifying.set_up(0)
+    sends, turns = 5, 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def prepare(*_: Any) -> Any:
+        time.sleep(2 * BREATH_S)  # as rendering a large template does
+        before.append(turns)
+        raise InvalidRequest()
+
+    before: list[int] = []
+    beside = asyncio.create_task(other())
+    await send_batch(
+        verifying.context,
+        verifying.caller,
+        [lambda: None] * sends,
+        prepare=prepare,
+        strict=False,
+        respond=lambda id_, told: b"{}",
+        retry_key=None,
+    )
+    beside.cancel()
+    assert len(set(before)) == sends
