@@ -202,6 +202,12 @@ def test_attachments_count_for_each_message(shared_service: Service) -> None:
     assert_refused(large, 400, "attachment_too_large", "messages[1].attachments[0].content")
 
 
+def test_what_templates_make_of_a_batch_fits_into_memory(shared_service: Service) -> None:
+    repeats = WELCOME | {"template_id": "tpl_many", "variables": {"name": "x" * 200 * 1024}}  # 18 times: 3.5 MiB
+    answer = batch(shared_service, "/v1/emails", [repeats] * 20)
+    assert_refused(answer, 400, "body_too_long", "messages[18]")
+
+
 @by_channel
 def test_a_batch_of_any_channel_may_have_40_mib(shared_service: Service, path: str, body: Body) -> None:
     def filled(size: int) -> bytes:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, IdempotencyKey
-from heliograph.rules.batch import check_count
+from heliograph.rules.batch import check_content, check_count
 from heliograph.rules.field_docs import REF, limited, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import BATCH_MAX
@@ -54,13 +54,16 @@ async def send_batch(
     check_count(len(sends))
     id_, made = context.clock.new_id(PREFIXES["batch"]), list[Acceptance | Refusal]()
     loop = asyncio.get_running_loop()
-    breath = loop.time()
+    breath, size = loop.time(), 0
     for read in sends:
         if loop.time() > breath + BREATH_S:
             await asyncio.sleep(0)
             breath = loop.time()
         try:
-            made.append(replace(await prepare(context, caller, read()), batch=id_))
+            acceptance = await prepare(context, caller, read())
+            check_content(size + len(acceptance.content))
+            size += len(acceptance.content)
+            made.append(replace(acceptance, batch=id_))
         except Refusal as refusal:
             made.append(refusal)
             if strict:  # what comes before it may be refused yet

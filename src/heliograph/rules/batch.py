@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 
 from heliograph.rules.field_docs import Id, ObjectName, says
-from heliograph.rules.limits import BATCH_MAX
-from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.limits import BATCH_CONTENT_MAX, BATCH_MAX, MIB
+from heliograph.rules.refusals import BodyTooLong, InvalidRequest
 
 DONE = "batch.done"
 
@@ -23,3 +23,10 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
 def check_count(count: int) -> None:
     if not 1 <= count <= BATCH_MAX:
         raise InvalidRequest(f"A batch has 1 to {BATCH_MAX} messages, this one {count}.", param="messages")
+
+
+def check_content(size: int) -> None:
+    """A template may make much of little: what it makes is bounded, not only the request."""
+    if size > BATCH_CONTENT_MAX:
+        most = f"{BATCH_CONTENT_MAX // MIB} MiB"
+        raise BodyTooLong(f"The messages before this one and it have over {most} together. Send it in another batch.")

@@ -32,6 +32,7 @@ JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000  # the decoder lets nobody else run: a million lists take a second
 
 BATCH_MAX = 500  # messages (contract 16)
+BATCH_CONTENT_MAX = 64 * MIB  # of all its messages together, as rendered: one transaction, held in memory
 
 # SMS (spec 8)
 SMS_BODY_MAX = 1600  # characters

@@ -358,7 +358,7 @@ class BrandDomainNotFound(Refusal):
 
 
 class BodyTooLong(Refusal):
-    """A rendered SMS has over 1600 characters, html and text over 5 MiB together, or variables over 256 KiB of JSON."""
+    """A rendered SMS has over 1600 characters, html and text over 5 MiB, a batch over 64, or variables over 256 KiB."""
 
     fix = "Shorten the text, the template or the variables."
 

@@ -54,7 +54,7 @@ class MissingVariable(e.InvalidRequestError): "A variable that the template requ
 class UnknownVariable(e.InvalidRequestError): "A passed variable is not declared by the template."
 class InvalidPhone(e.InvalidRequestError): "`to` is not a phone number in E.164 form."
 class BrandDomainNotFound(e.NotFoundError): "`brand_domain_id` is not an approved verified domain of the team."
-class BodyTooLong(e.InvalidRequestError): "A rendered SMS has over 1600 characters, html and text over 5 MiB together, or variables over 256 KiB of JSON."
+class BodyTooLong(e.InvalidRequestError): "A rendered SMS has over 1600 characters, html and text over 5 MiB, a batch over 64, or variables over 256 KiB."
 class NoCarrierAvailable(e.ServerError): "No enabled carrier serves the destination now."
 class MarketingLimitReached(e.RateLimitError): "The recipient has had the day's share of MARKETING messages."
 class SandboxLimitReached(e.RateLimitError): "The sandbox team has sent the day's share of messages and codes over real carriers."
