@@ -99,7 +99,7 @@ def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) ->
 def test_a_report_for_people(run: Run) -> None:
     Path("one.csv").write_text("email\nd@example.com\n")
     assert run("import", "resend", "one.csv", *TEAM).out == "one.csv:2  suppression  d@example.com  added\n"
-    assert "'mailgun' is not one of 'postmark', 'resend'" in run("import", "mailgun", "one.csv", *TEAM).err
+    assert "'mailgun' is not one of 'postmark', 'resend', 'twilio'" in run("import", "mailgun", "one.csv", *TEAM).err
     assert "There is no team" in run("import", "resend", "one.csv", "--team", "team_none").err
 
 
@@ -151,3 +151,51 @@ def test_postmark(run: Run) -> None:
     assert {name: reasons[name] for name in wanted} == wanted
     assert told[7][3] == "welcome-v2 is tpl_welcome_v2 now"
     assert json.loads(run("template", "show", "tpl_welcome_v2").out)["subject"] == "Hi {{customer.name}}"
+
+
+# -- Twilio ------------------------------------------------------------------------------------------------------------
+
+TEXT = "twilio/text"
+APPROVAL = {"name": "parcel_here", "category": "UTILITY", "content_type": TEXT, "status": "approved"}
+
+
+def content(sid: str, body: str, **more: Any) -> dict[str, Any]:
+    types = {TEXT: {"body": body}}
+    return {"sid": sid, "friendly_name": f"Name of {sid}", "language": "en", "types": types, "variables": {}} | more
+
+
+CONTENTS = [
+    content("HX01", "Parcel {{2}} comes {{1}}."),
+    content("HX02", "Hi {{1}}.", approval_requests=APPROVAL),
+    content("HX03", "Hi.", approval_requests=APPROVAL | {"status": "rejected"}),
+    content("HX04", "Hi {{2}}."),
+    content("HX05", "", types={"twilio/card": {"title": "Hi"}}),
+    content("HX06", "Hi {{#if}}."),
+    content("../HX07", "Hi."),
+]
+
+
+def test_twilio(run: Run) -> None:
+    Path("t.json").write_text(json.dumps({"meta": {"key": "contents"}, "contents": CONTENTS}))
+    Path("stop.csv").write_text("Phone Number,Date\n+15005550006,2026-01-01\n")
+    told = lines(run, "t.json", "stop.csv", service="twilio")
+    draft = ", a draft until it is approved with its price"
+    assert [(one[1], one[3]) for one in told] == [
+        ("template", f"HX01 is tpl_HX01 now{draft}"),
+        ("template", f"HX02 is tpl_HX02 now{draft}"),
+        ("template", f"HX03 is tpl_HX03 now{draft}"),
+        ("", "left out: its numbered variables do not go on from 1 without a gap"),
+        ("", "left out: it has no twilio/text, only twilio/card"),
+        ("template", told[5][3]),
+        ("template", told[6][3]),
+        ("", "left out: the list is of email addresses; who answers STOP is the carrier's to keep"),
+    ]
+    assert told[5][3].startswith("left out: body: ")
+    assert told[6][3].startswith("../HX07 is tpl_0"), "an id of our own"
+    sms, whatsapp, rejected = (json.loads(run("template", "show", f"tpl_HX0{n}").out) for n in (1, 2, 3))
+    assert (sms["channel"], sms["body"]) == ("sms", "Parcel {{customer.value_2}} comes {{customer.value_1}}.")
+    assert sms["variables"] == ["value_1", "value_2"], "as ContentVariables counts them"
+    known = {"channel": "whatsapp", "category": "UTILITY", "upstream_name": "parcel_here", "language": "en"}
+    assert (known.items() <= whatsapp.items(), rejected["channel"]) == (True, "sms")
+    assert lines(run, "t.json", service="twilio")[0][3] == "already there as tpl_HX01"
+    assert run("template", "approve", "tpl_HX01", "--price", "0.05").code == 0

@@ -66,6 +66,12 @@ def test_a_body_for_a_template_with_one_variable(shared_service: Service) -> Non
     assert sent.body == "Any words"
 
 
+def test_an_imported_template_by_the_sid_that_twilio_gave_it(shared_service: Service) -> None:
+    given = json.dumps({"1": "Ada", "2": "Tea"})
+    messages = client_for(shared_service, "UDH").messages
+    assert messages.create(to=MAGIC, content_sid="HX0123", content_variables=given).body == "Tea for Ada"
+
+
 @pytest.mark.parametrize(
     ("given", "status", "code"),
     [

@@ -28,8 +28,8 @@ from heliograph.storage.store import Store
 def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
     """Bring suppressions, domains and templates from FILES that SERVICE exported: CSV, or its API's JSON.
 
-    SERVICE is postmark or resend. Says what became of each line. What is there already stays as it is: a second run
-    does no harm.
+    SERVICE is postmark, resend or twilio (templates alone). Says what became of each line. What is there already stays
+    as it is: a second run does no harm.
 
     \b
     heliograph import resend suppressions.csv domains.json --team team_acme

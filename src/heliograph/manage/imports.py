@@ -5,7 +5,6 @@ What another service exported may hold domains and templates as well.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -103,15 +102,17 @@ async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, n
 
 async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
     own = find_team(store.setup.current, team).templates.values()
-    if same := next((one for one in own if (one.channel, one.name) == ("email", given.name)), None):
+    if same := next((one for one in own if (one.channel, one.name) == (given.channel, given.name)), None):
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
-    base = Template(id=id_, team=team, channel="email", name=given.name)
-    words: dict[str, Any] = {part: getattr(given, part) for part in ("name", "subject", "html", "text")}
-    edited = edit_template(base, words | {"variables": []})
+    base = Template(id=id_, team=team, channel=given.channel, name=given.name)
+    edited = edit_template(base, {"name": given.name, "variables": [], **given.words})
     if edited.errors:
         why = "; ".join(f"{field}: {error}" for field, error in edited.errors.items())
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"left out: {why}")
-    await templates.save(store, actor, edited.template, mark=None, by_operator=True)
-    return BroughtLine(number=number, kind="template", text=given.name, outcome=f"{given.id} is {base.id} now".strip())
+    # Email may be free; what others cost is for an operator to say, unless the team has its like.
+    await templates.save(store, actor, edited.template, mark=None, by_operator=given.channel == "email")
+    is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
+    outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")
+    return BroughtLine(number=number, kind="template", text=given.name, outcome=outcome)

@@ -14,6 +14,7 @@ from heliograph.api.bodies import parse_json
 from heliograph.api.route import Call, answer
 from heliograph.compat.twilio.shape import VERSION, mail_time
 from heliograph.rules.content import SmsContent, WhatsappContent
+from heliograph.rules.exports.twilio import template_id
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.phone import read_phone
@@ -127,7 +128,7 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
     """The template and its values. `Body` is the value of a template that is named in place of a service."""
     form = call.json
     body, named = form.get("Body", ""), form.get("MessagingServiceSid", "")
-    id_ = form.get("ContentSid") or (named if body and named.startswith(PREFIXES["template"]) else "")
+    id_ = template_id(form.get("ContentSid", "")) or (named if body and named.startswith(PREFIXES["template"]) else "")
     if not id_:
         raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
     template = call.caller.team.templates.get(id_)

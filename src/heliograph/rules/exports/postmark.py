@@ -44,4 +44,4 @@ def _template(row: Row, name: str) -> Exported:
         return LeftOut(text=name, why=f"it has the layout {layout}: put that into it first")
     words = {ours: own_placeholders(str(row[theirs])) for ours, theirs in _BODIES.items() if row.get(theirs)}
     alias = str(row.get("alias") or row.get("templateid") or "")
-    return ExportedTemplate(id=alias, name=name or alias, own_id=template_id(alias) if alias else "", **words)
+    return ExportedTemplate(id=alias, name=name or alias, own_id=template_id(alias) if alias else "", words=words)

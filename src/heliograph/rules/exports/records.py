@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.setup.records import Channel
 from heliograph.rules.suppression_file import LINES_MAX, Unreadable
 
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
@@ -25,9 +26,8 @@ class ExportedDomain(msgspec.Struct, frozen=True, kw_only=True):
 class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # that the service gave it
     name: str
-    subject: str | None = None
-    html: str | None = None
-    text: str | None = None
+    channel: Channel = "email"
+    words: Mapping[str, Any]  # by the field that has them here
     own_id: str = ""  # by which its sends name it here as well
 
 

@@ -10,7 +10,7 @@ def read_row(row: Row) -> Exported:
     name, email = str(row.get("name") or ""), str(row.get("email") or "")
     if row.get("html") or row.get("text"):
         words = {part: own_placeholders(str(row[part])) for part in ("subject", "html", "text") if row.get(part)}
-        return ExportedTemplate(id=str(row.get("id") or ""), name=name or str(row.get("alias") or ""), **words)
+        return ExportedTemplate(id=str(row.get("id") or ""), name=name or str(row.get("alias") or ""), words=words)
     if "unsubscribed" in row:  # a contact: who has not said no may be mailed
         if row["unsubscribed"] in _YES:
             return ExportedAddress(email=email)
