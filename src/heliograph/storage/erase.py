@@ -5,7 +5,7 @@ table is looked through in portions by a reader; only rows that name the address
 run again.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,69 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.forms.address
 
 
+# -- looking through everything --------------------------------------------------------------------------------------
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A table of texts: rows of `look_NAME` are a place, these texts, and what else an export shows."""
+
+    name: str
+    whose: dict[str, Any]
+    texts: tuple[str, ...]
+    shown: tuple[str, ...]
+    start: Any = ""
+
+
+def events_of(wanted: Wanted) -> Place:
+    return Place("events", {"team": wanted.ref}, ("subject", "recipient", "detail"), ("type", "created_at", "key"))
+
+
+async def places_of(database: Database, wanted: Wanted) -> list[Place]:
+    """All that is but text, for whoever erases it or shows it."""
+    team = {"team": wanted.ref}
+    imports = [row[0] for row in await database.read(partial(_look, query="look_imports", after="", given=team))]
+    return [
+        Place("suppressions", team, ("detail",), ("reason", "created_at")),
+        *(Place("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
+        Place("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),
+        Place("refused", team, ("message",), ("route", "status", "code", "at")),
+        Place("imports", team, ("first_left",), ("created_at",)),
+        *(Place("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
+        Place("early", {}, ("report",), ("created_at",), 0),
+        Place("returns", {}, ("report",), ("created_at",), 0),
+    ]
+
+
+async def look_through(database: Database, wanted: Wanted, place: Place, tell: Tell) -> AsyncIterator[list[Any]]:
+    """The rows that name the address, in the order of their places."""
+    given = place.whose | {"needles": wanted.forms.needles()}
+    after, done = place.start, 0
+    while rows := await database.read(partial(_look, query=f"look_{place.name}", after=after, given=given)):
+        after, done = rows[-1][0], done + PORTION
+        texts = slice(1, 1 + len(place.texts))
+        if hits := [row for row in rows if any(map(wanted.forms.are_in, row[texts]))]:
+            yield hits
+        tell(place.name, done)
+
+
+async def look_through_messages(database: Database, wanted: Wanted, tell: Tell) -> AsyncIterator[list[tuple[str]]]:
+    """Ids of those that may name it."""
+    given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
+    after, done = "", 0
+    while rows := await database.read(partial(_look, query="look_messages", after=after, given=given)):
+        after, done = rows[-1][0], done + PORTION
+        if ids := [(row[0],) for row in rows if row[1]]:
+            yield ids
+        tell("messages", done)
+
+
+async def _look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
+    return await tx.run(query, after=after, limit=PORTION, **given)
+
+
+# -- erasing ---------------------------------------------------------------------------------------------------------
+
+
 class Erasures:
     def __init__(self, database: Database, publisher: Publisher) -> None:
         self._database = database
@@ -57,16 +120,10 @@ class Erasures:
         Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
         """
         messages, waiting = await _messages(self._database, wanted, now, self._publisher, tell)
-        await _walk(self._database, wanted, "look_events", {"team": wanted.ref}, _events, tell)
-        await _texts(self._database, wanted, ("look_suppressions", "erase_suppressions"), {"team": wanted.ref}, tell)
-        for key_id in wanted.keys:
-            await _texts(self._database, wanted, ("look_idempotency", "erase_idempotency"), {"key_id": key_id}, tell)
+        await _walk(self._database, wanted, events_of(wanted), _events, tell)
         await _verifications(self._database, wanted, now)
-        await _texts(self._database, wanted, ("look_audit", "erase_audit"), {"team_id": wanted.team}, tell, start=0)
-        await _texts(self._database, wanted, ("look_refused", "erase_refused"), {"team": wanted.ref}, tell)
-        await _imports(self._database, wanted, tell)
-        await _texts(self._database, wanted, ("look_early", "erase_early"), {}, tell, start=0)
-        await _texts(self._database, wanted, ("look_returns", "erase_returns"), {}, tell, start=0)
+        for place in await places_of(self._database, wanted):
+            await _texts(self._database, wanted, place, tell)
         await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
         if waiting:
             raise StillMoving(
@@ -106,16 +163,12 @@ async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
 
 async def _messages(database: Database, wanted: Wanted, now: int, publisher: Publisher, tell: Tell) -> tuple[int, int]:
     """How many named the address, and how many of them are still to be sent."""
-    given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
-    after, done, erased, waiting = "", 0, 0, 0
-    while rows := await database.read(partial(_look, query="look_messages", after=after, given=given)):
-        after, done = rows[-1][0], done + PORTION
-        if ids := [(row[0],) for row in rows if row[1]]:
-            changed, kept = await database.write(
-                partial(_erase_messages, wanted=wanted, ids=ids, now=now, publisher=publisher)
-            )
-            erased, waiting = erased + changed, waiting + kept
-        tell("messages", done)
+    erased, waiting = 0, 0
+    async for ids in look_through_messages(database, wanted, tell):
+        changed, kept = await database.write(
+            partial(_erase_messages, wanted=wanted, ids=ids, now=now, publisher=publisher)
+        )
+        erased, waiting = erased + changed, waiting + kept
     return erased, waiting
 
 
@@ -197,12 +250,8 @@ def _record(forms: Forms, text: str) -> str:
 # -- what is text ----------------------------------------------------------------------------------------------------
 
 
-async def _look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
-    return await tx.run(query, after=after, limit=PORTION, **given)
-
-
 async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-    await _write_events(tx, wanted, [(id_, key, *map(wanted.forms.scrub, texts)) for id_, key, *texts in rows])
+    await _write_events(tx, wanted, [(row[0], row[-1], *map(wanted.forms.scrub, row[1:4])) for row in rows])
 
 
 async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
@@ -221,41 +270,23 @@ async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
 async def _walk(
     database: Database,
     wanted: Wanted,
-    query: str,
-    given: dict[str, Any],
+    place: Place,
     change: Callable[[Wanted, Sequence[Any], Tx], Coroutine[Any, Any, None]],
     tell: Tell,
-    start: Any = "",
 ) -> None:
-    """Look through a table in the order of its places; rows are a place, a key and texts, or a place and texts."""
-    looked = given | {"needles": wanted.forms.needles()}
-    after, done = start, 0
-    while rows := await database.read(partial(_look, query=query, after=after, given=looked)):
-        after, done = rows[-1][0], done + PORTION
-        hits = [row for row in rows if any(isinstance(text, str) and wanted.forms.are_in(text) for text in row[1:])]
-        if hits:
-            await database.write(partial(change, wanted, hits))
-        tell(query.removeprefix("look_"), done)
+    async for hits in look_through(database, wanted, place, tell):
+        await database.write(partial(change, wanted, hits))
 
 
-async def _texts(
-    database: Database, wanted: Wanted, queries: tuple[str, str], given: dict[str, Any], tell: Tell, start: Any = ""
-) -> None:
-    """Rows of whose they are, a place that is their key, and texts."""
-    look, write = queries
+async def _texts(database: Database, wanted: Wanted, place: Place, tell: Tell) -> None:
+    """Written back are whose they are, the place, which is their key, and the texts."""
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-        scrubbed = [(*given.values(), place, *map(wanted.forms.scrub, texts)) for place, *texts in rows]
-        await tx.run(write, rows=scrubbed)
+        texts = slice(1, 1 + len(place.texts))
+        scrubbed = [(*place.whose.values(), row[0], *map(wanted.forms.scrub, row[texts])) for row in rows]
+        await tx.run(f"erase_{place.name}", rows=scrubbed)
 
-    await _walk(database, wanted, look, given, change, tell, start)
-
-
-async def _imports(database: Database, wanted: Wanted, tell: Tell) -> None:
-    await _texts(database, wanted, ("look_imports", "erase_imports"), {"team": wanted.ref}, tell)
-    look = {"team": wanted.ref}
-    for id_, _ in await database.read(partial(_look, query="look_imports", after="", given=look)):
-        await _texts(database, wanted, ("look_portions", "erase_portions"), {"import_id": id_}, tell, start=-1)
+    await _walk(database, wanted, place, change, tell)
 
 
 async def _verifications(database: Database, wanted: Wanted, now: int) -> None:

@@ -1,5 +1,6 @@
 -- Erasing an address of a team: look through its rows in portions, and change those that name it.
--- A look returns the rows of a portion that may name it, and the last row, where the next portion begins.
+-- A look returns the rows of a portion that may name it, and the last row, where the next portion begins: its place, the
+-- texts that are changed, and what else an export shows.
 -- Rows that are written say whose they are: were that asked for apart, SQLite would read all of the team.
 
 -- name: mark_erased
@@ -26,6 +27,10 @@ SELECT count(*) FROM suppression_import WHERE team = :team AND ended_at IS NULL;
 
 -- name: erase_marketing
 DELETE FROM marketing WHERE team = :team AND address = :address;
+
+-- name: look_marketing
+SELECT key, created_at FROM marketing WHERE team = :team AND address = :address AND key > :after
+ORDER BY key LIMIT :limit;
 
 -- name: look_messages
 -- Counted, since PostgreSQL would answer EXISTS by reading all recipients.
@@ -85,9 +90,10 @@ DELETE FROM seen_recipient WHERE (span, team, address, message) IN (
 -- name: look_suppressions
 -- A bounce of several recipients may name it in the words that suppressed another.
 WITH seen AS (
-    SELECT address, detail FROM suppression WHERE team = :team AND address > :after ORDER BY address LIMIT :limit
+    SELECT address, detail, reason, created_at FROM suppression
+    WHERE team = :team AND address > :after ORDER BY address LIMIT :limit
 )
-SELECT s.address, s.detail FROM seen s
+SELECT s.address, s.detail, s.reason, s.created_at FROM seen s
 WHERE s.address = (SELECT max(address) FROM seen) OR EXISTS (
     SELECT 1 FROM rows(:needles, needle text) AS n
     WHERE instr(lower(s.detail), n.needle) > 0   --sqlite
@@ -101,9 +107,10 @@ WHERE suppression.team = r.team AND suppression.address = r.address;
 
 -- name: look_events
 WITH seen AS (
-    SELECT key, id, subject, recipient, detail FROM event WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+    SELECT key, id, subject, recipient, detail, type, created_at FROM event
+    WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
 )
-SELECT s.id, s.key, s.subject, s.recipient, s.detail FROM seen s
+SELECT s.id, s.subject, s.recipient, s.detail, s.type, s.created_at, s.key FROM seen s
 WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
     SELECT 1 FROM rows(:needles, needle text) AS n
     WHERE instr(lower(s.subject || ' ' || coalesce(s.recipient, '') || ' ' || coalesce(s.detail, '')), n.needle) > 0   --sqlite
@@ -127,6 +134,13 @@ WHERE delivery.key = r.key;
 -- name: erase_answers
 UPDATE attempt SET answer = '' WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint, subject text) AS r);
 
+-- name: look_verifications
+SELECT key, id, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
+       coalesce(given, phone), channels, resent, wrong, error_message, added, created_at, expires_at
+FROM verification
+INDEXED BY verification_by_phone  --sqlite
+WHERE team = :team AND phone = :address AND key > :after ORDER BY key LIMIT :limit;
+
 -- name: added_to_verifications
 SELECT team, id, added FROM verification WHERE team = :team AND phone = :address AND added <> '{}';
 
@@ -139,9 +153,10 @@ RETURNING key;
 
 -- name: look_idempotency
 WITH seen AS (
-    SELECT hash, response FROM idempotency WHERE key_id = :key_id AND hash > :after ORDER BY hash LIMIT :limit
+    SELECT hash, response, status, expires_at FROM idempotency
+    WHERE key_id = :key_id AND hash > :after ORDER BY hash LIMIT :limit
 )
-SELECT s.hash, s.response FROM seen s
+SELECT s.hash, s.response, s.status, s.expires_at FROM seen s
 WHERE s.hash = (SELECT max(hash) FROM seen) OR EXISTS (
     SELECT 1 FROM rows(:needles, needle text) AS n
     WHERE instr(lower(s.response), n.needle) > 0   --sqlite
@@ -155,9 +170,9 @@ WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash;
 
 -- name: look_audit
 WITH seen AS (
-    SELECT key, subject, detail FROM audit WHERE team = :team_id AND key > :after ORDER BY key LIMIT :limit
+    SELECT key, subject, detail, action, at FROM audit WHERE team = :team_id AND key > :after ORDER BY key LIMIT :limit
 )
-SELECT s.key, s.subject, s.detail FROM seen s
+SELECT s.key, s.subject, s.detail, s.action, s.at FROM seen s
 WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
     SELECT 1 FROM rows(:needles, needle text) AS n
     WHERE instr(lower(s.subject || ' ' || s.detail), n.needle) > 0   --sqlite
@@ -172,9 +187,10 @@ WHERE audit.key = r.key;
 
 -- name: look_refused
 WITH seen AS (
-    SELECT id, message FROM request_log WHERE team = :team AND refused = 1 AND id > :after ORDER BY id LIMIT :limit
+    SELECT id, message, route, status, code, at FROM request_log
+    WHERE team = :team AND refused = 1 AND id > :after ORDER BY id LIMIT :limit
 )
-SELECT s.id, s.message FROM seen s
+SELECT s.id, s.message, s.route, s.status, s.code, s.at FROM seen s
 WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
     SELECT 1 FROM rows(:needles, needle text) AS n
     WHERE instr(lower(s.message), n.needle) > 0   --sqlite
@@ -187,7 +203,8 @@ UPDATE request_log SET message = r.message FROM rows(:rows, team bigint, id text
 WHERE request_log.id = r.id;
 
 -- name: look_imports
-SELECT i.id, i.first_left FROM suppression_import i WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;
+SELECT i.id, i.first_left, i.created_at FROM suppression_import i
+WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;
 
 -- name: erase_imports
 UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, team bigint, id text, first_left text) AS r
@@ -211,14 +228,14 @@ WHERE import_portion.import_id = r.import_id AND import_portion.number = r.numbe
 
 -- name: look_early
 -- They are of no team, and live for a minute.
-SELECT key, report FROM early_report WHERE key > :after ORDER BY key LIMIT :limit;
+SELECT key, report, created_at FROM early_report WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_early
 UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_report.key = r.key;
 
 -- name: look_returns
 -- They live for an hour.
-SELECT key, report FROM early_return WHERE key > :after ORDER BY key LIMIT :limit;
+SELECT key, report, created_at FROM early_return WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_returns
 UPDATE early_return SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_return.key = r.key;
