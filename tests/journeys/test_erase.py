@@ -1,5 +1,6 @@
 """A person asks to be forgotten: an address and a number that came in by every door leave no trace."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def erase(service: Service, address: str, *options: str) -> Any:
     return service.run("erase", address, "--team", "team_acme", "--yes", *more, *options)
 
 
+def export(service: Service, path: Path) -> Any:
+    done = service.run("export", EMAIL, "--team", "team_acme", "--output", str(path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = service.run("export", EMAIL, "--team", "team_acme", "--output", str(path))
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    return json.loads(path.read_text())
+
+
 @pytest.fixture
 def running(service: Service, tmp_path: Path) -> Service:
     (tmp_path / "more.toml").write_text(FILE.format(email=EMAIL))
@@ -53,7 +63,7 @@ def running(service: Service, tmp_path: Path) -> Service:
     return service
 
 
-def test_nothing_of_them_is_left(running: Service) -> None:
+def test_nothing_of_them_is_left(running: Service, tmp_path: Path) -> None:
     service = running
     service.run("pause")  # so that both are accepted before the first one bounces
     until(lambda: send(service, OTHER).json["status"] == "queued")
@@ -75,10 +85,17 @@ def test_nothing_of_them_is_left(running: Service) -> None:
     assert (refused.returncode, "verifications: 1" in refused.stderr) == (1, True)
     assert PHONE not in refused.stderr
 
+    held = export(service, tmp_path / "before.json")
+    assert [message["record"]["to_addresses"] for message in held["messages"]] == [[EMAIL.upper()], [EMAIL], []]
+    empty = {name for name, rows in held.items() if not rows}
+    assert empty == {"verifications", "marketing", "audit_log", "imports", "early_reports"}
+    assert OTHER not in str(held)
     done = erase(service, EMAIL)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Erased from team_acme. Messages that named it: 3\n"
     assert stands_in(service, "zoe-canary") == []
+    after = export(service, tmp_path / "after.json")
+    assert [name for name, rows in after.items() if rows] == ["address", "team", "exported_at"]
     assert send(service, EMAIL).code == "recipient_suppressed"
     assert service.get(f"/v1/suppressions/{EMAIL}").json["reason"] == "bounce"
     newest = service.get("/v1/suppressions?limit=1").json["data"][0]["email"]
@@ -95,15 +112,18 @@ def test_nothing_of_them_is_left(running: Service) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nobody", "--team", "team_acme", "--yes"), "expected an email address or a phone number"),
-        (("a@example.com", "--team", "team_none", "--yes"), "There is no team team_none"),
-        (("delivered@simulator.test", "--team", "team_acme", "--yes"), "This is no address of a person"),
+        (("nobody", "--team", "team_acme"), "expected an email address or a phone number"),
+        (("a@example.com", "--team", "team_none"), "There is no team team_none"),
+        (("delivered@simulator.test", "--team", "team_acme"), "This is no address of a person"),
         (("a@example.com",), "Missing option '--team'"),
     ],
 )
-def test_mistakes_are_one_line(shared_service: Service, arguments: tuple[str, ...], said: str) -> None:
-    """Before anything is erased: the same on either database."""
-    done = shared_service.run("erase", *arguments)
+@pytest.mark.parametrize("command", [("erase", "--yes"), ("export",)])
+def test_mistakes_are_one_line(
+    shared_service: Service, command: tuple[str, ...], arguments: tuple[str, ...], said: str
+) -> None:
+    """Before anything is erased or shown: the same on either database."""
+    done = shared_service.run(*command, *arguments)
     assert done.returncode != 0
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -486,6 +486,7 @@ CHANGES = [
     command("suppression import", "suppression.import", "{file}", "--team", "{team}", make=a_list, first=PORTIONS,
             then=IMPORTED),
     command("erase", "address.erase", "{email}", "--team", "{team}", "--yes", make=a_suppression, in_parts=True),
+    command("export", "address.export", "{email}", "--team", "{team}", make=a_suppression),
     # domains, names, sender ids, recipients
     page(f"{TEAM}/senders/domains", "domain.add", {"domain": "a{n}.test"}, again=True),
     page(f"{TEAM}/senders/domains/{{id}}/check", "domain.verified", {}, a_domain, again=True),

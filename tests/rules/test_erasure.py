@@ -1,9 +1,11 @@
 """Erasing an address: the hash that stays, and finding the address in texts."""
 
+from typing import Any
+
 import pytest
 
 from heliograph.rules.address import parse_address
-from heliograph.rules.erasure import erased_name, forms_of, is_erased, short_name, stand_in
+from heliograph.rules.erasure import HIDDEN, erased_name, forms_of, is_erased, short_name, stand_in
 
 EMAIL, PHONE = "zoe@example.com", "+447700900777"
 
@@ -58,3 +60,21 @@ def test_what_stands_in_its_place() -> None:
     assert stand_in(PHONE, 0) == "[erased]"
     assert all(map(is_erased, (stand_in(EMAIL), stand_in(EMAIL, 0), stand_in(PHONE), erased_name(b"", 1, EMAIL))))
     assert not any(map(is_erased, (EMAIL, PHONE, "erased@example.com")))
+
+
+@pytest.mark.parametrize(
+    ("address", "value", "shown"),
+    [
+        (EMAIL, "Zoe@example.com and ada@example.com.", f"Zoe@example.com and {HIDDEN}."),
+        (EMAIL, "?a=ada%40example.com&z=zoe%40example.com", f"?a={HIDDEN}&z=zoe%40example.com"),
+        (EMAIL, "xzoe@example.com, call +44 7700 900123", f"{HIDDEN}, call {HIDDEN}"),
+        (EMAIL, ["Ada <ada@example.com>", "Zoe <zoe@example.com>"], ["Zoe <zoe@example.com>"]),
+        (EMAIL, [{"to": "ada@example.com"}, {"to": EMAIL}], [{"to": EMAIL}]),
+        (EMAIL, {"from": "hi@acme.test", "to": "ada@example.com"}, {"from": "hi@acme.test", "to": HIDDEN}),
+        (EMAIL, {"order": 12345678, "text": "Order 12345678"}, {"order": 12345678, "text": "Order 12345678"}),
+        (PHONE, "+44 7700 900777, 447700900777, +447700900123", f"+44 7700 900777, 447700900777, {HIDDEN}"),
+        (PHONE, None, None),
+    ],
+)
+def test_nobody_else_is_shown(address: str, value: Any, shown: Any) -> None:
+    assert forms_of(address, address).alone(value) == shown

@@ -62,6 +62,8 @@ SORTED = {
     "message_events": "the timeline of a message",
     "newest_reputation": "a week of hours",
     "trim_requests": "teams that made requests lately",
+    "look_verifications": "verifications of one address",
+    "look_marketing": "marketing messages to one address in a day",
     "search_phone": "verifications of one phone in one millisecond",
     "load_settings": "the setup",
     "search_suppressions": "LIMIT :scan before it",

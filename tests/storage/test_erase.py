@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from heliograph.manage import erase as erasing
+from heliograph.manage import export as exporting
 from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
@@ -18,9 +19,10 @@ from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
-from heliograph.storage import audit
+from heliograph.storage import audit, export
 from heliograph.storage import erase as portions
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease
+from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.outcomes import Change
@@ -392,3 +394,49 @@ async def test_a_batch_is_done_when_what_was_erased_was_its_last(store: Store, t
     await erase(store, clock, CANARY)
     clock.forward(1000)
     assert [told.type for told in await store.events.feed(1, "", 100)][-1] == "batch.done"
+
+
+# -- what an export shows --------------------------------------------------------------------------------------------
+
+
+async def exported(store: Store, given: str) -> dict[str, Any]:
+    return await exporting.export(store, COMMAND_LINE, store.setup.current.teams["team_a"], given)
+
+
+SECTIONS = {"messages", "events", "verifications", "marketing", *export.SECTIONS.values()}
+
+
+@pytest.mark.parametrize(("canary", "written"), [(CANARY, WRITTEN), (PHONE, PHONE)], ids=["email", "phone"])
+async def test_an_export_shows_all_that_erasing_removes_and_nobody_else(
+    team: None, store: Store, clock: TestClock, sql: Sql, canary: str, written: str
+) -> None:
+    await plant(store, clock, canary, written)
+    held = await exported(store, written)
+    assert {name for name in SECTIONS if held[name]} == SECTIONS
+    assert held["is_sandbox_recipient"]
+    assert OTHER not in str(held)
+    named = [section for section in SECTIONS - {"marketing"} if canary.removeprefix("+") in str(held[section]).lower()]
+    assert set(named) == SECTIONS - {"marketing"}  # whose rows have nothing but a time
+    assert [len(message["recipients"]) for message in held["messages"]] == [1, 1, 0, 1]
+    assert held["messages"][1]["record"]["to_addresses"] == [written]
+    assert held["messages"][1]["webhook_deliveries"][0]["answers"]
+    assert {event["recipient"] for message in held["messages"] for event in message["timeline"]} == {written}
+    await erase(store, clock, written)
+    after = await exported(store, written)
+    assert {name for name in SECTIONS if after[name]} == set()
+    assert not after["is_sandbox_recipient"]
+    name = store.suppressions.name_of(1, canary)[7:19]
+    entries = await sql("SELECT subject, detail FROM audit WHERE action = 'address.export' ORDER BY key")
+    assert entries == [(name, "messages: 4"), (name, "messages: 0")]
+
+
+def test_an_export_looks_wherever_erasing_does() -> None:
+    looks = {name.removeprefix("look_") for name in load_queries("sqlite") if name.startswith("look_")}
+    assert looks == {"messages", "events", "verifications", "marketing", *export.SECTIONS}
+
+
+async def test_an_export_has_no_codes(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    await plant(store, clock, PHONE, PHONE)
+    ((salt, digest),) = await sql("SELECT salt, digest FROM verification")
+    held = str(await exported(store, PHONE))
+    assert digest and digest not in held and not (salt and salt in held)

@@ -48,11 +48,11 @@ def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) 
 
 async def _erase(store: Store, team: str, address: str) -> int:
     try:
-        return await erasing.erase(store, COMMAND_LINE, find_team(store.setup.current, team), address, _tell)
+        return await erasing.erase(store, COMMAND_LINE, find_team(store.setup.current, team), address, told)
     except StillMoving as error:
         raise click.ClickException(f"{error} Run it again later.") from None
 
 
-def _tell(what: str, count: int) -> None:
+def told(what: str, count: int) -> None:
     if count % TOLD_EVERY == 0:
         click.echo(f"looked through {count} {what}", err=True)

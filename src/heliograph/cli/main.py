@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
     "domain": "Sending domains: what to set in DNS, and whether it is there.",
     "erase": "Erase an address or a number from all records of a team.",
+    "export": "Write down all that a team's records hold about an address.",
     "import": "Suppressions, domains and templates of another service.",
     "key": "Make, list, rotate and revoke API keys.",
     "listen": "Forward a team's events to a program on this machine.",

@@ -88,7 +88,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         "Suppressions",
         _all(add="Address suppressed", remove="Suppression removed", import_="Suppressions imported"),
     ),
-    "address": ("Erasure", _all(erase="Address erased")),
+    "address": ("Personal data", _all(erase="Address erased", export="Data of an address exported")),
     "message": (
         "Messages",
         _all(

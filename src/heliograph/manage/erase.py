@@ -20,17 +20,8 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     """How many messages named the address. Raises StillMoving when it must wait. One entry says that it has begun and
     another one that it is done, with a part of the hash instead of the address.
     """
-    address, record = read_erasable(given), team.record
-    keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
-    wanted = Wanted(
-        ref=record.ref,
-        team=record.id,
-        forms=forms_of(address, given),
-        name=store.suppressions.name_of(record.ref, address),
-        webhooks=tuple(hook.id for hook in team.webhooks),
-        keys=tuple(keys),
-    )
-    subject = short_name(wanted.name)
+    wanted, record = wanted_of(store, team, given), team.record
+    address, subject = wanted.address, short_name(wanted.name)
     begun = actor.did(store.clock.now(), "address.erase", subject, "begun", team=record.id)
     await store.erasures.begin(wanted, begun)
 
@@ -44,6 +35,20 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     done = f"done, messages: {count}"
     await store.audit.add(actor.did(store.clock.now(), "address.erase", subject, done, team=record.id))
     return count
+
+
+def wanted_of(store: Store, team: Team, given: str) -> Wanted:
+    """The address, and where it may stand."""
+    address, record = read_erasable(given), team.record
+    keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
+    return Wanted(
+        ref=record.ref,
+        team=record.id,
+        forms=forms_of(address, given),
+        name=store.suppressions.name_of(record.ref, address),
+        webhooks=tuple(hook.id for hook in team.webhooks),
+        keys=tuple(keys),
+    )
 
 
 def read_erasable(given: str) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,9 @@ DOMAIN = "@erased.invalid"  # of no address that mail can reach (RFC 2606)
 ERASED_EMAIL = f"erased{DOMAIN}"
 ERASED_PHONE = "[erased]"
 SHOWN = "erased address"
+HIDDEN = "[another address]"
+SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses"})  # the team's own, not other people's
+ANY = re.compile(r"[\w.+%'-]+(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")  # address or phone number
 
 NameOf = Callable[[int, str], str]  # team, address in its normal form → its name on the suppression list
 
@@ -62,6 +66,24 @@ class Forms(msgspec.Struct, frozen=True):
     def scrub(self, text: str | None) -> str | None:
         """The text without the address; a longer one that only contains it stays."""
         return self._pattern().sub(stand_in(self.address), text) if text else text
+
+    def alone(self, value: Any) -> Any:
+        """What the person may see of a JSON value: nobody else's address, and of lists no entry that is another's."""
+        match value:
+            case str():
+                return ANY.sub(lambda found: found[0] if self._is_own(found[0]) else HIDDEN, value)
+            case list():
+                return [self.alone(one) for one in value if not self._is_of_another(one)]
+            case dict():
+                return {name: one if name in SENDERS else self.alone(one) for name, one in value.items()}
+        return value
+
+    def _is_of_another(self, entry: Any) -> bool:
+        text = entry if isinstance(entry, str) else msgspec.json.encode(entry).decode()
+        return bool(ANY.search(text)) and not self.are_in(text)
+
+    def _is_own(self, written: str) -> bool:
+        return self.are_in(written.replace("%40", "@")) or self.are_in(re.sub(r"[ ()-]", "", written))
 
     def _pattern(self) -> "re.Pattern[str]":
         forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}

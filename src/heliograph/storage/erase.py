@@ -45,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 # -- looking through everything --------------------------------------------------------------------------------------
 
 
-class Place(msgspec.Struct, frozen=True):
+class TextTable(msgspec.Struct, frozen=True):
     """A table of texts: rows of `look_NAME` are a place, these texts, and what else an export shows."""
 
     name: str
@@ -55,31 +55,31 @@ class Place(msgspec.Struct, frozen=True):
     start: Any = ""
 
 
-def events_of(wanted: Wanted) -> Place:
-    return Place("events", {"team": wanted.ref}, ("subject", "recipient", "detail"), ("type", "created_at", "key"))
+def events_of(wanted: Wanted) -> TextTable:
+    return TextTable("events", {"team": wanted.ref}, ("subject", "recipient", "detail"), ("type", "created_at", "key"))
 
 
-async def places_of(database: Database, wanted: Wanted) -> list[Place]:
+async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
     """All that is but text, for whoever erases it or shows it."""
     team = {"team": wanted.ref}
-    imports = [row[0] for row in await database.read(partial(_look, query="look_imports", after="", given=team))]
+    imports = [row[0] for row in await database.read(partial(look, query="look_imports", after="", given=team))]
     return [
-        Place("suppressions", team, ("detail",), ("reason", "created_at")),
-        *(Place("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
-        Place("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),
-        Place("refused", team, ("message",), ("route", "status", "code", "at")),
-        Place("imports", team, ("first_left",), ("created_at",)),
-        *(Place("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
-        Place("early", {}, ("report",), ("created_at",), 0),
-        Place("returns", {}, ("report",), ("created_at",), 0),
+        TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
+        *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
+        TextTable("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),
+        TextTable("refused", team, ("message",), ("route", "status", "code", "at")),
+        TextTable("imports", team, ("first_left",), ("created_at",)),
+        *(TextTable("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
+        TextTable("early", {}, ("report",), ("created_at",), 0),
+        TextTable("returns", {}, ("report",), ("created_at",), 0),
     ]
 
 
-async def look_through(database: Database, wanted: Wanted, place: Place, tell: Tell) -> AsyncIterator[list[Any]]:
+async def look_through(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> AsyncIterator[list[Any]]:
     """The rows that name the address, in the order of their places."""
     given = place.whose | {"needles": wanted.forms.needles()}
     after, done = place.start, 0
-    while rows := await database.read(partial(_look, query=f"look_{place.name}", after=after, given=given)):
+    while rows := await database.read(partial(look, query=f"look_{place.name}", after=after, given=given)):
         after, done = rows[-1][0], done + PORTION
         texts = slice(1, 1 + len(place.texts))
         if hits := [row for row in rows if any(map(wanted.forms.are_in, row[texts]))]:
@@ -91,14 +91,14 @@ async def look_through_messages(database: Database, wanted: Wanted, tell: Tell) 
     """Ids of those that may name it."""
     given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
     after, done = "", 0
-    while rows := await database.read(partial(_look, query="look_messages", after=after, given=given)):
+    while rows := await database.read(partial(look, query="look_messages", after=after, given=given)):
         after, done = rows[-1][0], done + PORTION
         if ids := [(row[0],) for row in rows if row[1]]:
             yield ids
         tell("messages", done)
 
 
-async def _look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
+async def look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
     return await tx.run(query, after=after, limit=PORTION, **given)
 
 
@@ -270,7 +270,7 @@ async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
 async def _walk(
     database: Database,
     wanted: Wanted,
-    place: Place,
+    place: TextTable,
     change: Callable[[Wanted, Sequence[Any], Tx], Coroutine[Any, Any, None]],
     tell: Tell,
 ) -> None:
@@ -278,7 +278,7 @@ async def _walk(
         await database.write(partial(change, wanted, hits))
 
 
-async def _texts(database: Database, wanted: Wanted, place: Place, tell: Tell) -> None:
+async def _texts(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> None:
     """Written back are whose they are, the place, which is their key, and the texts."""
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:

@@ -20,6 +20,7 @@ from heliograph.storage.engine.database import Database, StoreUnavailable
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
+from heliograph.storage.export import Exports
 from heliograph.storage.figures import Figures
 from heliograph.storage.grams import Grams
 from heliograph.storage.imports import Imports
@@ -73,6 +74,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     suppressions: Suppressions
     imports: Imports
     erasures: Erasures
+    exports: Exports
     ledger: Ledger
     requests: Requests
     inbox: Inbox
@@ -136,6 +138,7 @@ def make_store(
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
         imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database, setup.publisher),
+        exports=Exports(database),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
         inbox=Inbox(database, clock, attachments),

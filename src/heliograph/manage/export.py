@@ -1,0 +1,30 @@
+"""All that a team's records hold about an email address or a phone number, for the person who asks for it."""
+
+import asyncio
+from typing import Any
+
+from heliograph.manage import erase
+from heliograph.rules.audit import Actor
+from heliograph.rules.erasure import short_name
+from heliograph.rules.ids import timestamp
+from heliograph.rules.setup.records import Team
+from heliograph.storage.erase import Tell
+from heliograph.storage.store import Store
+
+
+async def export(
+    store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None
+) -> dict[str, Any]:
+    """One entry says that it was asked for, with a part of the hash instead of the address."""
+    wanted, record, now = erase.wanted_of(store, team, given), team.record, store.clock.now()
+    await asyncio.sleep(erase.SETTLE_S)
+    held = await store.exports.all_of(wanted, now, tell)
+    detail = f"messages: {len(held['messages'])}"
+    await store.audit.add(actor.did(now, "address.export", short_name(wanted.name), detail, team=record.id))
+    return {
+        "address": wanted.address,
+        "team": record.id,
+        "exported_at": timestamp(now),
+        "is_sandbox_recipient": wanted.address in team.recipients,
+        **held,
+    }
