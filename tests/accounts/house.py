@@ -9,6 +9,7 @@ import msgspec
 from heliograph.api.app import Api
 from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.handover import Handover
@@ -82,7 +83,9 @@ class House:
             unseal=sealer.open,
             eml=no_eml,
         )
-        self.front = Front(Api(context, management, RateLimits(), budget), Dashboard(tools, budget), ["127.0.0.1"])
+        self.front = Front(
+            Api(context, management, RateLimits(), budget, SURFACES), Dashboard(tools, budget), ["127.0.0.1"]
+        )
 
     async def set_up(self) -> None:
         teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

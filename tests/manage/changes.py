@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.keys import parse_token
 from tests.accounts.house import PASSWORD
@@ -15,6 +16,9 @@ from tests.service import TOKENS
 
 TEAM = "/dashboard/teams/{team}"
 OPERATOR = "/dashboard/operator"
+RESEND, TWILIO = "/compat/resend", "/compat/twilio"
+MESSAGES = f"{TWILIO}/2010-04-01/Accounts/{{account}}/Messages"
+VERIFICATIONS = f"{TWILIO}/v2/Services/{{service}}/Verification"
 URL = "https://1.1.1.1/hooks/{n}"  # nobody is told anything here
 HOOK = "http://127.0.0.1:9/hooks/{n}"
 DELIVERIES = frozenset({"delivery", "attempt", "endpoint"})
@@ -139,6 +143,20 @@ async def a_suppression(world: World) -> Values:
     email = f"gone{world.number()}@example.com"
     assert (await world.call("POST", "/v1/suppressions", {"email": email})).ok
     return {"email": email}
+
+
+async def an_export(world: World) -> Values:
+    path = world.service.data / f"{world.number()}.csv"
+    path.write_text(f"email,origin\nexported{world.number()}@example.com,bounce\n")
+    return {"file": str(path)}
+
+
+async def an_ended_sms(world: World) -> Values:
+    given = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
+    at = timestamp(world.house.store.clock.now() + HOUR_MS)
+    sent = await world.call("POST", "/v1/sms", given | {"scheduled_at": at})
+    assert (await world.call("POST", f"/v1/sms/{sent.json['id']}/cancel")).ok
+    return {"sid": sent.json["id"], "account": "AC1"}
 
 
 async def a_list(world: World) -> Values:
@@ -521,6 +539,30 @@ CHANGES = [
     command("domain remove", "domain.remove", "{domain}", make=a_commands_domain, again=True),
     command("sender approve", "display_name.approve", "{id}", make=a_display_name, again=True),
     command("sender refuse", "display_name.refuse", "{id}", "--reason", "no", make=a_display_name, again=True),
+    # as Resend's clients ask for it
+    route(f"POST {RESEND}/domains", "domain.add", {"name": "r{n}.test"}),
+    route(f"POST {RESEND}/domains/{{id}}/verify", "domain.verified", {}, a_domain, again=True),
+    route(f"DELETE {RESEND}/domains/{{id}}", "domain.remove", {}, a_domain, again=True),
+    route(f"POST {RESEND}/webhooks", "webhook.create", {"endpoint": URL, "events": ["email.sent"]}),
+    route(f"PATCH {RESEND}/webhooks/{{webhook}}", "webhook.change", {"endpoint": URL}, a_webhook, again=True),
+    route(f"DELETE {RESEND}/webhooks/{{webhook}}", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
+    route(f"POST {RESEND}/webhooks/{{webhook}}/signing-secret/rotate", "webhook.rotate", {}, a_webhook),
+    route(f"POST {RESEND}/webhooks/{{webhook}}/events/{{event}}/replay", "webhook.replay", {}, a_told_webhook),
+    route(f"POST {RESEND}/suppressions", "suppression.add", {"email": "r{n}@example.com"}, again=True),
+    route(f"DELETE {RESEND}/suppressions/{{email}}", "suppression.remove", {}, a_suppression, again=True),
+    route(f"POST {RESEND}/suppressions/batch/add", "suppression.add", {"emails": ["r{n}@example.com"]}, again=True),
+    route(f"POST {RESEND}/suppressions/batch/remove", "suppression.remove", {"ids": ["{email}"]}, a_suppression,
+          again=True),
+    route(f"POST {RESEND}/api-keys", "key.create", {"name": "key {n}"}, again=True),
+    route(f"DELETE {RESEND}/api-keys/{{key}}", "key.revoke", {}, a_key, again=True),
+    route(f"POST {RESEND}/templates", "template.save", {"name": "R{n}", "subject": "Hello", "text": "Hello"}),
+    route(f"PATCH {RESEND}/templates/{{template}}", "template.save", {"text": "Third"}, a_template),
+    route(f"POST {RESEND}/templates/{{template}}/publish", "template.publish", {}, an_unfinished_draft, again=True),
+    route(f"POST {RESEND}/templates/{{template}}/duplicate", "template.save", {}, a_template),
+    route(f"DELETE {RESEND}/templates/{{template}}", "template.archive", {}, a_template, again=True),
+    # as Twilio's clients do
+    route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
+    route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),
     # templates
     page(f"{TEAM}/templates/new", "template.publish", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
     page(f"{TEAM}/templates/{{template}}/edit", "template.publish",
@@ -587,6 +629,8 @@ CHANGES = [
     command("deadletter drop", "deadletter.drop", "--all", make=a_dead_letter, team=None, again=True, variant="all"),
     command("pause", "delivery.pause", make=delivery_runs, team=None, again=True),
     command("resume", "delivery.resume", make=delivery_is_paused, team=None, again=True),
+    command("import", "suppression.import", "resend", "{file}", "--team", "{team}", make=an_export,
+            first=PORTIONS, then=IMPORTED),
     command("apply", "setup.apply", "{file}", make=a_file, again=True),
     command("secret replace", "secret.replace", make=another_secret, team=None, again=True),
 ]  # fmt: skip
@@ -605,7 +649,27 @@ EXCEPTIONS = {
         for path in ("emails", "sms", "whatsapp")
         for change in (f"PATCH /v1/{path}/{{id}}", f"POST /v1/{path}/{{id}}/cancel")
     },
+    **{f"POST /v1/{path}/batch": "accepts messages" for path in ("emails", "sms", "whatsapp")},
+    f"POST {RESEND}/emails": "accepts a message",
+    f"POST {RESEND}/emails/batch": "accepts messages",
+    f"PATCH {RESEND}/emails/{{id}}": "a message's own timeline tells it",
+    f"POST {RESEND}/emails/{{id}}/cancel": "a message's own timeline tells it",
+    f"PATCH {RESEND}/domains/{{id}}": "takes only what is so already",
+    f"PATCH {RESEND}/api-keys/{{id}}": "is refused",
+    **{
+        f"POST /compat/postmark/{path}{end}": "accepts messages"
+        for path in ("email", "email/batch", "email/withTemplate", "email/batchWithTemplates")
+        for end in ("", "/")
+    },
+    "POST /compat/postal/api/v1/send/message": "accepts a message",
+    "POST /hooks/supabase/{team}": "accepts a message",
+    f"POST {VERIFICATIONS}s": "accepts a verification",
+    f"POST {VERIFICATIONS}s/{{sid}}": "ends a verification, as /v1/verify/{id}/cancel does",
+    f"POST {VERIFICATIONS}Check": "answers whether a code is right",
+    f"POST {MESSAGES}.json": "accepts a message",
     "POST /v1/verify": "accepts a verification",
+    "POST /v1/verify/{id}/resend": "sends a verification's code again",
+    "POST /v1/verify/{id}/cancel": "ends a verification",
     "POST /v1/verify/{id}/check": "answers whether a code is right",
     "POST /v1/templates/{id}/render": "shows a template, filled in",
     "POST /carriers/{id}/callback": "takes a carrier's reports",

@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import pytest
 
 from heliograph.api.routes import ROUTES
 from heliograph.cli.main import COMMANDS, MODULES
+from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.pages import PAGES
 from heliograph.manage.people import first_link
 from heliograph.settings import Settings
@@ -124,13 +126,15 @@ def test_every_changing_page_is_in_the_table() -> None:
 
 
 def test_every_changing_route_is_in_the_table() -> None:
-    _compare("route", {f"{route.method} {route.path}" for route in ROUTES if route.method != "GET"})
+    routes = [*ROUTES, *(route for surface in SURFACES for route in surface.routes)]
+    _compare("route", {f"{route.method} {route.path}" for route in routes if route.method != "GET"})
 
 
 def test_every_command_is_in_the_table() -> None:
     found = set[str]()
     for name in COMMANDS:
-        command = getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), name)
+        function = f"{name}_" if iskeyword(name) else name
+        command = getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), function)
         found |= {f"{name} {own}" for own in command.commands} if isinstance(command, click.Group) else {name}
     _compare("command", found)
 
