@@ -92,6 +92,7 @@ def test_what_is_not_there(shared_service: Service, path: str, body: Body) -> No
         {"scheduled_at": "2026-11-15T09:30:00"},  # no offset
         {"scheduled_at": ahead(days=61)},
         {"expires_at": "soon"},
+        {"expires_at": "9999-12-31T23:59:59-14:00"},  # in UTC, no year of four digits
         {"expires_at": ahead(seconds=-1)},
         {"scheduled_at": ahead(hours=2), "expires_at": ahead(hours=1)},
     ],

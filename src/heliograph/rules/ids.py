@@ -65,7 +65,7 @@ def parse_timestamp(text: str) -> int | None:
         return None
     whole, fraction, zone = found.groups()
     try:
-        moment = datetime.fromisoformat(whole + zone)
-    except ValueError:  # a 30th of February, a 25th hour
+        moment = datetime.fromisoformat(whole + zone).astimezone(UTC)
+    except (ValueError, OverflowError):  # a 30th of February, a 25th hour; in UTC, a year that cannot be written
         return None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
