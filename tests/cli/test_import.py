@@ -172,6 +172,7 @@ CONTENTS = [
     content("HX05", "", types={"twilio/card": {"title": "Hi"}}),
     content("HX06", "Hi {{#if}}."),
     content("../HX07", "Hi."),
+    content("HX08", "Hola.", friendly_name="Name of HX01", language="es"),
 ]
 
 
@@ -188,6 +189,7 @@ def test_twilio(run: Run) -> None:
         ("", "left out: it has no twilio/text, only twilio/card"),
         ("template", told[5][3]),
         ("template", told[6][3]),
+        ("template", f"HX08 is tpl_HX08 now{draft}"),
         ("", "left out: the list is of email addresses; who answers STOP is the carrier's to keep"),
     ]
     assert told[5][3].startswith("left out: body: ")

@@ -101,10 +101,12 @@ async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, n
 
 
 async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
-    own = find_team(store.setup.current, team).templates.values()
-    if same := next((one for one in own if (one.channel, one.name) == (given.channel, given.name)), None):
-        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
+    own = find_team(store.setup.current, team).templates
     is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
+    alike = (one for one in own.values() if (one.channel, one.name) == (given.channel, given.name))
+    # A name may stand for several, such as one in each language: what tells them apart is the id.
+    if not is_free and (same := own.get(given.own_id) or next(alike, None)):
+        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
     base = Template(id=id_, team=team, channel=given.channel, name=given.name)
     edited = edit_template(base, {"name": given.name, "variables": [], **given.words})
