@@ -86,6 +86,7 @@ def test_domains_and_templates(run: Run) -> None:
         (b"email\n", "no records"),
         (b"[1]", "Record 1 is not an object"),
         (b'{"email":"a@b.test"}\n{', "Line 2 is not JSON"),
+        (b"[" * 100_000, "Line 1 is not JSON"),
     ],
 )
 def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) -> None:

@@ -80,7 +80,7 @@ def _listed(value: Any) -> list[Any]:
 def _decoded(number: int, line: str) -> Any:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise Unreadable(f"Line {number} is not JSON.") from None
 
 
