@@ -60,7 +60,7 @@ def _rows(text: str) -> Iterator[tuple[int, Row]]:
         return
     try:
         records = _listed(msgspec.json.decode(text))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         records = [_decoded(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     for number, record in enumerate(records, 1):
         if not isinstance(record, dict):
