@@ -104,8 +104,8 @@ VALUES: dict[str, Any] = {
     "value": "v=DKIM1; k=ed25519; p=…",
     "verified": True,
 }
-# Schema → what its fields have instead.
 VERIFICATION = {"status": "pending", "channel": "sms", "expires_at": "2026-11-15T09:40:00.000Z"}
+# Schema → what its fields have instead.
 OWN: dict[str, dict[str, Any]] = {
     "AttemptRecord": {"number": 1, "status": 200},
     "DeliveryRecord": {"state": "delivered"},
