@@ -29,6 +29,7 @@ HERE = f"/dashboard/teams/{TEAM}"
 TAGS = {"kind": "parcel: ü"}
 MADE: dict[str, Any] = {"template_id": "tpl_1", "tags": TAGS}
 TAG = "tag=kind:parcel:%20%C3%BC"
+FIGURES = 'aria-label="By status"'
 HOSTILE = [
     *("%", "_", "'", '"', "\\", "'; DROP TABLE message; --", "<script>alert(1)</script>", "{{7*7}}", "x" * 5000),
     *("ü" * 500, "订单", "\u0301", "\u202e", "a\u0000b", "😀", "*", "team:1", "end1:aa", "(", "AND OR NOT", "%00", " "),
@@ -243,3 +244,22 @@ async def test_a_nul_in_an_address_breaks_no_page(pages: Pages) -> None:
         if path not in own
     }
     assert {path for path, page in asked.items() if page.status >= 500} == set()
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("sent")
+@pytest.mark.parametrize(
+    ("query", "figures"),
+    [
+        ("template=tpl_1", "1 delivered"),
+        (TAG, "1 delivered"),
+        (f"{TAG}&channel=sms", ""),
+        (f"{TAG}&template=tpl_1", ""),  # of one of them, as it was asked
+        ("template=tpl_1&status=delivered", ""),
+        ("", ""),
+    ],
+)
+async def test_figures_of_a_template_and_of_a_tag(pages: Pages, query: str, figures: str) -> None:
+    shown = await pages.get(f"{HERE}/messages?{query}")
+    assert (FIGURES in shown.html) == bool(figures)
+    assert figures in shown.text

@@ -423,6 +423,7 @@ INDEXES = {
     "first_key": "message_by_id",
     "last_key": "message_by_id",
     "tagged_messages": "message_by_id recipient_pkey tag_pkey",
+    "states_of_tagged": "message_by_id tag_pkey",
     "wrong_messages": "event_wrong",
     "wrong_still": "message_by_id recipient_pkey",
     "count_messages": "message_by_id",

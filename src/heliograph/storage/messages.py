@@ -85,6 +85,10 @@ class Messages:
         """No further than `most`. With a part, a key or a sender domain: of those that may fit, by the index alone."""
         return await self._database.read(lambda tx: search.count(tx, team, wanted, most))
 
+    async def states(self, team: int, wanted: Search, most: int = COUNT_MOST) -> dict[str, int]:
+        """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
+        return await self._database.read(lambda tx: search.states(tx, team, wanted, most))
+
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """How many recipients of each message are in which state."""
         return await self._database.read(lambda tx: search.outcomes(tx, messages))

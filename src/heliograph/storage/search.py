@@ -4,7 +4,7 @@ Every answer is bounded. States and templates are found along their index (ADR 0
 their own (ADR 0015), all else by the index of parts (ADR 0029).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -194,6 +194,21 @@ async def count(tx: Tx, team: int, wanted: Search, most: int) -> int:
         rows = await tx.run(query, team=team, low=prefix + low, high=prefix + high, most=most, **given)
         counted += rows[0][0]
     return min(most, counted)
+
+
+async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]:
+    """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
+    if wanted.tag is None:
+        every = dict.fromkeys(state for channel in _channels(wanted) for state in STATES[channel])
+        return {one: await count(tx, team, msgspec.structs.replace(wanted, status=one), most) for one in every}
+    low, high = _ends(msgspec.structs.replace(wanted, before=None))
+    found = Counter[str]()
+    for channel in _channels(wanted):
+        ends = {"low": PREFIXES[channel] + low, "high": PREFIXES[channel] + high}
+        rows = await tx.run("states_of_tagged", team=team, tag=tag_hash(*wanted.tag), most=most, **ends)
+        for state, number in rows:
+            found[state] += number
+    return found
 
 
 async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:

@@ -43,6 +43,7 @@ async def show_list(visit: Visit) -> Answer:
         "live": stream,
         "lines": await lines_of(visit, found.lines),
         "counted": "" if errors else await _counted(visit, wanted, found),
+        "figures": [] if errors else await _figures(visit, wanted),
         "statuses": [("", "Any status"), *((one, state_of(one).label) for one in STATUSES)],
         "channels": [("", "All channels"), *CHANNEL_NAMES.items()],
         "templates": [("", "Any template"), *_templates(visit)],
@@ -234,6 +235,20 @@ async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine])
     if number >= COUNT_MOST:
         return f"{COUNT_MOST:,}+ messages"
     return f"about {_plural(number)}" if wanted.needle else _plural(number)
+
+
+async def _figures(visit: Visit, wanted: Search) -> list[tuple[str, str]]:
+    """Of all messages of a template or of a tag: each state, and how many are in it."""
+    others = (wanted.status, wanted.wrong, wanted.address, wanted.needle, wanted.id_start, wanted.key_id, wanted.domain)
+    if bool(wanted.template_id) == bool(wanted.tag) or any(others):
+        return []
+    found = await visit.store.messages.states(visit.team.record.ref, wanted)
+    more = {status: "+" for status, number in found.items() if number >= COUNT_MOST}
+    return [
+        (status, f"{found[status]:,}{more.get(status, '')} {state_of(status).label.lower()}")
+        for status in STATUSES
+        if found.get(status)
+    ]
 
 
 def _plural(number: int) -> str:

@@ -63,6 +63,15 @@ SELECT count(*) FROM (
     LIMIT :most
 ) AS counted;
 
+-- name: states_of_tagged
+-- CROSS: else SQLite reads all messages of the team.
+SELECT m.status, count(*) FROM (
+    SELECT id FROM tag WHERE team = :team AND tag = :tag AND id > :low AND id < :high ORDER BY id DESC LIMIT :most
+) AS t
+CROSS JOIN message m ON m.team = :team AND m.id = t.id  --sqlite
+JOIN message m ON m.team = :team AND m.id = t.id        --postgres
+GROUP BY m.status;
+
 -- name: count_wrong
 SELECT count(*) FROM (
     SELECT DISTINCT subject FROM event
