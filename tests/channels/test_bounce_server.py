@@ -1,6 +1,7 @@
 """The listener for what comes back: what it takes whole, and what it refuses before it costs anything."""
 
 import asyncio
+import logging.config
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -117,6 +118,7 @@ async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:
 
 
 async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})  # as Django does
     caplog.set_level("DEBUG", "mail.log")
     async with listening() as peer, peer.connect() as talk:
         assert await talk.answer() == "220"
