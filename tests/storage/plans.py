@@ -54,6 +54,7 @@ WHOLE = {
 }
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
 SORTED = {
+    "states_of_tagged": "at most ten thousand states into groups",
     "carrier_use_since": "carriers and minutes of eight days",
     "working_by_team": "what is in work",
     "team_figures": "hours of a year",
