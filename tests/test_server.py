@@ -11,7 +11,7 @@ from heliograph import server
 from heliograph.app import App
 from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
-from tests.service import Service, free_port
+from tests.service import PATIENCE_S, Service, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +34,26 @@ async def test_a_loop_that_breaks_is_restarted() -> None:
         ("rates", "RuntimeError"),
         ("rates", "StoreUnavailable"),
     ]
+
+
+async def test_a_duty_that_turns_its_cancel_into_an_error_still_ends() -> None:
+    turns = 0
+
+    async def loop() -> None:
+        nonlocal turns
+        turns += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if turns == 1:
+                raise StoreUnavailable("away") from None
+            raise
+
+    task = asyncio.create_task(server._restarted("rates", loop))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        await server._cancel([task])
+    assert task.cancelled()
 
 
 async def test_the_start_waits_for_the_database_and_says_so() -> None:

@@ -186,9 +186,12 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """Again for those who did not hear it: a stop never waits for what an error put in the place of the first one."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=AGAIN_S)
 
 
 def bind(settings: Settings, role: str) -> Sockets:

@@ -17,6 +17,7 @@ from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase, is_outage
 from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite
 from tests.conftest import fresh_database
+from tests.service import PATIENCE_S
 from tests.storage.hanging import Network
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +123,30 @@ async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[
         assert network.connections > before
         network.hang()
         await database.close()
+
+
+async def test_who_is_cancelled_does_not_wait_for_a_server_that_hangs(
+    database: PostgresDatabase, network: Network, short: Callable[[], None]
+) -> None:
+    """A stop: the one cancelled ends, soon, and by that; what it did is undone."""
+    short()
+    hangs = asyncio.Event()
+
+    async def story(tx: Tx) -> None:
+        await bump(tx)
+        network.hang()
+        hangs.set()
+        await bump(tx)
+
+    task = asyncio.create_task(database.write(story))
+    await hangs.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.wait([task])
+    assert task.cancelled()
+    network.flow()
+    assert await until_written(database) == 2
 
 
 async def test_a_read_only_server_is_left(database: PostgresDatabase, url: str, network: Network) -> None:

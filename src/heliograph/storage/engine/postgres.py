@@ -268,7 +268,7 @@ class PostgresDatabase:
             try:
                 tx = PostgresTx(connection, self._queries)
                 result = await story(tx)
-            except BaseException as error:
+            except Exception as error:
                 if not _is_away(error):
                     with outages():
                         await transaction.rollback()
@@ -280,6 +280,9 @@ class PostgresDatabase:
         except StoreUnavailable as error:
             if _is_away(error):
                 await self._drop(pool, connection, hangs=isinstance(error.__cause__, TimeoutError))
+            raise
+        except asyncio.CancelledError:
+            connection.terminate()  # the server undoes it; waiting for that would outlive a stop, or hide it
             raise
         finally:
             with suppress(Exception):  # whatever happened to the connection, the transaction has ended
