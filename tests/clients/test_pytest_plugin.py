@@ -47,18 +47,27 @@ SETUP = """
 """
 
 
-def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
-    (tmp_path / "test_program.py").write_text(PROGRAM)
-    (tmp_path / "team.toml").write_text(SETUP)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nheliograph_setup = team.toml\n")
+def run(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_program.py").write_text(PROGRAM)
+    (folder / "team.toml").write_text(setup)
+    (folder / "pytest.ini").write_text("[pytest]\nheliograph_setup = team.toml\n")
     root = Path(__file__).parents[2]
     paths = os.pathsep.join(str(root / path) for path in ("src", "clients/python/src"))
     plugins = ["-p", "heliograph_client.pytest_plugin", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path)],
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugins, str(folder)],
         env=os.environ | {"PYTHONPATH": paths, "CI": ""},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
     )
+
+
+def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
+    done = run(tmp_path, SETUP)
     assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_service_that_cannot_be_set_up_is_said(tmp_path: Path) -> None:
+    done = run(tmp_path, 'unknown = "?"')
+    assert done.returncode and "could not be set up" in done.stdout and "unknown" in done.stdout

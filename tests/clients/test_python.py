@@ -306,6 +306,12 @@ def test_nothing_works_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         Heliograph(url="http://service.test")
 
 
+@pytest.mark.parametrize("key", ["hg_live_…", "hg_live_a\n", "hg_live_\x7f"])
+def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
+    with pytest.raises(HeliographError, match="copy it anew"):
+        Heliograph(key, url="http://service.test")
+
+
 def test_every_code_has_a_class_of_its_kind() -> None:
     for entry in error_list():
         error = errors.to_error(entry, entry["status"])

@@ -40,6 +40,8 @@ class _Client(Generic[K]):
         key, url = key or os.environ.get("HELIOGRAPH_KEY"), url or os.environ.get("HELIOGRAPH_URL")
         if not key or not url:
             raise HeliographError("Pass key and url, or set HELIOGRAPH_KEY and HELIOGRAPH_URL.")
+        if not key.isascii() or not key.isprintable():
+            raise HeliographError("The key has characters that no key of Heliograph has: copy it anew.")
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._timeout = timeout

@@ -62,8 +62,11 @@ def heliograph_service(
     folder = tmp_path_factory.mktemp("heliograph")
     added, setup = request.config.getini("heliograph_setup"), folder / "setup.toml"
     setup.write_text(TEAM + ((request.config.rootpath / added).read_text("utf-8") if added else ""), "utf-8")
-    applied = _heliograph(folder, "apply", str(setup), "--json")
-    key = json.loads(applied.communicate()[0])["keys"][0]["token"]
+    applying = _heliograph(folder, "apply", str(setup), "--json")
+    applied, _ = applying.communicate()
+    if applying.returncode:
+        pytest.fail("the service could not be set up (see above); is it installed here? pip install heliograph", False)
+    key = json.loads(applied)["keys"][0]["token"]
     running = _heliograph(folder, "serve", "--listen", "127.0.0.1:0", "--processes", "1")
     assert running.stdout is not None
     try:
