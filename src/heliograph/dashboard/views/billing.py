@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
+import msgspec
+
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.rules.ids import timestamp
@@ -24,13 +26,24 @@ async def show(visit: Visit) -> Answer:
             "record": team.record,
             "account": account,
             "used": account.used if this_month else 0,
-            "entries": page.entries,
+            "entries": _told_once(page.entries),
             "later": bool(cursor),
             "following": f"{page.following.key}.{page.following.balance}" if page.following else "",
             "templates": sorted(team.templates.values(), key=lambda t: (t.channel, t.name)),
             "verify_price": verify_price(visit.setup.platform, team.record.currency),
         },
     )
+
+
+def _told_once(entries: list[Entry]) -> list[Entry]:
+    """A message's charge on the line of what was held for it, which moved the credit; the export has both."""
+    held = {entry.subject for entry in entries if entry.kind == "hold"}
+    charged = {entry.subject for entry in entries if entry.kind == "capture"}
+    return [
+        msgspec.structs.replace(entry, kind="capture") if entry.kind == "hold" and entry.subject in charged else entry
+        for entry in entries
+        if entry.kind != "capture" or entry.subject not in held
+    ]
 
 
 async def moved(visit: Visit) -> Answer:
