@@ -40,6 +40,7 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets
 from heliograph.deliver.duties.attest import look_back
+from heliograph.deliver.duties.audit import link_audit
 from heliograph.deliver.duties.blobs import sweep_blobs
 from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
@@ -275,6 +276,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "reclaim": partial(reclaim_dead, store),
         "retention": partial(purge_expired, store),
         "grams": partial(build_grams, store),
+        "audit": partial(link_audit, store, store.clock),
         "blobs": partial(sweep_blobs, store),
         "domain checks": partial(check_domains, domains.check_due),
         "domain watch": partial(watch_domains, domains.check_watched),

@@ -69,7 +69,9 @@ def entry(clock: TestClock) -> Callable[[str, str, str], AuditEntry]:
 
 
 async def erase(store: Store, clock: TestClock, given: str) -> int:
-    return await erasing.erase(store, COMMAND_LINE, store.setup.current.teams["team_a"], given)
+    count = await erasing.erase(store, COMMAND_LINE, store.setup.current.teams["team_a"], given)
+    assert (await store.audit.verify()).broken is None
+    return count
 
 
 def mail(clock: TestClock, *to: str, **more: Any) -> Any:

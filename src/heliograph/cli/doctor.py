@@ -22,6 +22,7 @@ from heliograph.rules.client_address import is_inside
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.settings import BadSetting, Settings
+from heliograph.storage.audit import Chain
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 
@@ -34,7 +35,7 @@ OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 @AS_JSON
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, ready: bool, as_json: bool) -> None:
-    """Check database, data folder, access, disk, secret, clock, DNS, carriers, port and SMTP.
+    """Check database, audit log, data folder, access, disk, secret, clock, DNS, carriers, port and SMTP.
 
     Changes nothing and can run beside the service. Exit code 1 when something must be fixed.
 
@@ -98,7 +99,17 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
     with suppress(OSError, ValueError):  # a file that cannot be read is a separate finding
         if fault := secret_fault(make_secrets(settings), examination.secret):
             findings.append(Finding("secret", "FAIL", fault))
-    return examination.setup, findings
+    return examination.setup, [*findings, audit_log(examination.audit)]
+
+
+def audit_log(chain: Chain) -> Finding:
+    """Whether all is as it was written. The end, noted elsewhere, also shows a log that somebody hashed anew."""
+    if chain.broken:
+        fix = "compare it with a backup; operations.md says what each means"
+        return Finding("audit log", "FAIL", f"it was changed by hand: {chain.broken.why}", fix)
+    older = ", older ones are brought in by the service" if chain.waiting else ""
+    end = f", which ends with {chain.link[:16]}" if chain.link else ""
+    return Finding("audit log", "ok", f"{chain.entries} entries are an unbroken chain{end}{older}")
 
 
 def _open_to_others(settings: Settings) -> Iterator[Finding]:

@@ -179,6 +179,10 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
     "platform": ("Platform", _all(change="Platform settings changed")),
     "setup": ("Setup", _all(apply="Setup file applied")),
     "secret": ("Secret", _all(replace="Master secret replaced")),
+    "audit": (
+        "Audit log",
+        _all(erase="Address erased in an entry", adopt="Unchained entries taken in"),
+    ),
 }
 
 

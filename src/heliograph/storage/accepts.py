@@ -69,9 +69,8 @@ async def accept(
         await tx.run("insert_batches", batches=batches)
     if accepted:
         await _write(tx, accepted, accounts)
-        if entries := [item.audit for item, _ in accepted if item.audit]:
-            await audit.write(tx, *entries)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
+        await audit.write(tx, *(item.audit for item, _ in accepted))
     return answers
 
 

@@ -1,11 +1,13 @@
-"""The audit log: who changed what, when and from where. It is only ever added to."""
+"""The audit log: who changed what, when and from where. It is only ever added to, and is a chain (ADR 0035)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from heliograph.clock import OFF_MS
-from heliograph.rules.audit import AuditEntry
+from heliograph.rules.audit import SERVICE, AuditEntry
+from heliograph.rules.audit_chain import REWRITTEN, TAKEN_IN, BrokenLink, ChainLink, Head, Walk, linked, said, salted
 from heliograph.rules.notices import of_entry
 from heliograph.storage import happenings
 from heliograph.storage.engine.database import Database, Tx
@@ -13,6 +15,8 @@ from heliograph.storage.engine.database import Database, Tx
 NEWEST = (1 << 62) - 1
 FOREVER = 1 << 47  # later than any time
 WALK = 20_000  # lines that one page looks through for a person or an action
+WALK_PORTION = 5_000  # links that are verified in one transaction
+PORTION = 200  # entries linked in one transaction: SQLite has one writer, and the chain one end
 
 
 class AuditLine(msgspec.Struct, frozen=True):
@@ -49,11 +53,70 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool = False  # the walk ended before the page was full
 
 
+class Chain(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the log. An end that was noted elsewhere also shows that nobody hashed all anew."""
+
+    entries: int  # in the chain
+    link: str  # of the newest
+    waiting: bool  # there are entries of before the chain began that are not in it yet
+    broken: BrokenLink | None
+
+
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """In the transaction of the change they record, with what people are told of it; None: nothing to record."""
-    given = [entry for entry in entries if entry]
-    await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
-    await happenings.note(tx, *filter(None, map(of_entry, given)))
+    """In the transaction of the change they record, with what people are told of it; None: nothing to record.
+
+    The end of the chain is locked until the commit: what locks anything else comes before.
+    """
+    if given := [entry for entry in entries if entry]:
+        rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
+        await happenings.note(tx, *filter(None, map(of_entry, given)))
+        await _link(tx, await _lock(tx), rows)
+
+
+async def rewrite(tx: Tx, texts: Sequence[tuple[int, str, str]], now: int) -> None:
+    """Other texts in entries (key, subject, detail), each explained by an entry of its own."""
+    end = await _lock(tx)
+    found = {row[0]: row for row in await tx.run("find_audit", keys=[(key,) for key, *_ in texts])}
+    rows: list[tuple[Any, ...]] = []
+    entries: list[AuditEntry] = []
+    for key, subject, detail in texts:
+        *entry, place, salt, original = found[key]
+        if place is None:  # it is linked later, as it is then
+            rows.append((key, subject, detail, None, None))
+            continue
+        fresh = salted(end.seed, -key)
+        after = said((*entry[:5], subject, detail, entry[7]), fresh)
+        rows.append((key, subject, detail, fresh, original or said(entry, salt)))
+        entries.append(SERVICE.did(now, REWRITTEN, str(key), after, team=entry[3]))
+    await tx.run("rewrite_audit", rows=rows)
+    if entries:
+        await _link(tx, end, await tx.run("insert_audit", entries=[msgspec.structs.astuple(one) for one in entries]))
+
+
+class _End(msgspec.Struct, frozen=True):
+    place: int
+    link: str
+    seed: str
+
+
+async def _lock(tx: Tx) -> _End:
+    """Nobody else links or rewrites entries until the commit. Without an end a new chain would hide that it is gone."""
+    rows = await tx.run("lock_audit_head")
+    return _End(*rows[0]) if rows else _End(-1, "", "")
+
+
+async def _link(tx: Tx, end: _End, rows: Sequence[Sequence[Any]]) -> None:
+    """Rows from key to address."""
+    if end.place < 0:
+        return
+    place, link, links = end.place, end.link, []
+    for row in rows:
+        place += 1
+        salt = salted(end.seed, place)
+        link = linked(link, place, said(row, salt))
+        links.append((row[0], place, salt, link))
+    await tx.run("link_audit", links=links)
+    await tx.run("move_audit_head", place=place, link=link)
 
 
 class Audit:
@@ -67,6 +130,14 @@ class Audit:
     async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
         """Newest first; one more than the limit, when there are more. No team: the whole instance."""
         return await self._database.read(lambda tx: _lines(tx, team, AuditFilter(), before, 0, limit + 1))
+
+    async def link_older(self, now: int) -> int:
+        """Bring a portion of what is not in the chain into it; returns how many. An entry says so of those that were
+        written since the chain began: by a process of the version before, or by hand."""
+        return await self._database.write(lambda tx: _link_older(tx, now))
+
+    async def verify(self) -> Chain:
+        return await verify(self._database)
 
     async def page(self, team: str | None, wanted: AuditFilter, before: int = NEWEST, limit: int = 50) -> AuditPage:
         return await self._database.read(lambda tx: _page(tx, team, wanted, before, limit))
@@ -97,3 +168,41 @@ async def _page(tx: Tx, team: str | None, wanted: AuditFilter, before: int, limi
 
 def _key(rows: Sequence[Sequence[int]], otherwise: int) -> int:
     return rows[0][0] if rows else otherwise
+
+
+async def _link_older(tx: Tx, now: int) -> int:
+    if not await tx.run("unlinked_audit", limit=1):
+        return 0
+    end = await _lock(tx)
+    rows, head = await tx.run("unlinked_audit", limit=PORTION), await _head(tx)
+    if not rows or head is None:
+        return 0
+    await _link(tx, end, rows)
+    if late := [row[0] for row in rows if row[0] > head.before]:
+        await write(tx, SERVICE.did(now, TAKEN_IN, f"entries: {len(late)}", f"{late[0]} to {late[-1]}"))
+    return len(rows)
+
+
+async def _head(tx: Tx) -> Head | None:
+    rows = await tx.run("audit_head")
+    return Head(*rows[0]) if rows else None
+
+
+async def verify(database: Database) -> Chain:
+    """In portions, while others write."""
+    walk, place, key = Walk(), -NEWEST, -NEWEST
+
+    async def portion(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:
+        rows = await tx.run("walk_audit", place=place, key=key, limit=WALK_PORTION)
+        return [ChainLink(*row) for row in rows], await _head(tx), await tx.run("unlinked_audit", limit=1)
+
+    links, head, unlinked = await database.read(portion)
+    while links:
+        for one in links:
+            walk.take(one)
+        place, key = links[-1].place, links[-1].key
+        links, head, unlinked = await database.read(portion)
+    first = unlinked[0][0] if unlinked else None
+    is_old = first is not None and head is not None and first <= head.before
+    broken = walk.end(head, None if is_old else first)
+    return Chain(entries=walk.place, link=walk.link, waiting=is_old, broken=broken)

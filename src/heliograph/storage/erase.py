@@ -123,7 +123,7 @@ class Erasures:
         await _walk(self._database, wanted, events_of(wanted), _events, tell)
         await _verifications(self._database, wanted, now)
         for place in await places_of(self._database, wanted):
-            await _texts(self._database, wanted, place, tell)
+            await _texts(self._database, wanted, place, now, tell)
         await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
         if waiting:
             raise StillMoving(
@@ -278,13 +278,16 @@ async def _walk(
         await database.write(partial(change, wanted, hits))
 
 
-async def _texts(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> None:
+async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int, tell: Tell) -> None:
     """Written back are whose they are, the place, which is their key, and the texts."""
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
         texts = slice(1, 1 + len(place.texts))
         scrubbed = [(*place.whose.values(), row[0], *map(wanted.forms.scrub, row[texts])) for row in rows]
-        await tx.run(f"erase_{place.name}", rows=scrubbed)
+        if place.name == "audit":
+            await audit.rewrite(tx, [(key, subject or "", detail or "") for _, key, subject, detail in scrubbed], now)
+        else:
+            await tx.run(f"erase_{place.name}", rows=scrubbed)
 
     await _walk(database, wanted, place, change, tell)
 

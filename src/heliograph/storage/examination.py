@@ -3,6 +3,7 @@
 import msgspec
 
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.audit import Chain, verify
 from heliograph.storage.engine.database import Database
 from heliograph.storage.known_secret import KnownSecret, known
 from heliograph.storage.setup import load
@@ -11,12 +12,13 @@ from heliograph.storage.setup import load
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     secret: KnownSecret
+    audit: Chain
 
 
 async def read_and_close(database: Database) -> Examination:
     try:
         setup = await database.read(lambda tx: load(tx, Setup()))
         await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
-        return Examination(setup=setup, secret=await database.read(known))
+        return Examination(setup=setup, secret=await database.read(known), audit=await verify(database))
     finally:
         await database.close()

@@ -79,9 +79,9 @@ async def change(
     if plan.audit:
         await write(tx, current, plan.rows, plan.new_teams, plan.audit.actor, now)
     await suppress(tx, plan.suppressions, now, publisher)
+    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
     if plan.changes:
         await audit.write(tx, plan.audit)
-    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
     return plan
 
 

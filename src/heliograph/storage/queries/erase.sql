@@ -180,11 +180,6 @@ WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
 )
 ORDER BY s.key;
 
--- name: erase_audit
-UPDATE audit SET subject = r.subject, detail = r.detail
-FROM rows(:rows, team_id text, key bigint, subject text, detail text) AS r
-WHERE audit.key = r.key;
-
 -- name: look_refused
 WITH seen AS (
     SELECT id, message, route, status, code, at FROM request_log

@@ -1,4 +1,4 @@
--- People of the dashboard, their sessions and links, and the audit log.
+-- People of the dashboard, their sessions and links.
 
 -- name: count_people
 SELECT count(*) FROM person;
@@ -168,38 +168,3 @@ SELECT person, purpose, team, maker, proven, expires_at FROM link WHERE hash = :
 -- name: use_link
 DELETE FROM link WHERE hash = :hash AND expires_at > :now
 RETURNING person, purpose, team, maker, proven, expires_at;
-
--- name: insert_audit
-INSERT INTO audit (at, person, team, action, subject, detail, address)
-SELECT at, person, team, action, subject, detail, address
-FROM rows(:entries, at bigint, person text, team text, action text, subject text, detail text, address text) AS r;
-
--- name: list_audit
--- Of one team, newest first, between two keys. `action`: how it begins.
-SELECT a.key, a.at, a.person, p.email, p.name, a.team, a.action, a.subject, a.detail, a.address
-FROM audit a LEFT JOIN person p ON p.id = a.person
-WHERE a.team = :team AND a.key < :before AND a.key >= :floor
-  AND a.at >= :since AND a.at < :until AND (CAST(:actor AS text) IS NULL OR a.person = :actor)
-  AND substr(a.action, 1, length(CAST(:action AS text))) = :action
-ORDER BY a.key DESC LIMIT :limit;
-
--- name: list_whole_audit
-SELECT a.key, a.at, a.person, p.email, p.name, a.team, a.action, a.subject, a.detail, a.address
-FROM audit a LEFT JOIN person p ON p.id = a.person
-WHERE a.key < :before AND a.key >= :floor
-  AND a.at >= :since AND a.at < :until AND (CAST(:actor AS text) IS NULL OR a.person = :actor)
-  AND substr(a.action, 1, length(CAST(:action AS text))) = :action
-ORDER BY a.key DESC LIMIT :limit;
-
--- name: audit_floor
--- Where a walk of so many lines ends.
-SELECT key FROM audit WHERE team = :team AND key < :before ORDER BY key DESC LIMIT 1 OFFSET :walk;
-
--- name: whole_audit_floor
-SELECT key FROM audit WHERE key < :before ORDER BY key DESC LIMIT 1 OFFSET :walk;
-
--- name: audit_before
-SELECT key FROM audit WHERE at < :until ORDER BY at DESC, key DESC LIMIT 1;
-
--- name: audit_since
-SELECT key FROM audit WHERE at >= :since ORDER BY at, key LIMIT 1;
