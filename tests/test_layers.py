@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, str] = {
     FLOOR: "rules/ sealing.py systemd.py metrics.py",
     "web/": "rules/ web/",
     "channels/carrier.py channels/web.py": "rules/ channels/carrier.py",
-    "channels/*/": "rules/ channels/carrier.py channels/web.py itself",
+    "channels/*/": "rules/ metrics.py channels/carrier.py channels/web.py itself",
     "storage/engine/": "rules/ metrics.py storage/engine/",
     "storage/": "rules/ clock.py metrics.py storage/ storage/engine/",
     "handover.py": "rules/ clock.py metrics.py channels/carrier.py storage/",

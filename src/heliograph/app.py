@@ -51,6 +51,7 @@ from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.grams import build_grams
 from heliograph.deliver.duties.imports import import_suppressions
 from heliograph.deliver.duties.key_uses import write_key_uses
+from heliograph.deliver.duties.ledger import compare_ledger
 from heliograph.deliver.duties.notices import Teller, tell_people
 from heliograph.deliver.duties.rates import share_rates
 from heliograph.deliver.duties.reclaim import reclaim_dead
@@ -281,6 +282,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "domain checks": partial(check_domains, domains.check_due),
         "domain watch": partial(watch_domains, domains.check_watched),
         "reputation": partial(judge_teams, store),
+        "ledger": partial(compare_ledger, store),
         "attest": partial(look_back, partial(attest, store, settings.data)),
     }
 

@@ -46,6 +46,7 @@ class LoopWatch:
                 self._due = loop.time() + TICK_S
         finally:
             stop.set()
+            metrics.flush()
 
     def _note(self, now: float) -> None:
         if now >= self._span_end:
@@ -53,6 +54,7 @@ class LoopWatch:
         lag = max(0.0, now - self._due)
         self._worst = max(self._worst, lag)
         metrics.LOOP_LAG.set(self.lag())
+        metrics.flush()
         if lag > HELD_S:
             log.warning("event loop blocked", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
         self._held_by = None

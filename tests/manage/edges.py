@@ -132,6 +132,7 @@ class Watch:
 class _Tx:
     def __init__(self, tx: Any, fault: Fault) -> None:
         self.hints = tx.hints
+        self.afterwards = tx.afterwards
         self._tx = tx
         self._fault = fault
 

@@ -55,6 +55,7 @@ WHOLE = {
 }
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
 SORTED = {
+    "ledger_sums": "at most twenty thousand entries of a team into kinds",
     "states_of_tagged": "at most ten thousand states into groups",
     "carrier_use_since": "carriers and minutes of eight days",
     "working_by_team": "what is in work",
@@ -219,6 +220,7 @@ INDEXES = {
     "shared_clock": "",
     "set_machine_clock": "",
     "ledger_page": "ledger_by_team",
+    "ledger_sums": "account_pkey ledger_by_team",
     "find_accounts": "",
     "waiting_teams": "outbox_due",
     "claim": "outbox_due outbox_pkey",

@@ -45,6 +45,7 @@ class Counted:
 
         class CountingTx:
             hints = tx.hints
+            afterwards = tx.afterwards
 
             async def run(self, query: str, **params: Any) -> list[Any]:
                 counted.statements[-1] += 1

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.storage import ledger
 from heliograph.storage.ledger import Entry
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -92,3 +93,18 @@ async def test_bookings_beside_sends_lose_nothing(store: Store, other: Store, cl
 async def test_accounts_of_several_teams(store: Store) -> None:
     found = await store.ledger.accounts([1, 2, 77])
     assert {team: account.available for team, account in found.items()} == {1: CREDIT, 2: CREDIT}
+
+
+async def test_an_account_that_differs_from_its_entries_is_found(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "SUMMED_MOST", 3)
+    await asyncio.gather(*(store.messages.accept(message(clock, channel="sms", price=1000 + i)) for i in range(5)))
+    (claim, *_) = await store.outbox.claim("phone", 2)
+    await store.outbox.record(outcome(claim, clock.now(), "failed"))
+    assert await store.ledger.difference(1) == 0
+    await _book(store, clock, 500)
+    assert await store.ledger.difference(1) == 0  # only what is new is added
+    await sql("UPDATE account SET available = available + 7, held = held - 2 WHERE team = 1")
+    assert await store.ledger.difference(1) == 9
+    assert await store.ledger.difference(2) == await store.ledger.difference(99) == 0

@@ -1,6 +1,7 @@
 """Is the process alive, can it accept, and what has it done: for load balancers and Prometheus."""
 
 import hmac
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -11,8 +12,10 @@ from heliograph.metrics import TYPE, Families
 from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.field_docs import says
+from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.storage.outbox import LaneDepth
 from heliograph.web.request import Response
 
 FORWARDED = (b"x-forwarded-for", b"forwarded")
@@ -50,8 +53,8 @@ async def _asked(context: Context) -> Families:
         found.gauge("outbox_depth", "Recipients that wait or are in work.", one.waiting, lane=one.lane)
         oldest = 0 if one.since is None else max(0, now - one.since) / SECOND_MS  # it may be scheduled
         found.gauge("outbox_oldest_seconds", "How long the oldest of them has waited.", oldest, lane=one.lane)
-    held = sum(one.waiting for one in waiting) if store.setup.current.platform.paused else 0
-    found.gauge("held_messages", "Recipients that wait for an operator.", held, reason="paused")
+    for reason, held in _held(context, waiting).items():
+        found.gauge("held_messages", "Recipients that wait for somebody to mend it.", held, reason=reason)
     behind = await store.dead_letters.behind.answer()
     found.gauge("quarantined_messages", "Dead letters.", behind.dead)
     found.gauge("webhook_pending", "Events that wait for their webhooks.", sum(hook.waiting for hook in behind.hooks))
@@ -63,6 +66,17 @@ async def _asked(context: Context) -> Families:
         found.gauge("carrier_reachable", "0 while its circuit is open.", reachable, **labels)
     found.gauge("disk_free_bytes", "Where attachments are.", context.disk_free())
     return found
+
+
+def _held(context: Context, waiting: Sequence[LaneDepth]) -> dict[str, int]:
+    """Recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach."""
+    setup, closed = context.store.setup.current, context.handover.closed_to()
+    cut_off = {LANE[carrier.channel] for carrier in setup.carriers}
+    cut_off -= {LANE[carrier.channel] for carrier in setup.carriers if carrier.id not in closed}
+    return {
+        "paused": sum(one.waiting for one in waiting) if setup.platform.paused else 0,
+        "circuit": sum(one.waiting for one in waiting if one.lane in cut_off),
+    }
 
 
 def _may_look(call: Call) -> bool:

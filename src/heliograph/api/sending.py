@@ -46,7 +46,7 @@ async def once(call: Call, key: str | None, send: Callable[[IdempotencyKey | Non
         retry_key = IdempotencyKey(idempotency.key_hash(key), await _fingerprint(call))
         done = await run_idempotent(call.context, call.caller.key.id, retry_key, lambda: send(retry_key))
     if done.replayed:
-        metrics.replayed()
+        metrics.replayed.inc()
     return Response(done.status, done.body, REPLAYED if done.replayed else [])
 
 

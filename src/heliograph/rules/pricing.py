@@ -158,8 +158,13 @@ def book(account: Account, amount: int) -> str:
 
 def credit_moved(kind: str, amount: int) -> int:
     """By how much an entry of the ledger changed what can be spent."""
+    return moved(kind, amount, "credit")
+
+
+def moved(kind: str, amount: int, account: str) -> int:
+    """By how much an entry changed this account."""
     source, target = ENTRY_KINDS[kind]
-    return amount * ((target == "credit") - (source == "credit"))
+    return amount * ((target == account) - (source == account))
 
 
 def _take_held(account: Account, amount: int) -> None:

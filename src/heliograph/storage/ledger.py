@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.pricing import Account, book, credit_moved
+from heliograph.rules.pricing import Account, book, credit_moved, moved
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST
@@ -34,9 +34,21 @@ class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
     following: Cursor | None  # where the next page begins; None: this is the last
 
 
+SUMMED_MOST = 20_000  # entries at a time: some 10 ms
+
+
+class _Sums(msgspec.Struct):
+    """What a team's entries up to a key come to."""
+
+    key: int = 0
+    credit: int = 0
+    held: int = 0
+
+
 class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._sums: dict[int, _Sums] = {}
 
     async def account(self, team: int) -> Account:
         return await self._database.read(lambda tx: account(tx, team))
@@ -48,6 +60,21 @@ class Ledger:
 
     async def page(self, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
         return await self._database.read(lambda tx: _page(tx, team, cursor, limit))
+
+    async def difference(self, team: int) -> int:
+        """By how much the account differs from the sum of its entries; each is added up once in a process's life."""
+        sums = self._sums.setdefault(team, _Sums())
+        while True:
+            rows = await self._database.read(
+                lambda tx: tx.run("ledger_sums", team=team, after=sums.key, most=SUMMED_MOST)
+            )
+            for _, _, kind, amount, key, count in rows:
+                if count:
+                    sums.credit += moved(kind, amount, "credit")
+                    sums.held += moved(kind, amount, "held")
+                    sums.key = max(sums.key, key)
+            if sum(row[5] for row in rows) < SUMMED_MOST:
+                return sum(abs(row[0] - sums.credit) + abs(row[1] - sums.held) for row in rows[:1])
 
     async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
         """Top up, or take by a negative amount; ValueError when that is more than there is."""
@@ -64,9 +91,9 @@ async def _page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerP
         cursor = Cursor(NEWEST, (await account(tx, team)).available)
     balance, entries = cursor.balance, []
     for row in await tx.run("ledger_page", team=team, before=cursor.key, limit=limit + 1):
-        moved = credit_moved(row[1], row[2])
-        entries.append(Entry(moved, balance, *row))
-        balance -= moved
+        change = credit_moved(row[1], row[2])
+        entries.append(Entry(change, balance, *row))
+        balance -= change
     more = len(entries) > limit
     following = Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
     return LedgerPage(entries=entries[:limit], following=following)

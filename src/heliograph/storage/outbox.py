@@ -328,7 +328,7 @@ class Outbox:
             over = await self._leases.over(tx)
             await tx.run("reclaim", over=over)
             await verifications.give_up(tx, "", over, now, publisher)
-            await tx.run("expire_verifications", now=now)
+            verifications.tell(tx, "expired", len(await tx.run("expire_verifications", now=now)))
             return await outcomes.quarantine(tx, now=now, publisher=publisher)
 
         return await self._database.write(story)

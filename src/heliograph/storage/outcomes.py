@@ -1,18 +1,21 @@
 """Recording what carriers said: fenced by the claim, moved by the rules, written in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from heliograph import metrics
 from heliograph.rules import event, magic, message, pricing, reputation
+from heliograph.rules.bounce_category import category_of
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
-from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS
+from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.rules.notices import dead_letters
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
+from heliograph.rules.provider import OTHER, SIMULATOR, provider_of
 from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
@@ -24,6 +27,7 @@ EARLY_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
 UNUSED = ("canceled", "expired")  # why an email that was counted against the quota was not sent
+COUNTED = ("delivered", "bounced", "failed", "complained")
 RECEIPTS = ("delivered", "read", "failed")
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
@@ -282,6 +286,7 @@ class _Rows:
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
+        self.told: list[Callable[[], None]] = []  # what the metrics are told when all is written
 
 
 async def _apply(
@@ -319,6 +324,7 @@ async def _apply(
     if rows.counts:
         await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
     await figures.count(tx, rows.steps)
+    tx.afterwards += rows.told
 
 
 def _written(detail: dict[str, Any]) -> str | None:
@@ -360,6 +366,8 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     if is_mail and any(counted := reputation.tally(recipient.status, path)):
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
+    if path:
+        _tell_metrics(rows, change, moved, recipient, path)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
@@ -386,6 +394,25 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
+
+
+def _tell_metrics(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, path: Sequence[str]) -> None:
+    ends = path[-1]
+    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces
+        return
+    if magic.is_magic(recipient.address):
+        who = SIMULATOR
+    elif moved.channel == "email":
+        who = provider_of(recipient.address.rpartition("@")[2], change.detail.get("host"))
+    else:
+        who = recipient.carrier or OTHER
+    if ends == "delivered":
+        took_s = (change.at - moved.created_at) / SECOND_MS
+        rows.told.append(lambda: metrics.delivery_s(moved.channel, who).observe(took_s))
+    elif moved.channel == "email":
+        count = metrics.complained if ends == "complained" else metrics.bounced
+        why = category_of(ends, change.detail)
+        rows.told.append(lambda: count(who, why).inc())
 
 
 async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[Message]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph import metrics
 from heliograph.clock import Clock
 from heliograph.rules import pricing, verification
 from heliograph.rules.acceptance import Answer, IdempotencyKey
@@ -168,8 +169,14 @@ async def start(
         lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
         await remember(tx, [_key(i, lease_until) for i in begun if i.retry_key], now, remembered, leases)
         await _begin(tx, begun, accounts, lease_until)
+        tell(tx, "started", len(begun))
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i in begun}, now)
     return answers
+
+
+def tell(tx: Tx, outcome: str, count: int = 1) -> None:
+    """The metrics, once it is written."""
+    tx.afterwards.append(lambda: metrics.verified(outcome).inc(count))
 
 
 async def rehearse(tx: Tx, item: Start) -> None:
@@ -204,6 +211,7 @@ async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) ->
     if row and verification.current_status(row.status, now, row.expires_at) == "pending":
         await tx.run("cancel_verification", team=team, id=id_, error=CANCELED)
         await publisher.publish(tx, [_event(publisher, row, "failed", now, CANCELED)])
+        tell(tx, "canceled")
 
 
 async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[None | Exception]:
@@ -225,6 +233,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         fails = item.status == "failed" and not row.sent and row.status == "pending"
         if fails:
             events.append(_event(publisher, row, "failed", item.at, item.error_message, item.channel))
+            tell(tx, "failed")
         done.append(
             (
                 item.team,
@@ -276,6 +285,7 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
         result = verification.check(status, wrong, item.at, row.expires_at, matches)
         if result.status != status and result.status in ("verified", "exhausted"):
             events.append(_event(publisher, row, result.status, item.at))
+            tell(tx, result.status)
         if result.verified:
             verified.append((row.team, row.phone, item.at, 0, 1))
         states[area] = (result.status, result.wrong)

@@ -130,7 +130,7 @@ class MailIntake:
     def _note_answered(self, id_: str, caller: Caller, answer: Answer) -> None:
         state, setup = self._context.state, self._context.store.setup.current
         if answer.replayed:
-            metrics.replayed()
+            metrics.replayed.inc()
         if state.requests.keeps(caller.team.record.ref, setup.platform.log_requests_per_second):
             request = self._logged(id_, caller, ACCEPTED)
             state.requests.note(replace(request, replayed=int(answer.replayed), subject=subject_of(answer.body, "")))

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.provider import provider_of
 from heliograph.rules.smtp_reply import pauses_host
 
 IDLE_S = 10.0  # a connection waits this long for another mail
@@ -98,6 +100,8 @@ class Pool:
         if outcome is None:
             opened = await SmtpSession.open(destination, self._manner)
             outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, recipient, mail)
+        said = str(outcome.detail.get("code") or "")
+        metrics.smtp_replied(provider_of(destination.host), f"{said[0]}xx" if said else "none").inc()
         if pauses_host(outcome.detail):
             host.paused_until = _now() + self._limits.pause_s
             _call_later(self._limits.pause_s, self._forget, (destination.address, destination.port))

@@ -14,10 +14,12 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned
 from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
 from heliograph.rules.denied import is_denied
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.provider import provider_of
 from heliograph.rules.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
 
 BLOCK = 64 * 1024  # octets of mail written at a time
@@ -82,6 +84,8 @@ class SmtpSession:
         self._offers: dict[str, str] = {}  # EHLO keyword → its parameters
         self._unclean = False  # a transaction was abandoned: RSET first
         self._open = True
+        self._counted = metrics.smtp_connections.labels(provider_of(destination.host), destination.source or "default")
+        self._counted.inc()
         self.destination = destination
         self.tls: str | None = None
         self.verb: Verb = "connect"  # the last command
@@ -137,6 +141,8 @@ class SmtpSession:
         return self._open and self._wire.quiet
 
     def abort(self) -> None:
+        if self._open:
+            self._counted.dec()
         self._open = False
         self._wire.transport.abort()
 
@@ -159,7 +165,11 @@ class SmtpSession:
         greeting = await self._read("connect")
         if verdict(greeting, "connect") != "accepted":
             return self._told(greeting)
-        return await self._hello() or await self._start_tls() or await self._log_in()
+        refusal = await self._hello() or await self._start_tls() or await self._log_in()
+        if refusal is None:
+            policy = "none" if self.tls is None else self.destination.tls
+            metrics.smtp_secured(provider_of(self.destination.host), policy).inc()
+        return refusal
 
     async def _hello(self) -> dict[str, Any] | None:
         name = self._manner.helo or _literal(_host_of(self._wire, "sockname"))

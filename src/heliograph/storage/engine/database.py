@@ -4,10 +4,14 @@ A story is an async function of a `Tx`; it awaits nothing but the transaction, s
 asyncpg's event loop and on SQLite's writer thread (ADR 0003).
 """
 
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from heliograph.storage.engine.hints import Hints
+
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
@@ -28,6 +32,7 @@ def reason_of(error: BaseException) -> str:
 
 class Tx(Protocol):
     hints: dict[str, int]  # the kinds of work that it writes, and in how many ms they are due
+    afterwards: list[Callable[[], None]]  # called once all is durable, on the event loop: what is counted
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
@@ -42,6 +47,16 @@ def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
 
 
 Story = Callable[[Tx], Coroutine[Any, Any, T]]
+
+
+def subject_of(story: Story[Any]) -> str:
+    """What it is about, for the metrics: the part of the store that tells it."""
+    return _subject(getattr(story, "__qualname__", "other"))
+
+
+@cache
+def _subject(qualname: str) -> str:
+    return _HUMP.sub("_", qualname.partition(".")[0]).lower()
 
 
 class Database(Protocol):

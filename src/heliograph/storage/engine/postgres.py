@@ -6,7 +6,7 @@ deadline (ADR 0018).
 
 import asyncio
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import asyncpg
 import structlog
 
-from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of
+from heliograph import metrics
+from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, together
 
@@ -137,6 +138,7 @@ def keep_alive(connection: Any) -> None:
 class PostgresTx:
     def __init__(self, connection: Any, queries: Mapping[str, Statement]) -> None:
         self.hints: dict[str, int] = {}
+        self.afterwards: list[Callable[[], None]] = []
         self._fetch = connection.fetch
         self._queries = queries
 
@@ -168,16 +170,24 @@ class PostgresDatabase:
         self.hints = Hints(self._tell)
 
     async def write(self, story: Story[T]) -> T:
-        return await self._retry(story, keep=True)
+        metrics.under_way["write"] += 1
+        try:
+            return await self._retry(story, keep=True)
+        finally:
+            metrics.under_way["write"] -= 1
 
     async def read(self, story: Story[T]) -> T:
-        with outages():
-            async with asyncio.timeout(self._command_s):
-                await self._reads.acquire()
+        metrics.under_way["read"] += 1
         try:
-            return await self._retry(story, keep=False)
+            with outages():
+                async with asyncio.timeout(self._command_s):
+                    await self._reads.acquire()
+            try:
+                return await self._retry(story, keep=False)
+            finally:
+                self._reads.release()
         finally:
-            self._reads.release()
+            metrics.under_way["read"] -= 1
 
     async def listen(self) -> None:
         said = False
@@ -247,18 +257,22 @@ class PostgresDatabase:
                 await connection.fetch(self._queries["notify"].sql, f"{self._ear} {text}")
 
     async def _retry(self, story: Story[T], keep: bool) -> T:
-        for _ in range(TRIES - 1):
-            with suppress(*RETRIES):
-                return await self._transact(story, keep)
-        try:
-            return await self._transact(story, keep)
-        except RETRIES as error:
-            raise Conflict(f"PostgreSQL: {reason_of(error)}") from error
+        name = subject_of(story)
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._transact(story, keep, name)
+            except RETRIES as error:
+                metrics.found_busy(name).inc()
+                if not left:
+                    raise Conflict(f"PostgreSQL: {reason_of(error)}") from error
+        raise AssertionError("it was tried")
 
-    async def _transact(self, story: Story[T], keep: bool) -> T:
+    async def _transact(self, story: Story[T], keep: bool, name: str) -> T:
+        time = asyncio.get_running_loop().time
         with outages():
             pool = self._pool or await self._make_pool()
             connection: Any = await pool.acquire(timeout=self._command_s)
+        began = time()
         try:
             transaction = connection.transaction()
             with outages():
@@ -275,7 +289,11 @@ class PostgresDatabase:
                 raise
             with outages():
                 await (transaction.commit() if keep else transaction.rollback())
-            self.hints.tell(tx.hints)
+            metrics.transacted(name).observe(time() - began)
+            if keep:
+                self.hints.tell(tx.hints)
+                for act in tx.afterwards:
+                    act()
             return result
         except StoreUnavailable as error:
             if _is_away(error):

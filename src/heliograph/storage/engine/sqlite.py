@@ -2,17 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import apsw
 import structlog
 
+from heliograph import metrics
 from heliograph.storage.engine import pipes
-from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of
+from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries
 
@@ -20,6 +21,7 @@ log = structlog.get_logger()
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
+BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
 READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
@@ -33,6 +35,8 @@ BROKEN = (
 class SqliteTx:
     def __init__(self, connection: apsw.Connection, queries: Mapping[str, Statement]) -> None:
         self.hints: dict[str, int] = {}
+        self.afterwards: list[Callable[[], None]] = []
+        self.took_s = 0.0
         self._execute = connection.execute
         self._executemany = connection.executemany
         self._queries = queries
@@ -63,12 +67,14 @@ class SqliteDatabase:
         self.hints = Hints(self._tell)
 
     async def write(self, story: Story[T]) -> T:
-        result, hints = await self._inside(self._writer, story, "BEGIN IMMEDIATE", "COMMIT")
-        self.hints.tell(hints)
+        result, tx = await self._inside("write", story)
+        self.hints.tell(tx.hints)
+        for act in tx.afterwards:
+            act()
         return result
 
     async def read(self, story: Story[T]) -> T:
-        return (await self._inside(self._readers, story, "BEGIN", "ROLLBACK"))[0]
+        return (await self._inside("read", story))[0]
 
     async def listen(self) -> None:
         try:
@@ -91,15 +97,27 @@ class SqliteDatabase:
     async def _tell(self, text: str) -> None:
         pipes.tell(self._pipes, text, self._own_pipe)
 
-    async def _inside(
-        self, pool: ThreadPoolExecutor, story: Story[T], begin: str, end: str
-    ) -> tuple[T, dict[str, int]]:
-        return await asyncio.get_running_loop().run_in_executor(pool, self._transact, story, begin, end)
+    async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> tuple[T, SqliteTx]:
+        pool = self._writer if kind == "write" else self._readers
+        loop, name, waits = asyncio.get_running_loop(), subject_of(story), list[int]()
+        metrics.under_way[kind] += 1
+        try:
+            result, tx = await loop.run_in_executor(pool, self._transact, story, *BOUNDS[kind], loop.time, waits)
+        finally:
+            metrics.under_way[kind] -= 1
+            if waits:
+                metrics.found_busy(name).inc()
+        metrics.transacted(name).observe(tx.took_s)
+        return result, tx
 
-    def _transact(self, story: Story[T], begin: str, end: str) -> tuple[T, dict[str, int]]:
-        """What the story returns, and the hints of its transaction."""
+    def _transact(
+        self, story: Story[T], begin: str, end: str, time: Callable[[], float], waits: list[int]
+    ) -> tuple[T, SqliteTx]:
+        """What the story returns, and its transaction; each wait for another process is noted."""
+        began = time()
         try:
             connection = self._connection()
+            self._local.waits = waits
             tx = SqliteTx(connection, self._queries)
             connection.execute(begin)
             try:
@@ -109,7 +127,8 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            return result, tx.hints
+            tx.took_s = time() - began
+            return result, tx
         except (*BUSY, *BROKEN) as error:
             if isinstance(error, BROKEN):
                 self._forget()
@@ -118,9 +137,14 @@ class SqliteDatabase:
     def _connection(self) -> apsw.Connection:
         if not hasattr(self._local, "connection"):
             self._local.connection = open_sqlite(self._path)
+            self._local.connection.set_busy_handler(self._wait)
             self._opened.append(self._local.connection)
         connection: apsw.Connection = self._local.connection
         return connection
+
+    def _wait(self, tries: int) -> bool:
+        self._local.waits.append(tries)
+        return wait(tries)
 
     def _forget(self) -> None:
         """This thread's connection."""

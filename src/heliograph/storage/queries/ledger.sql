@@ -8,3 +8,13 @@ ORDER BY key DESC LIMIT :limit;
 -- name: find_accounts
 SELECT a.team, a.available, a.held, a.month, a.used, a.erased, a.sandbox_day, a.sandbox_used
 FROM rows(:teams, team bigint) AS t JOIN account a ON a.team = t.team;
+
+-- name: ledger_sums
+-- With the account in one statement: both databases show it as it was at one moment. A team's entries are made under the
+-- lock of its account, so none appears before one that was seen.
+SELECT a.available, a.held, l.kind, CAST(sum(l.amount) AS bigint), max(l.key), count(l.key)
+FROM account a LEFT JOIN (
+    SELECT team, kind, amount, key FROM ledger WHERE team = :team AND key > :after ORDER BY key LIMIT :most
+) AS l ON l.team = a.team
+WHERE a.team = :team
+GROUP BY a.available, a.held, l.kind;

@@ -101,7 +101,8 @@ WHERE (team, id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) A
 UPDATE verification SET status = 'expired', next_at = NULL
 WHERE status = 'pending'
   AND key IN (SELECT key FROM verification
-              WHERE status = 'pending' AND owner IS NULL AND expires_at <= :now LIMIT 500);
+              WHERE status = 'pending' AND owner IS NULL AND expires_at <= :now LIMIT 500)
+RETURNING key;
 
 -- name: take_back_idempotency
 DELETE FROM idempotency WHERE owner = :owner AND status IS NULL;

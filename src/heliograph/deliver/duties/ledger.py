@@ -1,0 +1,31 @@
+"""Adds up the ledger again and compares it with the accounts: whoever is right, a difference is a bug."""
+
+import structlog
+
+from heliograph import metrics
+from heliograph.deliver.duties.repeat import repeat
+from heliograph.storage.store import Store
+
+EVERY_S = 60.0
+TEAMS = 200  # compared in a round; all of them in turn
+
+log = structlog.get_logger()
+
+
+async def compare_ledger(store: Store) -> None:
+    seen: dict[int, int] = {}  # team → by how much it was off
+    turn = 0
+
+    async def compare() -> None:
+        nonlocal turn
+        teams = sorted(store.setup.current.teams_by_ref)
+        turn = 0 if turn >= len(teams) else turn
+        for team in teams[turn : turn + TEAMS]:
+            off = await store.ledger.difference(team)
+            if off and not seen.get(team):
+                log.error("the account differs from its ledger", team=team, off=off)
+            seen[team] = abs(off)
+        turn += TEAMS
+        metrics.LEDGER_OFF.set(sum(seen.values()))
+
+    await repeat(EVERY_S, compare)

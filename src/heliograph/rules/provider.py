@@ -1,0 +1,35 @@
+"""Whose mail servers an email goes to: a dozen large ones by name, so that counters stay few."""
+
+from functools import lru_cache
+
+OTHER = "other"
+SIMULATOR = "simulator"
+
+# A name → the domains of its mail exchangers, and of its own mailboxes, which say it without DNS.
+PROVIDERS = {
+    "google": "google.com googlemail.com gmail.com psmtp.com",
+    "microsoft": "outlook.com hotmail.com live.com msn.com office365.us partner.outlook.cn",
+    "yahoo": "yahoodns.net yahoo.com ymail.com rocketmail.com aol.com",
+    "apple": "icloud.com me.com mac.com apple.com",
+    "proofpoint": "pphosted.com ppe-hosted.com ppops.net proofpoint.com",
+    "mimecast": "mimecast.com mimecast.co.za mimecast-offshore.com",
+    "gmx": "gmx.net gmx.de gmx.com web.de mail.com kundenserver.de ionos.com",
+    "proton": "protonmail.ch protonmail.com proton.me pm.me",
+    "fastmail": "messagingengine.com fastmail.com",
+    "zoho": "zoho.com zoho.eu zoho.in zohomail.com",
+    "yandex": "yandex.net yandex.ru yandex.com ya.ru",
+    "mailru": "mail.ru inbox.ru list.ru bk.ru",
+}
+_OF = {domain: name for name, domains in PROVIDERS.items() for domain in domains.split()}
+
+
+def provider_of(*names: str | None) -> str:
+    """By the first of these hosts or domains that belongs to one."""
+    return next((found for name in names if name and (found := _find(name)) != OTHER), OTHER)
+
+
+@lru_cache(maxsize=4096)
+def _find(name: str) -> str:
+    labels = name.lower().rstrip(".").split(".")
+    domains = (".".join(labels[at:]) for at in range(len(labels)))
+    return next((_OF[domain] for domain in domains if domain in _OF), OTHER)
