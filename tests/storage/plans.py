@@ -14,6 +14,7 @@ SMALL = {
         "chat_hook",
         "domain_check",
         "audit_head",
+        "identity",
     ),
 }
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
@@ -62,6 +63,7 @@ SORTED = {
     "team_figures": "hours of a year",
     "members_of": "people of a team",
     "sessions_of": "sessions of a person",
+    "identities_of": "providers of a person",
     "message_events": "the timeline of a message",
     "newest_reputation": "a week of hours",
     "trim_requests": "teams that made requests lately",
@@ -300,6 +302,11 @@ INDEXES = {
     "delete_sessions": "",
     "purge_sessions": "",
     "purge_links": "",
+    "spend": "",
+    "find_identity": "",
+    "identities_of": "",
+    "insert_identity": "",
+    "delete_identities": "",
     "find_familiar": "",
     "set_familiar": "",
     "delete_familiar": "",

@@ -6,10 +6,11 @@ import msgspec
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.datafolder import kept_address
 from heliograph.manage import people
-from heliograph.manage.people import PRINTED, ROLES, NewPerson
+from heliograph.manage.people import PRINTED, NewPerson
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.groups import ROLES
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings

@@ -3,7 +3,8 @@
 A role is an invitation until the person accepts it, and a password is proven or not (ADR 0020).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -11,11 +12,10 @@ from heliograph.manage.fields import check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
+from heliograph.rules.groups import OPERATOR, ROLES
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.storage.people import Link, Offered, Person, Standing
+from heliograph.storage.people import Identity, Link, Offered, Person, Standing, Stranger
 from heliograph.storage.store import Store
-
-ROLES: tuple[str, ...] = ("viewer", "developer", "owner")
 
 
 class NewPerson(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +218,48 @@ def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
 
 def _roles(operator: bool) -> dict[str, str]:
     return {"": "operator"} if operator else {}
+
+
+# -- by an identity provider ------------------------------------------------------------------------------------------
+
+
+async def admit(
+    store: Store, address: str, who: Identity, roles: Mapping[str, str | None], provider: str
+) -> Person | Stranger:
+    """Somebody whom a provider let in, with the roles that their groups give: team → role, None: none; an empty team:
+    to run the instance. Teams that no group is for stay as they are. New people come with a role, or not at all.
+    """
+    wanted = {team: role for team, role in roles.items() if not team or team in store.setup.current.teams}
+    entry = Actor(kind="person", address=address).did(store.clock.now(), "", who.email, provider)
+    person = await store.people.identify(who, entry, may_add=any(wanted.values()))
+    if isinstance(person, str):
+        return person
+    held = await store.people.roles(person.id) | ({"": OPERATOR} if person.operator else {})
+    for team, role in wanted.items():
+        if role != held.get(team):
+            await _follow_group(store, address, person, team, held.get(team), role, provider)
+    return person
+
+
+async def _follow_group(
+    store: Store, address: str, person: Person, team: str, before: str | None, role: str | None, provider: str
+) -> None:
+    action = "person.operator" if not team else "member.role" if role else "member.remove"
+    actor = Actor(kind="service", address=address)
+    detail = f"{before or 'none'} → {role or 'none'}, by {provider}"
+    entry = actor.did(store.clock.now(), action, person.email, detail, team=team or None)
+    with suppress(InvalidRequest):  # the last owner or operator stays: nobody else could mend it
+        if role and not before:
+            await store.people.give(person.id, team, role, entry)
+        elif team:
+            await store.people.set_role(person.id, team, role, entry)
+        else:
+            await store.people.end_operator(person.id, entry)
+
+
+async def disconnect(store: Store, actor: Actor, person: Person) -> None:
+    entry = actor.did(store.clock.now(), "person.provider", person.email)
+    await store.people.forget_identities(person.id, entry)
 
 
 # -- their own account ------------------------------------------------------------------------------------------------

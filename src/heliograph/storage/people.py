@@ -5,6 +5,7 @@ What changes something takes its audit entry along and writes both in one transa
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -76,7 +77,25 @@ class Standing(msgspec.Struct, frozen=True):
     invited: dict[str, str]
 
 
+# Why somebody whom a provider let in is nobody here: the address is not verified, it is nobody's and gets no role, or
+# its account is another one's at that provider.
+Stranger = Literal["unverified", "unknown", "taken"]
 Judge = Callable[[Standing], AuditEntry | None]  # the entry of a change; None: there is nothing to change
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody whom an identity provider let in."""
+
+    issuer: str
+    subject: str  # how the provider names the person, for ever
+    email: str  # in normal form, and verified by the provider; empty: it is not
+    name: str
+
+
+class IdentityLine(msgspec.Struct, frozen=True):
+    issuer: str
+    subject: str
+    created_at: int
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -216,6 +235,7 @@ class People:
             for query in (
                 "delete_invitations",
                 "delete_recovery",
+                "delete_identities",
                 "delete_familiar",
                 "delete_notice_choices",
                 "delete_decisions",
@@ -223,6 +243,53 @@ class People:
             ):
                 await tx.run(query, person=id_)
             await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    # -- an identity provider -------------------------------------------------------------------------------
+
+    async def identify(self, who: Identity, entry: AuditEntry, *, may_add: bool) -> Person | Stranger:
+        """Who somebody is whom a provider let in: by its name for them, else by the address that it verified. A
+        password that is not proven ends: whoever chose it gets nothing of what the provider gives.
+        """
+
+        async def story(tx: Tx) -> Person | Stranger:
+            rows = await tx.run("find_identity", issuer=who.issuer, subject=who.subject)
+            found = rows or (await tx.run("find_person_by_email", email=who.email) if who.email else [])
+            if not rows and not who.email:
+                return "unverified"
+            if not found and not may_add:
+                return "unknown"
+            person = await lock_person(tx, found[0][0] if found else (await self._add(tx, who.email, who.name)).id)
+            if person is None:
+                return "unknown"
+            subjects = {issuer: subject for issuer, subject, _ in await tx.run("identities_of", person=person.id)}
+            if subjects.get(who.issuer, who.subject) != who.subject:
+                return "taken"
+            if found and not person.proven:
+                await _disown(tx, person.id)
+            await tx.run("set_proven", id=person.id, proven=1)
+            if who.issuer not in subjects:
+                named = {"issuer": who.issuer, "subject": who.subject, "person": person.id}
+                await tx.run("insert_identity", **named, now=self._clock.now())
+                action = "account.provider" if found else "person.add"
+                await audit.write(tx, msgspec.structs.replace(entry, actor=person.id, action=action))
+            return await lock_person(tx, person.id) or "unknown"
+
+        return await self._database.write(story)
+
+    async def identities(self, person: str) -> list[IdentityLine]:
+        rows = await self._database.read(lambda tx: tx.run("identities_of", person=person))
+        return [IdentityLine(*row) for row in rows]
+
+    async def forget_identities(self, person: str, entry: AuditEntry) -> None:
+        """The next sign-in with a provider finds the account by its address again. Sessions end: some may be its."""
+
+        async def story(tx: Tx) -> None:
+            await lock_person(tx, person)
+            if await tx.run("delete_identities", person=person):
+                await tx.run("delete_sessions", person=person, kept="")
+                await audit.write(tx, entry)
 
         await self._database.write(story)
 
@@ -267,6 +334,17 @@ class People:
     async def members(self, team: str) -> list[Member]:
         """And those who are invited."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
+
+    async def give(self, person: str, team: str, role: str, entry: AuditEntry) -> None:
+        """Without being asked, as an identity provider says; an empty team: to run the instance."""
+
+        async def story(tx: Tx) -> None:
+            if await lock_person(tx, person):
+                await tx.run("delete_invitation", person=person, team=team)
+                await _give(tx, person, team, role)
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
 
     async def set_role(self, person: str, team: str, role: str | None, entry: AuditEntry) -> None:
         """Of a member, or of somebody who is invited to be one. None: neither any longer."""
@@ -391,6 +469,14 @@ class NotByThis(Exception):
 async def lock_person(tx: Tx, id_: str) -> Person | None:
     rows = await tx.run("lock_person", id=id_)
     return Person(*rows[0]) if rows else None
+
+
+async def _disown(tx: Tx, person: str) -> None:
+    """Whoever chose the password, or signed in with it, may be somebody else than who has the address (ADR 0020)."""
+    await tx.run("set_password", id=person, password=None)
+    await _set_totp(tx, person, None, ())
+    await tx.run("delete_sessions", person=person, kept="")
+    await tx.run("delete_familiar", person=person)
 
 
 async def _end_links(tx: Tx, person: str) -> None:

@@ -1,6 +1,6 @@
 """Sessions of people who signed in, and the browsers and networks they are recognised by.
 
-Signing in and out is not recorded in the audit log; ending other sessions is.
+Signing in is recorded in the audit log, and so is ending other sessions; signing out is not.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from heliograph.storage.people import Person, hashed, lock_person
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
 FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
+SPENT_MS = 15 * MINUTE_MS  # longer than anything lives that is good once
 TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
 
 
@@ -30,6 +31,7 @@ class SignedIn(msgspec.Struct, frozen=True):
     name: str
     operator: int
     has_totp: int
+    ends_at: int | None = None  # however much it is used
 
 
 class SessionLine(msgspec.Struct, frozen=True):
@@ -45,9 +47,20 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    async def sign_in(self, person: Person, address: str, agent: str, marks: Sequence[str] = ()) -> str | None:
-        """Begin a session; returns the cookie's value. None: the password was changed meanwhile. By the marks, a
-        browser and a network, this person is recognised next time. Deletes what has expired.
+    async def sign_in(
+        self,
+        person: Person,
+        address: str,
+        agent: str,
+        marks: Sequence[str] = (),
+        *,
+        entry: AuditEntry | None = None,
+        lasts_ms: int | None = None,
+        spends: str = "",
+    ) -> str | None:
+        """Begin a session; returns the cookie's value. None: the password was changed meanwhile, or what this spends
+        was spent before. By the marks, a browser and a network, this person is recognised next time. Deletes what has
+        expired. `lasts_ms`: how long it lasts however much it is used.
         """
         token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
@@ -58,6 +71,8 @@ class Sessions:
                 return None
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
+            if spends and not await tx.run("spend", hash=hashed(spends), expires_at=now + SPENT_MS):
+                return None
             await tx.run("purge_familiar", before=now - FAMILIAR_MS)
             await tx.run("set_familiar", marks=[(person.id, hashed(mark), now) for mark in marks])
             await tx.run(
@@ -69,8 +84,10 @@ class Sessions:
                 address=address,
                 agent=agent[:200],
                 now=now,
-                expires_at=now + SESSION_MS,
+                expires_at=now + min(SESSION_MS, lasts_ms or SESSION_MS),
+                ends_at=now + lasts_ms if lasts_ms else None,
             )
+            await audit.write(tx, entry)
             return token
 
         return await self._database.write(story)
@@ -87,8 +104,9 @@ class Sessions:
             return None
         found = SignedIn(*rows[0])
         if found.seen_at < now - TOUCH_MS:
+            until = min(now + SESSION_MS, found.ends_at or now + SESSION_MS)
             await self._database.write(
-                lambda tx: tx.run("touch_session", hash=hashed(token), now=now, expires_at=now + SESSION_MS)
+                lambda tx: tx.run("touch_session", hash=hashed(token), now=now, expires_at=until)
             )
         return found
 

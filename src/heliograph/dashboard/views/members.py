@@ -3,7 +3,8 @@
 from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
-from heliograph.manage.people import ROLES, LinkTerms, NewPerson
+from heliograph.manage.people import LinkTerms, NewPerson
+from heliograph.rules.groups import ROLES
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Member, Person
 

@@ -117,11 +117,11 @@ ON CONFLICT (person, team) DO UPDATE SET role = excluded.role;
 DELETE FROM member WHERE person = :person AND team = :team;
 
 -- name: insert_session
-INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at, expires_at)
-VALUES (:hash, :id, :person, :csrf, :address, :agent, :now, :now, :expires_at);
+INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at, expires_at, ends_at)
+VALUES (:hash, :id, :person, :csrf, :address, :agent, :now, :now, :expires_at, :ends_at);
 
 -- name: find_session
-SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL
+SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL, s.ends_at
 FROM session s JOIN person p ON p.id = s.person
 WHERE s.hash = :hash AND s.expires_at > :now;
 
@@ -168,3 +168,20 @@ SELECT person, purpose, team, maker, proven, expires_at FROM link WHERE hash = :
 -- name: use_link
 DELETE FROM link WHERE hash = :hash AND expires_at > :now
 RETURNING person, purpose, team, maker, proven, expires_at;
+
+-- name: spend
+-- What is good once, and is found used the second time.
+INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, '', 'spent', :expires_at)
+ON CONFLICT (hash) DO NOTHING RETURNING hash;
+
+-- name: find_identity
+SELECT person FROM identity WHERE issuer = :issuer AND subject = :subject;
+
+-- name: identities_of
+SELECT issuer, subject, created_at FROM identity WHERE person = :person ORDER BY issuer, subject;
+
+-- name: insert_identity
+INSERT INTO identity (issuer, subject, person, created_at) VALUES (:issuer, :subject, :person, :now);
+
+-- name: delete_identities
+DELETE FROM identity WHERE person = :person RETURNING issuer;

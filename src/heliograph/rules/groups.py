@@ -1,0 +1,44 @@
+"""Groups of an identity provider, and the roles that they give here."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+ROLES: tuple[str, ...] = ("viewer", "developer", "owner")  # each may do what the one before may
+OPERATOR = "operator"
+EXPECTED = "expected group=team:role or group=operator, such as ops=operator,shop=team_shop:developer"
+
+
+class GroupRole(msgspec.Struct, frozen=True):
+    group: str
+    team: str  # team_…; empty: to run the instance
+    role: str
+
+
+def read_group_roles(text: str) -> tuple[GroupRole, ...]:
+    """From lines, or from one line with commas between them: the names of groups may have commas of their own."""
+    parts = (part.strip() for part in text.split("\n" if "\n" in text.strip() else ","))
+    return tuple(_read(part) for part in parts if part)
+
+
+def _read(part: str) -> GroupRole:
+    group, _, given = part.rpartition("=")
+    team, _, role = given.strip().rpartition(":")
+    if not group.strip() or (role not in ROLES if team else role != OPERATOR):
+        raise ValueError(f"{EXPECTED}; not {part!r}")
+    return GroupRole(group.strip(), team, role)
+
+
+def write_group_roles(table: Sequence[GroupRole]) -> str:
+    lines = [f"{row.group}={row.team}:{row.role}" if row.team else f"{row.group}={row.role}" for row in table]
+    return ("\n" if any("," in row.group for row in table) else ",").join(lines)
+
+
+def roles_by_groups(groups: Collection[str], table: Sequence[GroupRole]) -> dict[str, str | None]:
+    """Every team of the table → the highest role that these groups give in it; None: none."""
+    given: dict[str, str | None] = dict.fromkeys(row.team for row in table)
+    ranks = (*ROLES, OPERATOR)
+    for row in sorted(table, key=lambda row: ranks.index(row.role)):
+        if row.group in groups:
+            given[row.team] = row.role
+    return given
