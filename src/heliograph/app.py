@@ -3,7 +3,7 @@
 import asyncio
 import platform
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from heliograph.channels.sms.http import Http, HttpOptions
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
 from heliograph.channels.sms.twilio import Twilio, TwilioOptions
-from heliograph.channels.web import Web
+from heliograph.channels.web import NoAnswer, Unreachable, Web
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
@@ -37,6 +37,7 @@ from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.clock import Clock
 from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets
 from heliograph.deliver.duties.attest import look_back
@@ -89,6 +90,7 @@ LOST = "cannot be opened: the service's secret was changed"
 LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
 LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
 LOST_DKIM = f"the domain's DKIM keys {LOST}. Rotate them, and publish the new records"
+PROVIDER_S = 5.0  # for an answer of the identity provider: somebody waits
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +220,7 @@ def build(
         role=role,
         store=store,
         context=context,
-        front=make_front(settings, secrets, context, management, limits, budget, tools.outgoing),
+        front=make_front(settings, secrets, context, management, limits, budget, tools.outgoing, tools.web),
         workers=[worker, webhooks] if works else [],
         returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
         submissions=Submissions(
@@ -242,6 +244,7 @@ def make_front(
     limits: RateLimits,
     budget: ByteBudget,
     outgoing: Outgoing,
+    web: Web,
 ) -> Front:
     """The API and the dashboard, which share one budget of bytes, with SMTP submission too."""
     foreign = [route for surface in SURFACES for route in surface.routes]
@@ -252,9 +255,38 @@ def make_front(
         unseal=secrets.sealer.open,
         eml=outgoing.plain,
         routes=(*(route.name for route in (*ROUTES, *foreign) if route.scopes is not None), intake.ROUTE),
+        provider=make_provider(settings, context.clock, web),
+        passwords=settings.password_sign_in,
         smtp=tuple(place.rpartition(":")[2] for place in settings.submission()),
     )
     return Front(Api(context, management, limits, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
+
+
+def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:
+    """The identity provider that people may sign in with."""
+    if not settings.oidc_issuer:
+        return None
+
+    async def ask(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        try:
+            answer = await web.ask(method, url, headers=headers, body=body, timeout_s=PROVIDER_S)
+        except Unreachable as error:
+            raise ProviderAway(str(error)) from None
+        except NoAnswer:
+            raise ProviderAway("it gave no answer") from None
+        return answer.status, answer.body
+
+    options = ProviderOptions(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        name=settings.oidc_name or urlsplit(settings.oidc_issuer).hostname or "",
+        scopes=settings.oidc_scopes,
+        groups_claim=settings.oidc_groups_claim,
+        roles=settings.oidc_roles,
+        callback=f"{settings.base_url}/dashboard/sign-in/callback",
+    )
+    return Provider(options, ask, clock.now)
 
 
 def shared_duties(context: Context) -> dict[str, Loop]:

@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
+
 PREFIX = "HELIOGRAPH_"
-SECRETS = ("secret", "metrics_token")
+SECRETS = ("secret", "metrics_token", "oidc_client_secret")
 TOKEN_MIN = 16
 # Least and most of each number.
 RANGES = {
@@ -58,6 +60,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
     metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
     metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
+    oidc_issuer: str = ""  # of the identity provider that people may sign in with; empty: none
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""  # empty: a public client
+    oidc_name: str = ""  # on the button; empty: the provider's host
+    oidc_scopes: str = "openid email profile"
+    oidc_groups_claim: str = "groups"
+    oidc_roles: tuple[GroupRole, ...] = ()
+    password_sign_in: bool = True
     processes: int = 1  # of `serve`; on PostgreSQL one for each core unless it is given
     stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
     database_pool: int = 8  # connections of a process to PostgreSQL, besides the one that listens
@@ -102,6 +112,14 @@ NAMES = (
     "trusted_proxies",
     "metrics_allow",
     "metrics_token",
+    "oidc_issuer",
+    "oidc_client_id",
+    "oidc_client_secret",
+    "oidc_name",
+    "oidc_scopes",
+    "oidc_groups_claim",
+    "oidc_roles",
+    "password_sign_in",
     "processes",
     "stop_delay_ms",
     "database_pool",
@@ -139,6 +157,10 @@ def read_settings(
         raise BadSetting("submission_cert and submission_key belong together: set both, or neither")
     if settings.submission_tls_listen and settings.submission_cert is None:
         raise BadSetting("submission_tls_listen needs a certificate: set submission_cert and submission_key")
+    if bool(settings.oidc_issuer) != bool(settings.oidc_client_id):
+        raise BadSetting("oidc_issuer and oidc_client_id belong together: set both, or neither")
+    if not settings.password_sign_in and not settings.oidc_issuer:
+        raise BadSetting("password_sign_in=off needs another way to sign in: set oidc_issuer")
     if "processes" in given or settings.database.startswith("sqlite:"):
         return settings
     return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), RANGES["processes"][1]))
@@ -155,6 +177,10 @@ def _write(value: Any) -> str:
             return ""
         case bytes():
             return base64.b64encode(value).decode()
+        case bool():
+            return "on" if value else "off"
+        case (GroupRole(), *_):
+            return write_group_roles(value)
         case (str(host), int(port)):
             return _join(host, port)
         case tuple():
@@ -248,6 +274,18 @@ def _read(name: str, value: str) -> dict[str, Any]:
             if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
                 raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
             return {"metrics_token": value}
+        case "oidc_issuer":
+            return {"oidc_issuer": _issuer(value) if value else ""}
+        case "oidc_client_id" | "oidc_client_secret" | "oidc_name" | "oidc_scopes" | "oidc_groups_claim":
+            if not value.isprintable() or (name == "oidc_scopes" and "openid" not in value.split()):
+                raise ValueError("expected one line" + (" with openid in it" if name == "oidc_scopes" else ""))
+            return {name: value.strip()}
+        case "oidc_roles":
+            return {"oidc_roles": read_group_roles(value)}
+        case "password_sign_in":
+            if value not in ("on", "off"):
+                raise ValueError("expected on or off")
+            return {"password_sign_in": value == "on"}
         case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:
@@ -288,6 +326,17 @@ def _secret(value: str) -> bytes:
     if len(secret) != 32:
         raise ValueError("expected 32 bytes in base64 (openssl rand -base64 32)")
     return secret
+
+
+def _issuer(value: str) -> str:
+    """As the provider writes it: a slash at the end is part of its name."""
+    parts = urlsplit(value)
+    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
+        raise ValueError("expected an address such as https://id.example.com; http only on this machine")
+    if parts.query or parts.fragment or parts.username or not value.isascii() or " " in value:
+        raise ValueError("expected an address without a query, such as https://id.example.com")
+    return value
 
 
 def _url(value: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -76,16 +77,20 @@ class House:
         budget = ByteBudget()
         self.people = store.people
         management = make_management(context)
-        tools = PageTools(
+        self._tools = PageTools(
             context=context,
             management=management,
             seal=sealer.seal,
             unseal=sealer.open,
             eml=no_eml,
         )
-        self.front = Front(
-            Api(context, management, RateLimits(), budget, SURFACES), Dashboard(tools, budget), ["127.0.0.1"]
-        )
+        self._api = Api(context, management, RateLimits(), budget, SURFACES)
+        self.open()
+
+    def open(self, **tools: Any) -> None:
+        """With other tools than the usual."""
+        dashboard = Dashboard(msgspec.structs.replace(self._tools, **tools), ByteBudget())
+        self.front = Front(self._api, dashboard, ["127.0.0.1"])
 
     async def set_up(self) -> None:
         teams = [records.TeamRecord(ref=ref, id=id_, name=f"The {id_}") for ref, id_ in enumerate(TEAMS, 11)]

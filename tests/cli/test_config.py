@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.settings import NAMES, BadSetting, read_settings
+from heliograph.settings import NAMES, BadSetting, read_settings, write_settings
 
 from .conftest import Run
 
@@ -113,4 +113,38 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: 
     with pytest.raises(BadSetting) as refused:
         read_settings({}, environment)
     assert str(refused.value).startswith(message)
+    assert "hush" not in str(refused.value)
+
+
+NAMED = {"HELIOGRAPH_OIDC_CLIENT_ID": "heliograph"}
+PROVIDER = NAMED | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com/"}
+
+
+def test_an_identity_provider() -> None:
+    roles = "ops=operator,shop=team_shop:viewer"
+    given = PROVIDER | {"HELIOGRAPH_OIDC_ROLES": roles, "HELIOGRAPH_PASSWORD_SIGN_IN": "off"}
+    found = read_settings({}, given)
+    assert (found.oidc_issuer, found.password_sign_in) == ("https://id.example.com/", False)  # the slash is its name's
+    written = write_settings(found)
+    assert (written["oidc_roles"], written["password_sign_in"]) == (roles, "off")
+    assert read_settings({}, {"HELIOGRAPH_OIDC_ISSUER": "http://localhost:8080", **NAMED}).oidc_issuer
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (NAMED, "oidc_issuer and oidc_client_id belong together"),
+        ({"HELIOGRAPH_PASSWORD_SIGN_IN": "off"}, "needs another way to sign in"),
+        ({"HELIOGRAPH_PASSWORD_SIGN_IN": "no"}, "expected on or off"),
+        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "http://id.example.com"}, "http only on this machine"),
+        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com?a=b"}, "without a query"),
+        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "id.example.com"}, "such as https://id.example.com"),
+        ({"HELIOGRAPH_OIDC_SCOPES": "email"}, "with openid in it"),
+        ({"HELIOGRAPH_OIDC_ROLES": "ops=boss"}, "expected group=team:role"),
+        ({"HELIOGRAPH_OIDC_CLIENT_SECRET": "hush\nhush"}, "HELIOGRAPH_OIDC_CLIENT_SECRET: expected one line"),
+    ],
+)
+def test_mistakes_with_an_identity_provider(given: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSetting, match=message.replace("?", r"\?")) as refused:
+        read_settings({}, given)
     assert "hush" not in str(refused.value)

@@ -34,6 +34,7 @@ NOT_PAGES = (
     "/export",
     "/live",
     "/sign-in",
+    *("/sign-in/provider", "/sign-in/callback", "/sign-out/provider"),
     "/suppressions/remove",
     "/senders/recipients",
     "/zone",

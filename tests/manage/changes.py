@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.keys import parse_token
+from heliograph.storage.people import Identity
 from tests.accounts.house import PASSWORD
 from tests.manage.edges import CLIENT, Entry, Make, Said, Values, World
 from tests.service import TOKENS
@@ -322,6 +324,14 @@ async def themselves_with_a_code(world: World) -> Values:
     return made
 
 
+async def a_person_of_a_provider(world: World) -> Values:
+    made = await a_person(world)
+    who = Identity(issuer="https://id.example.com", subject=made["person"], email=made["email"], name="")
+    entry = COMMAND_LINE.did(world.house.clock.now(), "", made["email"])
+    assert not isinstance(await world.house.people.identify(who, entry, may_add=False), str)
+    return made
+
+
 async def a_person_with_a_code(world: World) -> Values:
     who = (await themselves_with_a_code(world))["who"]
     return {"person": world.people[who][0], "email": f"{who}@example.com"}
@@ -438,6 +448,7 @@ CHANGES = [
     page(f"{OPERATOR}/people/{{person}}/role", "member.role", {"team": "team_acme", "role": "developer"}, a_member,
          team="team_acme", again=True, variant="of a member"),
     page(f"{OPERATOR}/people/{{person}}/totp", "person.totp", {}, a_person_with_a_code, again=True),
+    page(f"{OPERATOR}/people/{{person}}/provider", "person.provider", {}, a_person_of_a_provider, again=True),
     page(f"{OPERATOR}/people/{{person}}/sessions", "person.sessions", {}, a_person, also=frozenset({"session"}),
          again=True),
     page(f"{OPERATOR}/people/{{person}}/remove", "person.remove", {}, a_person, again=True),
@@ -637,7 +648,7 @@ CHANGES = [
 
 # What changes nothing of what is managed.
 EXCEPTIONS = {
-    "POST /dashboard/sign-in": "a session is made, nothing is changed",
+    "POST /dashboard/sign-in": "a session is made, and an entry says so: tests/accounts/test_provider.py",
     "POST /dashboard/sign-out": "a session is ended by who has it",
     f"POST {TEAM}/inbox/{{id}}/unread": "a mark for the team's own eyes, like the one that opening it leaves",
     f"POST {TEAM}/templates/preview": "shows what stands in the editor",

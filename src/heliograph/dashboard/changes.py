@@ -139,6 +139,8 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             password="Password changed",
             totp="Two-factor authentication changed",
             sessions="Signed out everywhere",
+            sign_in="Signed in",
+            provider="Connected to the identity provider",
             notices="Notices changed",
         ),
     ),
@@ -155,6 +157,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             link="Sign-in link created",
             sessions="Person signed out",
             totp="Two-factor authentication turned off",
+            provider="Disconnected from the identity provider",
         ),
     ),
     "link": (

@@ -9,10 +9,11 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
+from heliograph.dashboard.oidc import Provider
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.manage.management import Management
-from heliograph.manage.people import ROLES
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.groups import ROLES
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Key, Team
@@ -37,6 +38,8 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     eml: Callable[[str, str], Awaitable[bytes]]  # id and content of an email → the mail as built, unsigned
     live: Live = msgspec.field(default_factory=Live)
     routes: tuple[str, ...] = ()  # of the API that need a key, as the request log names them
+    provider: Provider | None = None  # that people may sign in with
+    passwords: bool = True  # whether people may sign in with one
     smtp: tuple[str, ...] = ()  # where mail is taken by SMTP: a port and how it is encrypted
 
 

@@ -2,7 +2,7 @@
 
 from heliograph.dashboard import totp
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
-from heliograph.dashboard.views.sign_in import begin_try, wrong_code
+from heliograph.dashboard.views.sign_in import CLOSED, begin_try, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
 from heliograph.rules.refusals import InvalidRequest
@@ -31,6 +31,8 @@ async def set_name(visit: Visit) -> Answer:
 
 
 async def set_password(visit: Visit) -> Answer:
+    if not visit.tools.passwords:
+        raise InvalidRequest(CLOSED)
     person = await _self(visit)
     if person.password:
         attempt = await begin_try(visit, person.email, person)
@@ -58,6 +60,9 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "person": person,
         "name": visit.form.get("name", person.name),
         "sessions": await visit.store.sessions.of(person.id),
+        "provider": visit.tools.provider.options.name if visit.tools.provider else "",
+        "identities": await visit.store.people.identities(person.id),
+        "passwords": visit.tools.passwords,
         "codes_left": await visit.store.people.count_recovery(person.id),
         "browser": browser_of,
         "errors": errors or {},

@@ -9,12 +9,15 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.people import Link, Person
 
+CLOSED = "Passwords are not in use here: sign in, and answer invitations there."
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."
 SAME = "Choose another password than the one you have: somebody who made you a link may know it."
 
 
 async def show(visit: Visit) -> Answer:
     link, person = await _linked(visit)
+    if _is_closed(visit, link):
+        return Redirect("/dashboard" if visit.who else "/dashboard/sign-in", CLOSED)
     if _is_here(link, person) and visit.who is None:
         return Redirect(f"/dashboard/sign-in?next={visit.request.path}")
     return await _page(visit, link, person)
@@ -23,9 +26,11 @@ async def show(visit: Visit) -> Answer:
 async def follow(visit: Visit) -> Answer:
     """The demo's link signs in at once; an invitation is accepted or declined; most ask for a new password."""
     link, person = await _linked(visit)
+    if _is_closed(visit, link):
+        raise Gone(CLOSED)
     if link.purpose == "demo" and person:
         await visit.store.people.use_link(visit.params["token"], "demo")
-        return await let_in(visit, person, notice="Welcome.")
+        return await let_in(visit, person, notice="Welcome.", how="with a link")
     if link.purpose == "first":
         return await _begin(visit, link)
     if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
@@ -77,7 +82,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:
     """The link and whom it is for, while it is good; a suspended team's are not."""
     link = await visit.store.people.find_link(visit.params["token"])
-    if link is None or link.purpose == "ticket":
+    if link is None or link.purpose in ("ticket", "spent"):
         raise Gone(OVER)
     if link.team and (link.team not in visit.setup.teams or visit.setup.teams[link.team].record.suspended):
         raise Gone(OVER)
@@ -89,6 +94,11 @@ async def _linked(visit: Visit) -> tuple[Link, Person | None]:
     if person is None:
         raise Gone(OVER)
     return link, person
+
+
+def _is_closed(visit: Visit, link: Link) -> bool:
+    """Without passwords only the command line's links are good: the way in when the identity provider is away."""
+    return not visit.tools.passwords and bool(link.maker)
 
 
 def _is_here(link: Link, person: Person | None) -> bool:

@@ -5,7 +5,8 @@ from urllib.parse import quote
 from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
-from heliograph.manage.people import ROLES, LinkTerms, NewPerson
+from heliograph.manage.people import LinkTerms, NewPerson
+from heliograph.rules.groups import ROLES
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Person
 
@@ -70,6 +71,12 @@ async def drop_totp(visit: Visit) -> Answer:
     return _back(person, f"{person.email} now signs in without two-factor authentication.")
 
 
+async def disconnect(visit: Visit) -> Answer:
+    person = await _person(visit)
+    await people.disconnect(visit.store, visit.actor, person)
+    return _back(person, f"{person.email} is connected to no identity provider, and signed out everywhere.")
+
+
 async def end_sessions(visit: Visit) -> Answer:
     person = await _person(visit)
     await people.end_sessions(visit.store, visit.actor, person.id, person.email)
@@ -118,6 +125,7 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
         "names": names,
         "roles": ROLES,
         "sessions": await visit.store.sessions.of(person.id),
+        "identities": await visit.store.people.identities(person.id),
         "handed": handed,
         "error": error,
     }

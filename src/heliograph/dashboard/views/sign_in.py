@@ -1,4 +1,6 @@
-"""Signing in and out: a password and, for those who turned it on, a code."""
+"""Signing in and out: a password and, for those who turned it on, a code. Other ways in share the end of it."""
+
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -6,6 +8,7 @@ from heliograph.dashboard import totp
 from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.rules.address import parse_address
+from heliograph.rules.audit import Actor
 from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.sealing import CannotOpen
@@ -22,36 +25,39 @@ LOST_CODE = (
     "Codes of your app cannot be checked any more: the service's secret was changed. "
     "Use a recovery code, or ask an operator to turn the code off."
 )
+CLOSED = "Passwords are not in use here."
 ENDED = "This sign-in has ended. Sign in again."
 
 
 async def show(visit: Visit) -> Answer:
-    return Redirect("/dashboard") if visit.who else _page()
+    return Redirect("/dashboard") if visit.who else page(visit)
 
 
 async def enter(visit: Visit) -> Answer:
+    if not visit.tools.passwords:
+        return page(visit, problem=CLOSED, status=403)
     if "ticket" in visit.form:
         return await _enter_code(visit)
     email = visit.form.get("email", "").strip()
     address = parse_address(email)
     if address is None:
-        return _page(email, WRONG, status=403)
+        return page(visit, email, WRONG, status=403)
     person = await visit.store.people.find(address.normal)
     attempt = await begin_try(visit, address.normal, person)
     if not attempt.names:
-        return _page(email, attempt.instead, status=429)
+        return page(visit, email, attempt.instead, status=429)
     hashed, password = person.password if person else None, visit.form.get("password", "")
     try:
         good = await is_right(hashed, password, is_familiar=attempt.is_familiar)
     except Busy:
         await visit.store.tries.forgive(attempt.names)
-        return _page(email, BUSY, status=503)
+        return page(visit, email, BUSY, status=503)
     if not good or person is None:
-        return _page(email, attempt.instead or WRONG, status=429 if attempt.instead else 403)
+        return page(visit, email, attempt.instead or WRONG, status=429 if attempt.instead else 403)
     await visit.store.tries.forgive(attempt.names)
     if person.totp:
-        return _page(ticket=await visit.store.people.make_ticket(Link(person.id, "ticket")))
-    return await let_in(visit, person, visit.query.get("next", ""))
+        return page(visit, ticket=await visit.store.people.make_ticket(Link(person.id, "ticket")))
+    return await let_in(visit, person, visit.query.get("next", ""), how="with a password")
 
 
 async def _enter_code(visit: Visit) -> Answer:
@@ -61,15 +67,29 @@ async def _enter_code(visit: Visit) -> Answer:
     ticket = await visit.store.people.use_link(visit.form["ticket"], "ticket")
     person = await visit.store.people.get(ticket.person) if ticket else None
     if ticket is None or person is None or not person.totp:
-        return _page(wrong=ENDED, status=403)
+        return page(visit, wrong=ENDED, status=403)
     wrong = await wrong_code(visit, person, visit.form.get("code", ""))
     if wrong:
-        return _page(wrong=wrong, ticket=await visit.store.people.make_ticket(ticket), status=403)
-    return await let_in(visit, person, visit.query.get("next", ""))
+        return page(visit, wrong=wrong, ticket=await visit.store.people.make_ticket(ticket), status=403)
+    return await let_in(visit, person, visit.query.get("next", ""), how="with a password and a code")
 
 
-def _page(email: str = "", wrong: str = "", *, ticket: str = "", status: int = 200) -> Page:
-    return Page("sign_in.html", {"email": email, "wrong": wrong, "ticket": ticket}, status)
+def page(
+    visit: Visit, email: str = "", wrong: str = "", *, ticket: str = "", problem: str = "", status: int = 200
+) -> Page:
+    """`wrong`: with what was typed; `problem`: with another way in."""
+    provider, next_page = visit.tools.provider, visit.query.get("next", "")
+    values = {
+        "email": email,
+        "wrong": wrong,
+        "problem": problem,
+        "ticket": ticket,
+        "passwords": visit.tools.passwords,
+        "provider": provider.options.name if provider else "",
+        "next": urlencode({"next": next_page}) if next_page else "",
+        "is_out": "out" in visit.query,
+    }
+    return Page("sign_in.html", values, status)
 
 
 # -- what every kind of entry shares -----------------------------------------------------------------------
@@ -126,14 +146,30 @@ async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
     return "" if good else wrong
 
 
-async def let_in(visit: Visit, person: Person, next_page: str = "", notice: str = "") -> Answer:
+async def let_in(
+    visit: Visit,
+    person: Person,
+    next_page: str = "",
+    notice: str = "",
+    *,
+    how: str = "",
+    lasts_ms: int | None = None,
+    spends: str = "",
+) -> Answer:
+    """`how`: what the audit log says of it; empty: an entry of what was just done says it. Others as of
+    `sessions.sign_in`.
+    """
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
         device = visit.context.clock.entropy(32).hex()
-    token = await visit.store.sessions.sign_in(person, visit.address, agent, _marks(visit, device))
+    actor = Actor(kind="person", id=person.id, address=visit.address)
+    entry = actor.did(visit.context.clock.now(), "account.sign_in", person.email, how) if how else None
+    token = await visit.store.sessions.sign_in(
+        person, visit.address, agent, _marks(visit, device), entry=entry, lasts_ms=lasts_ms, spends=spends
+    )
     if token is None:
-        return _page(wrong=ENDED, status=403)
+        return page(visit, problem=ENDED, status=403)
     is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
     cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
     return Redirect(next_page if is_ours else "/dashboard", notice, cookies)
@@ -141,4 +177,5 @@ async def let_in(visit: Visit, person: Person, next_page: str = "", notice: str 
 
 async def leave(visit: Visit) -> Answer:
     await visit.store.sessions.sign_out(visit.person.person, visit.person.session)
-    return Redirect("/dashboard/sign-in", "You are signed out.", (session_cookie(""),))
+    out = "?out" if visit.tools.provider and visit.person.ends_at else ""
+    return Redirect(f"/dashboard/sign-in{out}", "You are signed out.", (session_cookie(""),))
