@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import msgspec
 import pybase64
-from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, pricing
@@ -40,7 +39,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, REPLY_TO_MAX, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.message import STATES
-from heliograph.rules.options import Added, MailHeaders, Options, Timing, check_mail_headers, read_options
+from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
@@ -197,7 +196,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     variables = read_variables(request.variables)
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
-    added, timing = read_options(request, context.clock.now())
+    timing = read_options(request, context.clock.now())
     _check_subject(request.subject)
     check_mail_headers(request.headers)
     attachments = read_attachments(request.attachments or [])
@@ -227,11 +226,12 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         template=template,
         content=content,
         attachments=attachments,
-        added=replace(
-            added,
+        added=added_of(
+            request,
+            timing,
+            template.priority if template else "normal",
             reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else [],
             headers=request.headers or {},
-            priority=request.priority or (template.priority if template else "normal"),
         ),
         timing=timing,
     )

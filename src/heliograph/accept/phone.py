@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
-from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, magic, pricing, routing
@@ -14,7 +13,7 @@ from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox,
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.message import STATES
-from heliograph.rules.options import Added, Options, Timing, read_options
+from heliograph.rules.options import Added, Options, Timing, added_of, read_options
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
@@ -68,7 +67,7 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
     """The checks of contract 2 up to the rendered body."""
     variables = read_variables(request.variables)
     to = read_phone(request.to)
-    added, timing = read_options(request, context.clock.now())
+    timing = read_options(request, context.clock.now())
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
@@ -87,7 +86,7 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
         template=template,
         variables=values,
         body=body,
-        added=replace(added, priority=request.priority or template.priority),
+        added=added_of(request, timing, template.priority),
         timing=timing,
     )
 

@@ -56,7 +56,6 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     replayed: bool = False
-    sends: "Sequence[Acceptance]" = ()  # what was accepted just now
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):

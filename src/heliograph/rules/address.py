@@ -83,8 +83,11 @@ def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
 
     White space around the whole is ignored, and a name comes back single-spaced (contract 4).
     """
-    if len(text) > NAME_ADDR_MAX:
-        return None
+    return None if len(text) > NAME_ADDR_MAX else _parse_name_addr(text)
+
+
+@lru_cache(maxsize=1024)  # a team's mails have few senders
+def _parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     text = single_spaced(text)
     if not text.endswith(">"):
         bare = parse_address(text)

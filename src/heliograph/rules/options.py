@@ -89,18 +89,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     priority: Urgency = None
 
 
-def read_options(given: Options, now: int) -> tuple[Added, Timing]:
+def read_options(given: Options, now: int) -> Timing:
     """At their place in the order of checks: after the recipients."""
     check_tags(given.tags)
     check_metadata(given.metadata)
-    timing = read_timing(given.scheduled_at, given.expires_at, now)
-    added = Added(
+    return read_timing(given.scheduled_at, given.expires_at, now)
+
+
+def added_of(given: Options, timing: Timing, priority: Priority, **mail: Any) -> Added:
+    """`mail`: what only an email has of it."""
+    return Added(
         tags=given.tags or {},
         metadata=given.metadata or {},
         scheduled_at=None if timing.due_at is None else timestamp(timing.due_at),
         expires_at=None if timing.expires_at is None else timestamp(timing.expires_at),
+        priority=given.priority or priority,
+        **mail,
     )
-    return added, timing
 
 
 def read_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> Timing:

@@ -1,12 +1,14 @@
 """The accept transaction: look up, decide each message, write all that were accepted."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
@@ -62,7 +64,7 @@ async def accept(
             memories.append(_memory(item, item.retry_key, taken.response))
         if isinstance(item, BatchAcceptance):  # without a message there is nothing to wait for
             batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
-        answers.append(Answer(ACCEPTED, taken.response, sends=[send for send, _ in taken.sends]))
+        answers.append(Answer(ACCEPTED, taken.response))
     if memories:
         await remember(tx, memories, now, remembered, leases)
     if batches:
@@ -71,7 +73,15 @@ async def accept(
         await _write(tx, accepted, accounts)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
         await audit.write(tx, *(item.audit for item, _ in accepted))
+        tx.afterwards.append(partial(_count, accepted))
     return answers
+
+
+def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
+    for (channel, direct, sandbox), count in Counter(
+        (item.channel, item.template_id is None, item.sandbox) for item, _ in accepted
+    ).items():
+        metrics.accepted(channel, "direct" if direct else "template", str(sandbox).lower()).inc(count)
 
 
 def _sends(item: Item) -> list[Acceptance]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from heliograph import metrics
 from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
@@ -36,11 +35,7 @@ class Messages:
         )
 
     async def accept(self, item: accepts.Item) -> Answer:
-        answer = await self._accepts.submit(item)
-        for send in answer.sends:
-            mode, sandbox = "template" if send.template_id else "direct", str(send.sandbox).lower()
-            metrics.accepted(send.channel, mode, sandbox).inc()
-        return answer
+        return await self._accepts.submit(item)
 
     async def rehearse(self, item: Acceptance) -> Decision:
         return await self._database.read(lambda tx: accepts.rehearse(tx, item, self._name_of))
