@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from heliograph import __version__
 from heliograph.accept.context import Context
@@ -76,7 +77,7 @@ from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import BadSetting, Settings
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.submission import intake
 from heliograph.submission.certificate import Certificate
 from heliograph.submission.listener import Submissions
@@ -84,6 +85,8 @@ from heliograph.submission.session import Hall
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
+
+log = structlog.get_logger()
 
 # Messages about secrets that were sealed before the service's secret was changed, and what to do about each.
 LOST = "cannot be opened: the service's secret was changed"
@@ -357,7 +360,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         outgoing=Outgoing(
             ensure_keys=domains.ensure_keys,
             keys_of=signing_keys(store, secrets.sealer),
-            bring_blob=store.attachments.bring,
+            bring_blob=partial(bring_attachment, store),
             open_blob=store.blobs.open,
             envelope_key=secrets.envelope,
             entropy=clock.entropy,
@@ -368,6 +371,15 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         report=partial(take_by_carrier, store),
         base_url=settings.base_url,
     )
+
+
+async def bring_attachment(store: Store, hash_: str) -> None:
+    """No fault of the carrier: its circuit stays closed while the store of attachments is away."""
+    try:
+        await store.attachments.bring(hash_)
+    except StoreUnavailable as error:
+        log.warning("cannot read an attachment", error=str(error))
+        raise NotReady("an attachment cannot be read now") from error
 
 
 def make_domains(

@@ -11,7 +11,7 @@ import apsw
 from heliograph.clock import Clock
 from heliograph.datafolder import Secrets, keep_number, seen_numbers
 from heliograph.rules.erasure import erased_name
-from heliograph.settings import Settings
+from heliograph.settings import BadSetting, Settings
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.migrate import (
@@ -21,6 +21,7 @@ from heliograph.storage.engine.migrate import (
     postgres_version,
     sqlite_version,
 )
+from heliograph.storage.engine.objects import Objects, S3Bucket
 from heliograph.storage.engine.plan import Step, plan_postgres, plan_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase
@@ -77,6 +78,25 @@ def make_database(settings: Settings) -> Database:
     return PostgresDatabase(settings.database, settings.database_pool, settings.database_timeout_s)
 
 
+def make_objects(settings: Settings) -> Objects | None:
+    """Where attachments are, when the settings name an object store; it is not asked yet."""
+    if not settings.attachments:
+        return None
+    name, _, prefix = settings.attachments.removeprefix("s3://").partition("/")
+    bucket = S3Bucket(
+        name=name,
+        prefix=prefix,
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key,
+    )
+    try:
+        return Objects(bucket)
+    except ImportError:
+        raise BadSetting(f"attachments {settings.attachments}: needs pip install 'heliograph[s3]'") from None
+
+
 def make_secrets(settings: Settings) -> Secrets:
     return Secrets(settings.data, settings.secret)
 
@@ -93,8 +113,15 @@ async def open_store(
     def name_of(team: int, address: str) -> str:
         return erased_name(known.erasure, team, address)  # the secret is read when the first is needed
 
-    in_database = sqlite_path(settings) is None
-    store = make_store(make_database(settings), blobs, clock or Clock(), owner, name_of, blobs_in_database=in_database)
+    store = make_store(
+        make_database(settings),
+        blobs,
+        clock or Clock(),
+        owner,
+        name_of,
+        blobs_in_database=sqlite_path(settings) is None,
+        objects=make_objects(settings),
+    )
     try:
         await store.refresh()
         yield store

@@ -17,7 +17,7 @@ import msgspec
 from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
-SECRETS = ("secret", "metrics_token", "oidc_client_secret")
+SECRETS = ("secret", "metrics_token", "oidc_client_secret", "s3_secret_key")
 TOKEN_MIN = 16
 # Least and most of each number.
 RANGES = {
@@ -48,6 +48,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: str = "sqlite:///heliograph.db"  # or postgresql://…
     data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
     secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
+    attachments: str = ""  # s3://bucket/prefix; empty: PostgreSQL, or the data folder beside SQLite
+    s3_endpoint: str = ""  # empty: Amazon's
+    s3_region: str = "us-east-1"
+    s3_access_key: str = ""  # empty: that of the environment, or of the machine's role
+    s3_secret_key: str = ""
     public_url: str = ""  # without a trailing slash; empty: http://host:port
     health: tuple[str, int] | None = None  # health checks and metrics alone, also of a worker; None: off
     bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
@@ -100,6 +105,11 @@ NAMES = (
     "database",
     "data",
     "secret",
+    "attachments",
+    "s3_endpoint",
+    "s3_region",
+    "s3_access_key",
+    "s3_secret_key",
     "public_url",
     "health",
     "bounce_listen",
@@ -153,6 +163,8 @@ def read_settings(
             shown = "" if name in SECRETS or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown}: {error}") from None
     settings = Settings(**fields)
+    if bool(settings.s3_access_key) != bool(settings.s3_secret_key):
+        raise BadSetting("s3_access_key and s3_secret_key belong together: set both, or neither")
     if (settings.submission_cert is None) != (settings.submission_key is None):
         raise BadSetting("submission_cert and submission_key belong together: set both, or neither")
     if settings.submission_tls_listen and settings.submission_cert is None:
@@ -257,6 +269,12 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"data": Path(value)}
         case "secret":
             return {"secret": _secret(value)}
+        case "attachments":
+            return {"attachments": _bucket(value)}
+        case "s3_endpoint":
+            return {"s3_endpoint": _url(value) if value else ""}
+        case "s3_region" | "s3_access_key" | "s3_secret_key":
+            return {name: value}
         case "public_url":
             return {"public_url": _url(value)}
         case "health" | "bounce_listen":
@@ -316,6 +334,13 @@ def _database(value: str) -> str:
     if value.startswith(("postgresql://", "postgres://")):
         return value
     raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host,host/name")
+
+
+def _bucket(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query):
+        raise ValueError("expected s3://bucket or s3://bucket/prefix")
+    return value.rstrip("/")
 
 
 def _secret(value: str) -> bytes:

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.sends import EMAIL, assert_refused
+from tests.s3 import S3Server
 from tests.service import Answer, Service
 
 MIB = 1024 * 1024
@@ -118,3 +120,21 @@ def test_a_folder_that_is_gone_is_an_outage(shared_service: Service) -> None:
     assert_refused(answer, 503, "service_unavailable")
     assert answer.headers["retry-after"] == "2"
     assert shared_service.post("/v1/emails", body, headers={"Idempotency-Key": key}).status == 202
+
+
+def test_an_object_store_that_is_away_is_an_outage(database_url: str, tmp_path: Path) -> None:
+    """Before 202; and what needs no file there goes on."""
+    server = S3Server()
+    body = EMAIL | {"attachments": [sized(300_000)]}
+    with Service(database_url, tmp_path / "data", **server.settings) as service:
+        service.apply()
+        service.start()
+        server.stop()
+        answer = service.post("/v1/emails", body, headers={"Idempotency-Key": "k"})
+        assert_refused(answer, 503, "service_unavailable")
+        assert post(service, FILE).status == 202
+        assert service.get("/readyz", key=None).status == 200
+        server.start()
+        assert service.post("/v1/emails", body, headers={"Idempotency-Key": "k"}).status == 202
+        assert [name.partition("/")[0] for name in server.names()] == ["blobs"]
+    server.stop()

@@ -75,11 +75,13 @@ def test_secrets_are_hidden(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "secret").write_text(KEY + "\n")
     (tmp_path / "token").write_text(TOKEN + "\n")
     monkeypatch.setenv("HELIOGRAPH_METRICS_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("HELIOGRAPH_S3_ACCESS_KEY", "k")
+    monkeypatch.setenv("HELIOGRAPH_S3_SECRET_KEY", "hush")
     monkeypatch.setenv("HELIOGRAPH_DATABASE", "postgresql://u:hush@127.0.0.1/x?password=hush")
     for arguments in ([], ["--json"]):
         said = run("config", *arguments).out
         assert "hush" not in said and KEY not in said
-        assert said.count("********") == 2
+        assert said.count("********") == 3
     assert sources(run)["database"][0] == "postgresql://u@127.0.0.1/x"
 
 
@@ -104,6 +106,10 @@ def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: 
         ({"HELIOGRAPH_SUBMISSION_LISTEN": "h:25,587"}, "HELIOGRAPH_SUBMISSION_LISTEN='h:25,587': expected host:port"),
         ({"HELIOGRAPH_SUBMISSION_TLS_LISTEN": "h:465"}, "submission_tls_listen needs a certificate"),
         ({"HELIOGRAPH_SUBMISSION_CERT": "x"}, "submission_cert and submission_key belong together"),
+        ({"HELIOGRAPH_ATTACHMENTS": "/srv/files"}, "HELIOGRAPH_ATTACHMENTS='/srv/files': expected s3://bucket"),
+        ({"HELIOGRAPH_ATTACHMENTS": "s3://k:hush@b"}, "HELIOGRAPH_ATTACHMENTS: expected s3://bucket"),
+        ({"HELIOGRAPH_S3_ENDPOINT": "minio:9000"}, "HELIOGRAPH_S3_ENDPOINT='minio:9000': expected an address"),
+        ({"HELIOGRAPH_S3_ACCESS_KEY": "k"}, "s3_access_key and s3_secret_key belong together"),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:

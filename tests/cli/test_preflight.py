@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from heliograph.cli.findings import Finding
 from heliograph.cli.preflight import Outside, kept_clock, mail, make_resolver, memory, off_clock, postgres, sync_rate
 from heliograph.settings import Settings
 from tests.channels.dns_peer import DnsPeer, Zone
+from tests.s3 import S3Server
 from tests.service import NOBODY
 
 from .conftest import Run
@@ -171,3 +173,42 @@ def test_the_command_changes_nothing_and_fails_with_what_must_be_fixed(
     assert {"FAIL  database", "FAIL  dns", "FAIL  mail ports", "ok    data folder", "ok    port"} <= lines
     assert all(" → " in line or "CAP_NET_BIND" in line for line in ended.out.splitlines() if line.startswith("FAIL"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("command", ["preflight", "doctor"])
+def test_attachments_in_an_object_store(
+    run: Run, nobody: None, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Its secret comes from a file, and is said nowhere."""
+    (tmp_path / "key").write_text("hush-hush\n")
+    given = {f"HELIOGRAPH_{name.upper()}": value for name, value in s3.settings.items()}
+    given["HELIOGRAPH_S3_SECRET_KEY_FILE"] = str(tmp_path / "key")
+    del given["HELIOGRAPH_S3_SECRET_KEY"]
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    def found() -> dict[str, str]:
+        said = run(command, "--json", "--listen", "127.0.0.1:0").out
+        assert "hush-hush" not in said
+        [one] = [one for one in json.loads(said)["findings"] if one["check"] == "attachments"]
+        return dict(one)
+
+    assert found() == {
+        "check": "attachments",
+        "level": "ok",
+        "message": f"{given['HELIOGRAPH_ATTACHMENTS']} answers",
+        "fix": None,
+    }
+    assert s3.names() == []
+    monkeypatch.setenv("HELIOGRAPH_ATTACHMENTS", "s3://no-such-bucket")
+    wrong = found()
+    assert wrong["level"] == "FAIL" and "no-such-bucket" in wrong["message"] and wrong["fix"]
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    assert "heliograph[s3]" in found()["message"]

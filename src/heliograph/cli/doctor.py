@@ -12,7 +12,7 @@ import dns.exception
 import dns.resolver
 
 from heliograph.app import CARRIERS, make_certificate
-from heliograph.cli.findings import Finding, answers, clock, disk, folder, port, tell
+from heliograph.cli.findings import Finding, answers, attachments, clock, disk, folder, port, tell
 from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.opening import examine as look_into
@@ -25,6 +25,7 @@ from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import Chain
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
+from heliograph.storage.engine.objects import Objects
 
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 
@@ -35,7 +36,7 @@ OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 @AS_JSON
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, ready: bool, as_json: bool) -> None:
-    """Check database, audit log, data folder, access, disk, secret, clock, DNS, carriers, port and SMTP.
+    """Check database, audit log, data folder, attachments, access, disk, secret, clock, DNS, carriers, port and SMTP.
 
     Changes nothing and can run beside the service. Exit code 1 when something must be fixed.
 
@@ -58,6 +59,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     setup, found = asyncio.run(_database(settings))
     yield from found
     yield folder(settings.data)
+    yield from asyncio.run(attachments(settings, _list_objects))
     yield from _open_to_others(settings)
     yield disk(settings.data)
     secret = _secret(settings)
@@ -110,6 +112,11 @@ def audit_log(chain: Chain) -> Finding:
     older = ", older ones are brought in by the service" if chain.waiting else ""
     end = f", which ends with {chain.link[:16]}" if chain.link else ""
     return Finding("audit log", "ok", f"{chain.entries} entries are an unbroken chain{end}{older}")
+
+
+async def _list_objects(objects: Objects) -> None:
+    async for _ in objects.listed():
+        return
 
 
 def _open_to_others(settings: Settings) -> Iterator[Finding]:

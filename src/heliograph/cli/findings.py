@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -11,8 +11,11 @@ import click
 import msgspec
 
 from heliograph.cli.send import open_url
+from heliograph.opening import make_objects
 from heliograph.server import CannotListen, listen
-from heliograph.settings import Settings
+from heliograph.settings import BadSetting, Settings
+from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.engine.objects import Objects
 
 PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes
@@ -64,6 +67,18 @@ def disk(data: Path) -> Finding:
     level: Level = "ok" if free >= DISK_LOW else "warn" if free >= DISK_EMPTY else "FAIL"
     fix = None if level == "ok" else "make room, or move --data and the database to a larger disk"
     return Finding("disk", level, f"{free / DISK_LOW:.1f} GiB free at {there(data)}", fix)
+
+
+async def attachments(settings: Settings, probe: Callable[[Objects], Awaitable[None]]) -> list[Finding]:
+    """Where they are kept, when that is a store of objects."""
+    try:
+        if (objects := make_objects(settings)) is None:
+            return []
+        await probe(objects)
+    except (BadSetting, StoreUnavailable) as error:
+        fix = "correct HELIOGRAPH_ATTACHMENTS and HELIOGRAPH_S3_…, or let this machine reach the store"
+        return [Finding("attachments", "FAIL", str(error), fix)]
+    return [Finding("attachments", "ok", f"{settings.attachments} answers")]
 
 
 def clock(now: int) -> Finding:

@@ -19,7 +19,7 @@ import dns.resolver
 import dns.reversename
 import msgspec
 
-from heliograph.cli.findings import Finding, Level, clock, disk, folder, port, tell, there
+from heliograph.cli.findings import Finding, Level, attachments, clock, disk, folder, port, tell, there
 from heliograph.cli.options import AS_JSON, SERVE_FLAGS, shown, with_settings
 from heliograph.clock import OFF_MS, Clock
 from heliograph.opening import sqlite_path
@@ -27,6 +27,7 @@ from heliograph.rules.address import normal_domain
 from heliograph.server import HTTP, CannotListen, bind
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.engine.objects import Objects
 from heliograph.storage.engine.postgres import Hosts, connect
 
 PROBE_S = 5.0
@@ -70,8 +71,8 @@ def preflight(
 ) -> None:
     """Check machine, network and database before anything is set up, and say how to fix what is missing.
 
-    Sends no mail and changes nothing: it writes and removes one small file where the data will be, and greets a mail
-    server. Exit code 1 when something must be fixed.
+    Sends no mail and changes nothing: it writes and removes one small file where the data will be, and one where the
+    attachments will be, and greets a mail server. Exit code 1 when something must be fixed.
 
     \b
     heliograph preflight --public-url https://mail.example.com
@@ -89,6 +90,7 @@ def examine(settings: Settings, outside: Outside) -> Iterator[Finding]:
     yield clock(Clock().now())
     yield kept_clock(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(256)))
     yield from asyncio.run(_all(database(settings)))
+    yield from asyncio.run(attachments(settings, try_objects))
     yield port(settings)
     yield from other_ports(settings)
     yield from asyncio.run(_all(mail(settings, outside)))
@@ -221,6 +223,22 @@ def off_clock(ahead_ms: int) -> Finding:
         return Finding("clock", "ok", f"the database's differs by {abs(ahead_ms) / 1000:.1f} s")
     fix = "keep both by NTP: a process whose clock differs this much delivers nothing"
     return Finding("clock", "FAIL", f"the database's differs by {abs(ahead_ms) / 1000:.0f} s", fix)
+
+
+# -- attachments -------------------------------------------------------------------------------------------
+
+
+async def try_objects(objects: Objects) -> None:
+    """All that is ever done there."""
+    name = Clock().new_id("preflight-")
+    await objects.put(name, name.encode())
+    try:
+        if b"".join([part async for part in objects.read(name)]) != name.encode():
+            raise StoreUnavailable("what was put is not what is read")
+        async for _ in objects.listed():
+            break
+    finally:
+        await objects.drop([name])
 
 
 # -- mail --------------------------------------------------------------------------------------------------

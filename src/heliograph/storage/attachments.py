@@ -1,46 +1,80 @@
 """Attachment files above 256 KB: durable where every process finds them, and at hand in this machine's folder.
 
 On SQLite that is one place. On PostgreSQL they are in the database, in chunks and once for each hash, and the folder
-has those that this machine has handled (ADR 0034).
+has those that this machine has handled (ADR 0034). With an object store they are there, and the folder has those of
+the last hour (ADR 0036).
 """
 
 import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
 from heliograph.clock import Clock
 from heliograph.storage.engine.blobs import FRESH_MS, Blobs
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
+from heliograph.storage.engine.objects import Objects
 from heliograph.storage.retention import PORTION, unused
 
 CHUNK = 256 * 1024
+OURS = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash, number; others may have objects beside ours
 
 
 class Attachments:
-    def __init__(self, database: Database, clock: Clock, folder: Blobs, in_database: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        folder: Blobs,
+        is_paused: Callable[[], bool],
+        *,
+        in_database: bool,
+        objects: Objects | None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._folder = folder
+        self._is_paused = is_paused
         self._in_database = in_database
+        self._objects = objects
 
     async def put(self, content: bytes) -> str:
         """Durably; returns its hash."""
         hash_ = await asyncio.to_thread(self._folder.put, content)
-        if self._in_database:
+        if self._objects:
+            await self._put_object(self._objects, hash_, content)
+        elif self._in_database:
             now = self._clock.now()
             await self._database.write(partial(_put, hash_=hash_, content=content, now=now))
         return hash_
 
+    async def _put_object(self, objects: Objects, hash_: str, content: bytes) -> None:
+        """Under a name that was never used: who removes an older one of the same hash cannot remove it."""
+        now = self._clock.now()
+        if await self._write("touch_blob", hash=hash_, now=now, objects=1):
+            return
+        name = f"{hash_}/{self._clock.entropy(8).hex()}"
+        await objects.put(name, content)
+        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name):
+            await objects.drop([name])
+
     async def bring(self, hash_: str) -> None:
         """Into the folder, if it is kept at all."""
-        if not self._in_database or await asyncio.to_thread(self._folder.size, hash_) > 0:
+        if not self._is_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
             return
-        if not (size := await self.size(hash_)):
+        found = await self._read("find_blob", hash=hash_)
+        if not found:
             return
+        size, name = found[0]
+        digest = hashlib.sha256()
         with self._folder.coming(hash_) as file:
-            for part in range(-(-size // CHUNK)):
-                ((chunk,),) = await self._read("blob_chunk", hash=hash_, part=part)
-                await asyncio.to_thread(file.write, chunk)
+            async for part in self._from_objects(name) if name else self._from_database(hash_, size):
+                digest.update(part)
+                await asyncio.to_thread(file.write, part)
+            if digest.hexdigest() != hash_:
+                raise StoreUnavailable(f"attachment file {hash_}: what was read is not what was put")
 
     async def get(self, hash_: str) -> bytes:
         """Raises OSError when it is not kept any more."""
@@ -49,7 +83,7 @@ class Attachments:
 
     async def size(self, hash_: str) -> int:
         """In bytes; 0 when it is gone."""
-        found = await self._read("blob_size", hash=hash_) if self._in_database else []
+        found = await self._read("find_blob", hash=hash_) if self._is_elsewhere else []
         return found[0][0] if found else await asyncio.to_thread(self._folder.size, hash_)
 
     async def sweep(self) -> None:
@@ -58,25 +92,66 @@ class Attachments:
         files = await asyncio.to_thread(self._folder.old, now)
         for start in range(0, len(files), PORTION):
             some = files[start : start + PORTION]
-            for hash_ in await self._database.read(partial(unused, hashes=some)):
+            for hash_ in await self._database.read(partial(self._is_needless, hashes=some)):
                 await asyncio.to_thread(self._folder.drop, hash_, now)
-        while await self._database.write(partial(_drop, before=now - FRESH_MS)) == PORTION:
-            continue
+        # One that is paused may be a copy of another that works: what that needs is not its to remove.
+        objects = None if self._is_paused() else self._objects
+        gone = PORTION
+        while gone == PORTION:
+            drop = partial(_drop, before=now - FRESH_MS, objects=1 if objects else 0)
+            names, gone = await self._database.write(drop)
+            if objects:
+                await objects.drop(names)
+        if objects:
+            await self._drop_strays(objects, now - FRESH_MS)
+
+    async def _is_needless(self, tx: Tx, hashes: list[str]) -> list[str]:
+        """Of these files of the folder."""
+        if not self._objects:
+            return await unused(tx, hashes)
+        kept = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
+        return [*kept, *await unused(tx, [hash_ for hash_ in hashes if hash_ not in kept])]
+
+    async def _drop_strays(self, objects: Objects, before: int) -> None:
+        """Those that no row names: a process ended between the two, or the store was away."""
+        async for portion in objects.listed():
+            old = [one.name for one in portion if one.put_at <= before and OURS.fullmatch(one.name)]
+            named = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old])
+            await objects.drop(sorted(set(old).difference(name for (name,) in named)))
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return self._in_database or self._objects is not None
+
+    async def _from_objects(self, name: str) -> AsyncIterator[bytes]:
+        if self._objects is None:
+            raise StoreUnavailable(f"attachment file {name}: it is in an object store, and the settings name none")
+        async for part in self._objects.read(name):
+            yield part
+
+    async def _from_database(self, hash_: str, size: int) -> AsyncIterator[bytes]:
+        for part in range(-(-size // CHUNK)):
+            for (chunk,) in await self._read("blob_chunk", hash=hash_, part=part):
+                yield chunk
 
     async def _read(self, query: str, **given: Any) -> list[Any]:
         return await self._database.read(lambda tx: tx.run(query, **given))
 
+    async def _write(self, query: str, **given: Any) -> list[Any]:
+        return await self._database.write(lambda tx: tx.run(query, **given))
+
 
 async def _put(tx: Tx, hash_: str, content: bytes, now: int) -> None:
-    if await tx.run("touch_blob", hash=hash_, now=now):
+    if await tx.run("touch_blob", hash=hash_, now=now, objects=0):
         return
     await tx.run("put_blob", hash=hash_, size=len(content), now=now)
     for part, start in enumerate(range(0, len(content), CHUNK)):
         await tx.run("put_chunk", hash=hash_, part=part, content=content[start : start + CHUNK])
 
 
-async def _drop(tx: Tx, before: int) -> int:
-    gone = [tuple(row) for row in await tx.run("drop_blobs", before=before, limit=PORTION)]
+async def _drop(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
+    """The names of those in the object store, and how many went."""
+    gone = await tx.run("drop_blobs", before=before, objects=objects, limit=PORTION)
     if gone:
-        await tx.run("drop_chunks", hashes=gone)
-    return len(gone)
+        await tx.run("drop_chunks", hashes=[(row[0],) for row in gone])
+    return [row[1] for row in gone if row[1]], len(gone)

@@ -18,6 +18,7 @@ from heliograph.storage.domain_checks import DomainChecks
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable
 from heliograph.storage.engine.hints import Hints
+from heliograph.storage.engine.objects import Objects
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
 from heliograph.storage.export import Exports
@@ -110,9 +111,17 @@ def make_store(
     name_of: NameOf = UNKEYED,
     *,
     blobs_in_database: bool = False,
+    objects: Objects | None = None,
 ) -> Store:
     setup, leases = SetupStore(database, clock), Leases(clock)
-    attachments = Attachments(database, clock, blobs, blobs_in_database)
+    attachments = Attachments(
+        database,
+        clock,
+        blobs,
+        lambda: setup.current.platform.paused,
+        in_database=blobs_in_database,
+        objects=objects,
+    )
     return Store(
         owner=owner,
         clock=clock,

@@ -33,10 +33,8 @@ class Blobs:
         """Keep the bytes durably and return their hash; blocking, so call it off the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
-        with self._locked():
-            if target.exists():
-                os.utime(target)  # fresh again: `drop` leaves it alone
-                return hash_
+        if self.touch(hash_):
+            return hash_
         with self.coming(hash_) as file:
             file.write(content)
             file.flush()
@@ -44,6 +42,16 @@ class Blobs:
         for folder in (target.parent, self._folder):
             sync_folder(folder)
         return hash_
+
+    @_or_unavailable()
+    def touch(self, hash_: str) -> bool:
+        """Whether it is here; then it is fresh again, and `drop` leaves it alone."""
+        target = self._path(hash_)
+        with self._locked():
+            if not target.exists():
+                return False
+            os.utime(target)
+            return True
 
     @contextmanager
     def coming(self, hash_: str) -> Iterator[IO[bytes]]:

@@ -1,16 +1,29 @@
--- Attachment files above 256 KB, where the database is their place (PostgreSQL).
+-- Attachment files above 256 KB, where the database (PostgreSQL) or an object store is their place.
 
 -- name: touch_blob
-UPDATE blob_file SET put_at = :now WHERE hash = :hash RETURNING hash;
+-- Unless it is in an object store that this process does not know.
+UPDATE blob_file SET put_at = :now WHERE hash = :hash AND (name IS NULL OR :objects = 1) RETURNING hash;
 
 -- name: put_blob
-INSERT INTO blob_file (hash, size, put_at) VALUES (:hash, :size, :now) ON CONFLICT (hash) DO NOTHING;
+INSERT INTO blob_file (hash, size, put_at) VALUES (:hash, :size, :now)
+ON CONFLICT (hash) DO UPDATE SET name = NULL, put_at = excluded.put_at;
+
+-- name: name_blob
+-- No row: another process was faster.
+INSERT INTO blob_file (hash, size, put_at, name) VALUES (:hash, :size, :now, :name)
+ON CONFLICT (hash) DO NOTHING RETURNING hash;
 
 -- name: put_chunk
 INSERT INTO blob_chunk (hash, part, content) VALUES (:hash, :part, :content) ON CONFLICT (hash, part) DO NOTHING;
 
--- name: blob_size
-SELECT size FROM blob_file WHERE hash = :hash;
+-- name: find_blob
+SELECT size, name FROM blob_file WHERE hash = :hash;
+
+-- name: named_blobs
+SELECT f.name FROM rows(:blobs, hash text, name text) AS r JOIN blob_file f ON f.hash = r.hash AND f.name = r.name;
+
+-- name: blobs_kept
+SELECT f.hash FROM rows(:hashes, hash text) AS r JOIN blob_file f ON f.hash = r.hash;
 
 -- name: blob_chunk
 SELECT content FROM blob_chunk WHERE hash = :hash AND part = :part;
@@ -19,8 +32,9 @@ SELECT content FROM blob_chunk WHERE hash = :hash AND part = :part;
 DELETE FROM blob_file WHERE put_at <= :before AND hash IN (
     SELECT f.hash FROM blob_file f
     WHERE f.put_at <= :before AND NOT EXISTS (SELECT 1 FROM blob b WHERE b.hash = f.hash)
+      AND (f.name IS NULL OR :objects = 1)
     LIMIT :limit)
-RETURNING hash;
+RETURNING hash, name;
 
 -- name: drop_chunks
 DELETE FROM blob_chunk WHERE hash IN (SELECT hash FROM rows(:hashes, hash text) AS r);
