@@ -694,6 +694,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         lambda given: erasure.forms_of("a@b.test", "a@b.test").scrub(given),
         (Shape("", "a@b.test ", ""), Shape("", "a@b.test", ""), Shape("", "a@b.", "")),
     ),
+    "log line": (erasure.hide_addresses, (Shape("", "a@b.test ", ""), Shape("", "+1234567 ", ""))),
 }
 
 

@@ -23,6 +23,27 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
     assert "hk_secret" not in said
 
 
+@pytest.mark.parametrize(
+    ("said", "logged"),
+    [
+        ("DETAIL: Key (email)=(zoe.c@example.com) exists", "DETAIL: Key (email)=([address]) exists"),
+        ("/v1/suppressions/zoe%40example.com", "/v1/suppressions/[address]"),
+        ("550 <+44 7700 900777> unknown", "550 <[address]> unknown"),
+        ("cannot reach postgresql://heliograph@db.example.com/x", "postgresql://heliograph@db.example.com/x"),
+    ],
+)
+def test_nobodys_address_is_logged(capsys: pytest.CaptureFixture[str], said: str, logged: str) -> None:
+    """Nor is it in the text of an error."""
+    logs.configure(lambda: 0.0)
+    try:
+        raise RuntimeError(said)
+    except RuntimeError as error:
+        structlog.get_logger().exception("internal error", error=str(error))
+    finally:
+        structlog.reset_defaults()
+    assert capsys.readouterr().err.count(logged) >= 2
+
+
 def test_the_same_error_is_told_once_and_then_counted() -> None:
     seconds = [0.0]
     fold = logs.Fold(lambda: seconds[0])

@@ -1,10 +1,12 @@
-"""How the process logs: one line per event, times in UTC, never the values of variables."""
+"""How the process logs: one line per event, times in UTC, never the values of variables, nobody's address."""
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import structlog
+
+from heliograph.rules.erasure import hide_addresses
 
 FOLD_S = 10.0
 KINDS_MAX = 1000  # different errors remembered at a time
@@ -32,6 +34,16 @@ class Fold:
         return {**line, "more": more} if more else line
 
 
+class Impersonal:
+    """What is logged cannot be erased: email addresses and phone numbers are left out of the finished line."""
+
+    def __init__(self, render: Any) -> None:
+        self._render = render
+
+    def __call__(self, logger: Any, name: str, line: Any) -> str:
+        return hide_addresses(self._render(logger, name, line))
+
+
 def configure(now: Callable[[], float], process: int | None = None) -> None:
     """`now`: seconds from a monotonic clock. `process`: the number of this one among several."""
 
@@ -45,8 +57,10 @@ def configure(now: Callable[[], float], process: int | None = None) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # A traceback with local variables would print tokens, bodies and codes.
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            Impersonal(
+                structlog.dev.ConsoleRenderer(
+                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                )
             ),
         ],
         logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line, since it may be replaced

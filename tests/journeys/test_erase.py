@@ -88,7 +88,16 @@ def test_nothing_of_them_is_left(running: Service, tmp_path: Path) -> None:
     held = export(service, tmp_path / "before.json")
     assert [message["record"]["to_addresses"] for message in held["messages"]] == [[EMAIL.upper()], [EMAIL], []]
     empty = {name for name, rows in held.items() if not rows}
-    assert empty == {"verifications", "marketing", "audit_log", "imports", "early_reports"}
+    assert empty == {
+        "verifications",
+        "marketing",
+        "audit_log",
+        "imports",
+        "early_reports",
+        "account",
+        "setup",
+        "templates",
+    }
     assert OTHER not in str(held)
     done = erase(service, EMAIL)
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,11 +11,11 @@ from heliograph.manage import export as exporting
 from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.erasure import is_erased
+from heliograph.rules.erasure import is_erased, stand_in
 from heliograph.rules.options import Added, tag_hash
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Webhook
+from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Template, TemplateDraft, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
@@ -165,6 +165,22 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     ]
     await store.database.write(lambda tx: tx.run("note_requests", requests=refused))
     await tell_webhooks(store, clock, "delivered")
+    for version, text in enumerate((f"Ask {written}", "Ask us", f"Or {written.upper()}"), 1):
+        body = Template(id="tpl_a", team="team_a", channel="email", name="a", version=version, text=text)
+        await set_up(store, rows=[to_row("template", "tpl_a", body, "team_a")])
+    draft = TemplateDraft(team="team_a", template=body, by="usr_1", at=1)
+    named = Key(id="k2", team="team_a", name=f"of {written}", hash="")
+    await set_up(store, rows=[to_row("template_draft", "tpl_a", draft, "team_a"), to_row("key", "k2", named, "team_a")])
+    instance = COMMAND_LINE.did(clock.now(), "person.add", canary, f"for {written}")
+    await store.database.write(lambda tx: audit.write(tx, instance))
+    if "@" in canary:
+        await join(store, "team_a", OTHER, "owner")
+        await join(store, "team_a", written, "viewer")
+
+
+async def join(store: Store, team: str, email: str, role: str) -> None:
+    add = COMMAND_LINE.did(store.clock.now(), "member.invite", email, role, team=team)
+    await store.people.settle(email.lower(), f"I am {email}", {team: role}, add)
 
 
 def naming(written: str) -> bytes:
@@ -213,6 +229,36 @@ async def test_it_stands_nowhere_any_more(
     await store.reports.apply_early()
     await store.upkeep.purge()
     assert await erase(store, clock, written) == 0  # again is no harm
+    template = store.setup.current.teams["team_a"].templates["tpl_a"]
+    assert (template.text, template.version) == (f"Or {stand_in(canary)}", 3)
+    assert [line.version for line in await store.versions.of("tpl_a")] == [3, 2, 1]
+    assert "Ask us" in str(await store.versions.find("tpl_a", 2))
+
+
+# -- accounts ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_account_that_others_need_stays(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    instance = COMMAND_LINE.did(clock.now(), "person.add", CANARY, "")
+    await store.database.write(lambda tx: audit.write(tx, instance))
+    await join(store, "team_a", OTHER, "owner")
+    await join(store, "team_a", CANARY, "developer")
+    await join(store, "team_b", CANARY, "owner")
+    await erase(store, clock, CANARY)
+    assert await sql(
+        "SELECT m.team FROM member m JOIN person p ON p.id = m.person WHERE p.email = '" + CANARY + "'"
+    ) == [("team_b",)]
+    assert await sql(f"SELECT team FROM audit WHERE subject = '{CANARY}' ORDER BY key") == [(None,), ("team_b",)]
+
+
+async def test_the_last_owner_is_not_erased(team: None, store: Store, clock: TestClock, sql: Sql) -> None:
+    await join(store, "team_a", CANARY, "owner")
+    with pytest.raises(InvalidRequest, match="A team keeps an owner"):
+        await erase(store, clock, CANARY)
+    assert await store.people.find(CANARY)
+    await join(store, "team_a", OTHER, "owner")
+    await erase(store, clock, CANARY)
+    assert await store.people.find(CANARY) is None
 
 
 async def test_each_place_is_planted(team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings) -> None:
@@ -221,7 +267,7 @@ async def test_each_place_is_planted(team: None, store: Store, clock: TestClock,
     held = set()
     tables = ("message", "content", "recipient", "event", "suppression", "idempotency", "verification", "marketing",
               "early_report", "attempt", "delivery", "audit", "seen_recipient", "setting", "request_log",
-              "suppression_import", "import_portion")  # fmt: skip
+              "suppression_import", "import_portion", "template_version", "person")  # fmt: skip
     for table in tables:
         rows = await sql(f"SELECT * FROM {table}")
         held |= {table} if any(CANARY in str(row).lower() for row in rows) else set()
@@ -416,6 +462,9 @@ async def test_an_export_shows_all_that_erasing_removes_and_nobody_else(
     held = await exported(store, written)
     assert {name for name in SECTIONS if held[name]} == SECTIONS
     assert held["is_sandbox_recipient"]
+    assert (held["account"] is not None) == ("@" in canary)
+    named_records = {("template", "tpl_a"), ("template_draft", "tpl_a"), ("key", "k2")}
+    assert {(one["kind"], one["id"]) for one in held["setup"]} == named_records
     assert OTHER not in str(held)
     named = [section for section in SECTIONS - {"marketing"} if canary.removeprefix("+") in str(held[section]).lower()]
     assert set(named) == SECTIONS - {"marketing"}  # whose rows have nothing but a time
@@ -427,6 +476,7 @@ async def test_an_export_shows_all_that_erasing_removes_and_nobody_else(
     after = await exported(store, written)
     assert {name for name in SECTIONS if after[name]} == set()
     assert not after["is_sandbox_recipient"]
+    assert (after["account"], after["setup"]) == (None, [])
     name = store.suppressions.name_of(1, canary)[7:19]
     entries = await sql("SELECT subject, detail FROM audit WHERE action = 'address.export' ORDER BY key")
     assert entries == [(name, "messages: 4"), (name, "messages: 0")]

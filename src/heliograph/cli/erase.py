@@ -25,10 +25,13 @@ def erase(settings: Settings, address: str, team: str, yes: bool, vacuum: bool) 
     """Erase ADDRESS, an email address or a phone number, from all records of TEAM. It cannot be undone.
 
     Messages to it keep their id, state and price, but neither address, subject nor content; other recipients of them
-    stay. It also goes from events, webhook deliveries, verifications, the request log, imports and the audit log. A
-    keyed hash of an email address stays on the suppression list: later sends to it are still suppressed.
+    stay. It also goes from events, webhook deliveries, verifications, the request log, imports and the audit log, from
+    the texts of templates and from names, where erased@erased.invalid takes its place. Who signs in with it is no
+    longer a member, and has no account if no other team needs it. Logs never have addresses. A keyed hash of an email
+    address stays on the suppression list: later sends to it are still suppressed.
 
-    Refused while something to the address has not ended. May be run again at any time. The service may run.
+    Refused while something to the address has not ended, or to the team's last owner. May be run again at any time.
+    The service may run.
 
     \b
     heliograph erase ada@example.com --team team_acme

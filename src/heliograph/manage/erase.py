@@ -2,13 +2,15 @@
 
 import asyncio
 
+import msgspec
+
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
-from heliograph.rules.erasure import forms_of, is_erased, short_name
+from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name
 from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_recipient
-from heliograph.rules.setup.records import Key, Team
+from heliograph.rules.setup.records import Key, Setting, Team
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.erase import Tell, Wanted
 from heliograph.storage.store import Store
@@ -17,19 +19,25 @@ SETTLE_S = 1.0  # in which every process writes down what it remembers and follo
 
 
 async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None) -> int:
-    """How many messages named the address. Raises StillMoving when it must wait. One entry says that it has begun and
-    another one that it is done, with a part of the hash instead of the address.
+    """How many messages named the address. Raises StillMoving when it must wait, and InvalidRequest when the address is
+    that of the team's last owner. One entry says that it has begun and another one that it is done, with a part of the
+    hash instead of the address.
     """
-    wanted, record = wanted_of(store, team, given), team.record
+    wanted, record = await wanted_of(store, team, given), team.record
     address, subject = wanted.address, short_name(wanted.name)
     begun = actor.did(store.clock.now(), "address.erase", subject, "begun", team=record.id)
     await store.erasures.begin(wanted, begun)
+    await _end_account(store, actor, wanted)
 
     def rows(setup: Setup) -> list[Row]:
         is_recipient = address in setup.teams[record.id].recipients
         return [to_row("recipient", f"{record.id}/{address}", None, record.id)] if is_recipient else []
 
+    def scrubbed(setup: Setup) -> list[Row]:
+        return [to_row(*place, _scrub(wanted.forms, found), record.id) for place, found in named_in(setup, wanted)]
+
     await change_rows(store, actor, record.id, "recipient.remove", subject, rows)
+    await change_rows(store, actor, record.id, "address.erase", subject, scrubbed, "templates and names")
     await asyncio.sleep(SETTLE_S)
     count = await store.erasures.sweep(wanted, begun.at, tell)
     done = f"done, messages: {count}"
@@ -37,7 +45,34 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
     return count
 
 
-def wanted_of(store: Store, team: Team, given: str) -> Wanted:
+async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
+    """What lets the person into this team; all of it, unless another team or the instance needs it."""
+    person = await store.people.find(wanted.address)
+    if person is None:
+        return
+    now, subject = store.clock.now(), short_name(wanted.name)
+    end = actor.did(now, "member.remove", subject, team=wanted.team)
+    await store.people.set_role(person.id, wanted.team, None, end)
+    if wanted.whole:
+        await store.people.remove(person.id, actor.did(now, "person.remove", subject, person.id))
+
+
+def named_in(setup: Setup, wanted: Wanted) -> list[tuple[tuple[str, str], Setting]]:
+    """Records of the team's setup that name the address in a text: kind and id, and the record."""
+    return [
+        (place, found)
+        for place, found in setup.records.items()
+        if wanted.team in (getattr(found, "team", None), place[1] if place[0] == "team" else None)
+        and place[0] != "recipient"
+        and wanted.forms.are_in(msgspec.json.encode(found).decode())
+    ]
+
+
+def _scrub(forms: Forms, found: Setting) -> Setting:
+    return msgspec.convert(forms.without(msgspec.to_builtins(found)), type(found))
+
+
+async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
     """The address, and where it may stand."""
     address, record = read_erasable(given), team.record
     keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
@@ -48,7 +83,18 @@ def wanted_of(store: Store, team: Team, given: str) -> Wanted:
         name=store.suppressions.name_of(record.ref, address),
         webhooks=tuple(hook.id for hook in team.webhooks),
         keys=tuple(keys),
+        templates=tuple(team.templates),
+        whole=not await _is_elsewhere(store, record.id, address),
     )
+
+
+async def _is_elsewhere(store: Store, team: str, address: str) -> bool:
+    """Whether an account of this address is for more than this team."""
+    person = await store.people.find(address)
+    if person is None:
+        return False
+    teams = {*await store.people.roles(person.id), *await store.people.invitations(person.id)}  # "": to run it all
+    return bool(person.operator or teams - {team})
 
 
 def read_erasable(given: str) -> str:

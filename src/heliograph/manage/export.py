@@ -16,7 +16,9 @@ async def export(
     store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None
 ) -> dict[str, Any]:
     """One entry says that it was asked for, with a part of the hash instead of the address."""
-    wanted, record, now = erase.wanted_of(store, team, given), team.record, store.clock.now()
+    wanted, record, now = await erase.wanted_of(store, team, given), team.record, store.clock.now()
+    person = await store.people.find(wanted.address)
+    role = (await store.people.roles(person.id)).get(record.id) if person else None
     await asyncio.sleep(erase.SETTLE_S)
     held = await store.exports.all_of(wanted, now, tell)
     detail = f"messages: {len(held['messages'])}"
@@ -26,5 +28,7 @@ async def export(
         "team": record.id,
         "exported_at": timestamp(now),
         "is_sandbox_recipient": wanted.address in team.recipients,
+        "account": {"id": person.id, "name": person.name, "role": role} if person and role else None,
+        "setup": [{"kind": kind, "id": id_} for (kind, id_), _ in erase.named_in(store.setup.current, wanted)],
         **held,
     }

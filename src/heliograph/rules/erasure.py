@@ -14,7 +14,10 @@ ERASED_PHONE = "[erased]"
 SHOWN = "erased address"
 HIDDEN = "[another address]"
 SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses"})  # the team's own, not other people's
-ANY = re.compile(r"[\w.+%'-]+(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")  # address or phone number
+# Address or phone number. The first part has an end: else a long word is read once for each of its letters.
+ANY = re.compile(r"[\w.+%'-]{1,128}(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")
+
+NOBODY = "[address]"
 
 NameOf = Callable[[int, str], str]  # team, address in its normal form → its name on the suppression list
 
@@ -25,6 +28,11 @@ def erased_name(key: bytes, team: int, address: str) -> str:
     It has the form of an address, so that lists, paging, exports and removal need not know about it.
     """
     return f"erased-{hmac.new(key, f'{team}/{address}'.encode(), hashlib.sha256).hexdigest()[:40]}{DOMAIN}"
+
+
+def hide_addresses(text: str) -> str:
+    """For logs. Who signs in to a database (//user@host) is nobody's address."""
+    return ANY.sub(lambda found: found[0] if text.startswith("//", found.start() - 2) else NOBODY, text)
 
 
 def short_name(name: str) -> str:
@@ -66,6 +74,17 @@ class Forms(msgspec.Struct, frozen=True):
     def scrub(self, text: str | None) -> str | None:
         """The text without the address; a longer one that only contains it stays."""
         return self._pattern().sub(stand_in(self.address), text) if text else text
+
+    def without(self, value: Any) -> Any:
+        """A JSON value whose texts are scrubbed."""
+        match value:
+            case str():
+                return self.scrub(value)
+            case list():
+                return [self.without(one) for one in value]
+            case dict():
+                return {self.scrub(name): self.without(one) for name, one in value.items()}
+        return value
 
     def alone(self, value: Any) -> Any:
         """What the person may see of a JSON value: nobody else's address, and of lists no entry that is another's."""

@@ -36,6 +36,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # its keyed hash, as the suppression list has it
     webhooks: tuple[str, ...]
     keys: tuple[str, ...]  # public parts of the team's API keys
+    templates: tuple[str, ...] = ()
+    whole: bool = False  # no other team has an account of this address: the instance's audit log is looked through too
 
     @property
     def address(self) -> str:
@@ -67,6 +69,8 @@ async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
         TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
         *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
         TextTable("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),
+        *([TextTable("instance_audit", {}, ("subject", "detail"), ("action", "at"), 0)] if wanted.whole else []),
+        *(TextTable("versions", {"template": id_}, ("body",), ("template", "at"), -1) for id_ in wanted.templates),
         TextTable("refused", team, ("message",), ("route", "status", "code", "at")),
         TextTable("imports", team, ("first_left",), ("created_at",)),
         *(TextTable("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
@@ -284,8 +288,9 @@ async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int,
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
         texts = slice(1, 1 + len(place.texts))
         scrubbed = [(*place.whose.values(), row[0], *map(wanted.forms.scrub, row[texts])) for row in rows]
-        if place.name == "audit":
-            await audit.rewrite(tx, [(key, subject or "", detail or "") for _, key, subject, detail in scrubbed], now)
+        if place.name in ("audit", "instance_audit"):
+            entries = [(key, subject or "", detail or "") for *_, key, subject, detail in scrubbed]
+            await audit.rewrite(tx, entries, now)
         else:
             await tx.run(f"erase_{place.name}", rows=scrubbed)
 

@@ -26,6 +26,8 @@ SECTIONS = {
     "suppressions": "suppressions",
     "idempotency": "kept_answers",
     "audit": "audit_log",
+    "instance_audit": "audit_log",
+    "versions": "templates",
     "refused": "refused_requests",
     "imports": "imports",
     "portions": "imports",

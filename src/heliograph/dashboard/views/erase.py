@@ -39,6 +39,8 @@ async def erase(visit: Visit) -> Answer:
         count = task.result()
     except StillMoving as error:
         return _page(address, f"{error} Try again later.")
+    except InvalidRequest as refusal:  # their last owner
+        return _page(address, refusal.message)
     return Redirect(here, f"It is erased. Messages that named it: {count}.")
 
 
@@ -49,5 +51,5 @@ def _page(address: str, error: str = "") -> Page:
 def _ended(task: "asyncio.Task[int]") -> None:
     _running.discard(task)
     error = None if task.cancelled() else task.exception()
-    if error and not isinstance(error, StillMoving):
+    if error and not isinstance(error, StillMoving | InvalidRequest):
         log.error("an address was not erased wholly", error=type(error).__name__)  # no text: it may name the address

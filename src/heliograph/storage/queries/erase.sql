@@ -180,6 +180,35 @@ WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
 )
 ORDER BY s.key;
 
+-- name: look_instance_audit
+WITH seen AS (
+    SELECT key, subject, detail, action, at FROM audit WHERE team IS NULL AND key > :after ORDER BY key LIMIT :limit
+)
+SELECT s.key, s.subject, s.detail, s.action, s.at FROM seen s
+WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.subject || ' ' || s.detail), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.subject || ' ' || s.detail), n.needle) > 0  --postgres
+)
+ORDER BY s.key;
+
+-- name: look_versions
+WITH seen AS (
+    SELECT version, body, template, at FROM template_version
+    WHERE template = :template AND version > :after ORDER BY version LIMIT :limit
+)
+SELECT s.version, s.body, s.template, s.at FROM seen s
+WHERE s.version = (SELECT max(version) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.body), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.body), n.needle) > 0  --postgres
+)
+ORDER BY s.version;
+
+-- name: erase_versions
+UPDATE template_version SET body = r.body FROM rows(:rows, template text, version bigint, body text) AS r
+WHERE template_version.template = r.template AND template_version.version = r.version;
+
 -- name: look_refused
 WITH seen AS (
     SELECT id, message, route, status, code, at FROM request_log
