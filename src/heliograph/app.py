@@ -68,7 +68,7 @@ from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
-from heliograph.opening import attest
+from heliograph.opening import attest, sqlite_path
 from heliograph.rules import webhook_signature
 from heliograph.rules.address import normal_domain
 from heliograph.rules.limits import MIB
@@ -318,7 +318,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "domain watch": partial(watch_domains, domains.check_watched),
         "reputation": partial(judge_teams, store),
         "ledger": partial(compare_ledger, store),
-        "attest": partial(look_back, partial(attest, store, settings.data)),
+        "attest": partial(look_back, partial(attest, store, settings.data, sqlite_path(settings))),
     }
 
 

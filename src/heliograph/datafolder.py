@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import tempfile
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import IO
 from heliograph.sealing import Sealer
 
 SEATS = 1000
+MARK = "user.heliograph"
 
 
 class Seat:
@@ -108,13 +110,48 @@ def seen_numbers(data: Path) -> dict[int, int]:
     }
 
 
+def mark_of(file: Path) -> str | None:
+    """What `mark` wrote; a copy of the file has none."""
+    try:
+        return os.getxattr(file, MARK).decode()
+    except OSError:
+        return None
+
+
+def mark(file: Path) -> str | None:
+    """Give the file a name that its copies do not have. None: this file system has no such attributes."""
+    try:
+        os.setxattr(file, MARK, secrets.token_hex(8).encode(), os.XATTR_CREATE)
+    except OSError:
+        pass  # another process was faster, or it cannot be
+    return mark_of(file)
+
+
+def seen_files(data: Path) -> dict[int, str]:
+    """By the name of a database that was not left in peace, the mark of its file."""
+    return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
+
+
+def keep_file(data: Path, database: int, marked: str) -> None:
+    _replace(data / "witness" / f"{database}.file", marked)
+
+
+def forget_files(data: Path) -> None:
+    """After a clean stop the file may be moved: it is whole, and nobody goes on with another."""
+    for file in data.glob("witness/*.file"):
+        file.unlink(missing_ok=True)
+
+
 def keep_number(data: Path, database: int, number: int) -> None:
     """Not synced: a number lost in a power cut does no harm, and one that was only begun is not read."""
-    folder = data / "witness"
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{database}.{number}.new"  # no two have the same number
-    temporary.write_text(str(number))
-    temporary.replace(folder / str(database))
+    _replace(data / "witness" / str(database), str(number))
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as file:
+        file.write(text)
+    Path(file.name).replace(path)
 
 
 def keep_address(data: Path, url: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from heliograph.clock import Clock
-from heliograph.datafolder import Secrets, keep_number, seen_numbers
+from heliograph.datafolder import Secrets, forget_files, keep_file, keep_number, mark, mark_of, seen_files, seen_numbers
 from heliograph.rules.erasure import erased_name
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.engine.blobs import Blobs
@@ -74,7 +74,7 @@ async def examine(settings: Settings) -> Examination:
 def make_database(settings: Settings) -> Database:
     path = sqlite_path(settings)
     if path is not None:
-        return SqliteDatabase(path)
+        return SqliteDatabase(path, checkpoint=settings.checkpoint == "own")
     return PostgresDatabase(settings.database, settings.database_pool, settings.database_timeout_s)
 
 
@@ -155,9 +155,21 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
     return f"{where} is not the master secret of this database. {MEND_SECRET}"
 
 
-async def attest(store: Store, data: Path) -> bool:
-    """Whether the database is older than what its data folder has seen of it: then delivery is paused now."""
-    seen = await asyncio.to_thread(seen_numbers, data)
-    attested = await store.upkeep.attest(seen)
+async def attest(store: Store, data: Path, file: Path | None = None) -> bool:
+    """Whether the database is older than what its data folder has seen of it, or its file is a copy: then delivery is
+    paused now. None: it is no file.
+    """
+    seen, files = await asyncio.to_thread(seen_numbers, data), await asyncio.to_thread(seen_files, data)
+    here = mark_of(file) if file else None
+    copied = [identity for identity, known in files.items() if known != here] if file else []
+    attested = await store.upkeep.attest(seen, copied)
     await asyncio.to_thread(keep_number, data, attested.identity, attested.number)
+    if file and (marked := here or mark(file)):
+        await asyncio.to_thread(keep_file, data, attested.identity, marked)
     return attested.turned_back
+
+
+async def leave(store: Store, data: Path) -> None:
+    """At a clean stop: the next start may find the file elsewhere."""
+    await attest(store, data)
+    await asyncio.to_thread(forget_files, data)

@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8700  # 0: any free one
     database: str = "sqlite:///heliograph.db"  # or postgresql://…
+    checkpoint: Literal["own", "external"] = "own"  # who brings SQLite's log into its file; external: Litestream
     data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
     secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
     attachments: str = ""  # s3://bucket/prefix; empty: PostgreSQL, or the data folder beside SQLite
@@ -103,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 NAMES = (
     "listen",
     "database",
+    "checkpoint",
     "data",
     "secret",
     "attachments",
@@ -263,6 +265,10 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {"host": host, "port": port}
         case "database":
             return {"database": _database(value)}
+        case "checkpoint":
+            if value not in ("own", "external"):
+                raise ValueError("expected own, or external where Litestream copies the database")
+            return {"checkpoint": value}
         case "data":
             if not value:
                 raise ValueError("expected a folder")

@@ -106,6 +106,7 @@ def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: 
         ({"HELIOGRAPH_SUBMISSION_LISTEN": "h:25,587"}, "HELIOGRAPH_SUBMISSION_LISTEN='h:25,587': expected host:port"),
         ({"HELIOGRAPH_SUBMISSION_TLS_LISTEN": "h:465"}, "submission_tls_listen needs a certificate"),
         ({"HELIOGRAPH_SUBMISSION_CERT": "x"}, "submission_cert and submission_key belong together"),
+        ({"HELIOGRAPH_CHECKPOINT": "never"}, "HELIOGRAPH_CHECKPOINT='never': expected own, or external"),
         ({"HELIOGRAPH_ATTACHMENTS": "/srv/files"}, "HELIOGRAPH_ATTACHMENTS='/srv/files': expected s3://bucket"),
         ({"HELIOGRAPH_ATTACHMENTS": "s3://k:hush@b"}, "HELIOGRAPH_ATTACHMENTS: expected s3://bucket"),
         ({"HELIOGRAPH_S3_ENDPOINT": "minio:9000"}, "HELIOGRAPH_S3_ENDPOINT='minio:9000': expected an address"),

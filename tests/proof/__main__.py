@@ -45,7 +45,7 @@ PROOFS = {
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "failover": ["tests/proof/test_failover.py"],
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
-    "restore": [*RESTORE, "tests/proof/test_pitr.py"],
+    "restore": [*RESTORE, "tests/proof/test_pitr.py", "tests/proof/test_litestream.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
     "install": ["tests/proof/test_install.py"],

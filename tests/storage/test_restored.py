@@ -9,10 +9,10 @@ import pytest
 
 from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.manage.pause import set_paused
-from heliograph.opening import attest, open_store
+from heliograph.opening import attest, leave, open_store
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
-from heliograph.storage.restored import TURNED_BACK
+from heliograph.storage.restored import COPIED, TURNED_BACK
 from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -101,3 +101,28 @@ async def test_the_original_goes_on_beside_its_copy(tmp_path: Path, files: Calla
         for store in (copy, original, copy, original):
             assert not await attest(store, tmp_path)
         assert (await is_paused(original), await is_paused(copy)) == (False, True)
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "in use"])
+async def test_a_copy_as_new_as_its_original(tmp_path: Path, files: Callable[[str], Settings], stopped: bool) -> None:
+    """Of a database in use it has what was sent since as due; after a clean stop it is but another place."""
+    file, copy = tmp_path / "original", tmp_path / "copy"
+    async with open_store(files("original")) as store:
+        assert not await attest(store, tmp_path, file)
+        assert not await attest(store, tmp_path, file)
+        if stopped:
+            await leave(store, tmp_path)
+    shutil.copy(file, copy)
+    async with open_store(files("original")) as store:  # a restart after a crash, say
+        assert not await attest(store, tmp_path, file)
+        assert not await is_paused(store)
+        if stopped:
+            await leave(store, tmp_path)
+    seen = tmp_path / "witness"
+    numbers = [path for path in seen.iterdir() if path.name.isdecimal()]
+    numbers[0].unlink()  # less than ten seconds old: the numbers say nothing
+    async with open_store(files("copy")) as store:
+        assert await attest(store, tmp_path, copy) == (not stopped)
+        platform = (await store.setup.refresh()).platform
+        assert (platform.paused, platform.paused_reason) == (not stopped, "" if stopped else COPIED)
+        assert not await attest(store, tmp_path, copy)

@@ -27,6 +27,7 @@ from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.engine.objects import Objects
 
+WAL_MB = 256  # Litestream keeps it far below
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 
 
@@ -60,6 +61,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from found
     yield folder(settings.data)
     yield from asyncio.run(attachments(settings, _list_objects))
+    yield from _log(settings)
     yield from _open_to_others(settings)
     yield disk(settings.data)
     secret = _secret(settings)
@@ -117,6 +119,20 @@ def audit_log(chain: Chain) -> Finding:
 async def _list_objects(objects: Objects) -> None:
     async for _ in objects.listed():
         return
+
+
+def _log(settings: Settings) -> Iterator[Finding]:
+    """Of SQLite: it grows for ever when nobody brings it into the file."""
+    path = sqlite_path(settings)
+    file = path and path.with_name(f"{path.name}-wal")
+    if settings.checkpoint == "own" or file is None or not file.exists():
+        return
+    size = file.stat().st_size >> 20
+    if size < WAL_MB:
+        yield Finding("checkpoints", "ok", f"{file} has {size} MB")
+        return
+    fix = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
+    yield Finding("checkpoints", "warn", f"{file} has {size} MB: nobody brings it into the database", fix)
 
 
 def _open_to_others(settings: Settings) -> Iterator[Finding]:

@@ -2,9 +2,12 @@
 
 Database and data folder keep a number that grows now and then. It is written to the database first, so in a true
 history the folder is never ahead, no matter which process crashes and how many share either of them.
+
+A copy that is as new as that, such as Litestream's, is found by its file: one that was in use when it was copied does
+not come back as the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -15,6 +18,7 @@ from heliograph.storage.events import Publisher
 from heliograph.storage.setup import SetupChange, change
 
 TURNED_BACK = "the database is older than its data folder: what was sent since is due again"
+COPIED = "the database is a copy of one that was in use: what was sent since is due again"
 
 
 class Attested(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,17 +27,28 @@ class Attested(msgspec.Struct, frozen=True, kw_only=True):
     turned_back: bool
 
 
-async def attest(tx: Tx, seen: Mapping[int, int], fresh: int, now: int, publisher: Publisher, setup: Setup) -> Attested:
-    """`seen`: numbers that the data folder holds, by name, read before this transaction began."""
+async def attest(
+    tx: Tx,
+    seen: Mapping[int, int],
+    copied: Collection[int],
+    fresh: int,
+    now: int,
+    publisher: Publisher,
+    setup: Setup,
+) -> Attested:
+    """`seen`: numbers that the data folder holds, by name, read before this transaction began. `copied`: names whose
+    file was another one.
+    """
     ((identity,),) = await tx.run("identify", identity=fresh)
     ((number,),) = await tx.run("bump_attested")
-    if number > seen.get(identity, 0):
+    if number > seen.get(identity, 0) and identity not in copied:
         return Attested(identity=identity, number=number, turned_back=False)
 
-    entry = SERVICE.did(now, "delivery.pause", PLATFORM_ID, TURNED_BACK)
+    reason = TURNED_BACK if number <= seen.get(identity, 0) else COPIED
+    entry = SERVICE.did(now, "delivery.pause", PLATFORM_ID, reason)
 
     def pause(current: Setup, _: int) -> SetupChange:
-        rows = pause_rows(current, True, TURNED_BACK)
+        rows = pause_rows(current, True, reason)
         return SetupChange(rows=rows, audit=entry)
 
     # A separate history from here: the numbers of the one it was copied from say nothing about it.

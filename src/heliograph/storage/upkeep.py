@@ -1,6 +1,6 @@
 """Upkeep: the clock, retention, and whether the database answers and is the newest."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from heliograph.clock import Clock
 from heliograph.storage import restored, retention
@@ -19,12 +19,12 @@ class Upkeep:
         self._setup = setup
         self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
 
-    async def attest(self, seen: Mapping[int, int]) -> Attested:
+    async def attest(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Attested:
         """A database that is older than what was seen of it is paused now."""
         now, publisher = self._clock.now(), self._setup.publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
         attested = await self._database.write(
-            lambda tx: restored.attest(tx, seen, fresh, now, publisher, self._setup.current)
+            lambda tx: restored.attest(tx, seen, copied, fresh, now, publisher, self._setup.current)
         )
         if attested.turned_back:
             await self._setup.refresh()

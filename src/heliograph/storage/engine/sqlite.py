@@ -55,8 +55,10 @@ class SqliteTx:
 
 
 class SqliteDatabase:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, checkpoint: bool = True) -> None:
+        """Without `checkpoint` another program brings the log into the file."""
         self._path = path
+        self._checkpoint = checkpoint
         self._queries = load_queries("sqlite")
         self._writer = ThreadPoolExecutor(1, "sqlite-writer")
         self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
@@ -136,7 +138,7 @@ class SqliteDatabase:
 
     def _connection(self) -> apsw.Connection:
         if not hasattr(self._local, "connection"):
-            self._local.connection = open_sqlite(self._path)
+            self._local.connection = open_sqlite(self._path, checkpoint=self._checkpoint)
             self._local.connection.set_busy_handler(self._wait)
             self._opened.append(self._local.connection)
         connection: apsw.Connection = self._local.connection
@@ -155,13 +157,15 @@ class SqliteDatabase:
             connection.close(True)
 
 
-def open_sqlite(path: Path) -> apsw.Connection:
+def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_handler(wait)
     _enter_wal(connection)
     # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
+    if not checkpoint:
+        connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()
     return connection
 
 
