@@ -1,7 +1,12 @@
 """The watch on the event loop: what held it is named, and how late it was is a metric."""
 
 import asyncio
+import json
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +14,7 @@ import structlog
 
 from heliograph import watch
 from heliograph.watch import LoopWatch
+from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +60,59 @@ def test_the_longest_lag_is_told_for_a_minute_or_two() -> None:
         seen._due = now - lag
         seen._note(now)
         assert seen.lag() == pytest.approx(told)
+
+
+STUCK = """
+import asyncio, os, sys, time
+from heliograph import logs
+from heliograph.watch import LoopWatch
+
+def hold_it(token):
+    print("held", flush=True)
+    while time.sleep(0.05) or not os.path.exists(token):
+        pass
+
+async def main():
+    logs.configure(asyncio.get_running_loop().time, form="json")
+    running = asyncio.create_task(LoopWatch(float(sys.argv[1])).run())
+    await asyncio.sleep(0.2)
+    hold_it(sys.argv[2])
+    await asyncio.sleep(0.3)
+    print("alive", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def stuck(stuck_s: float, token: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", STUCK, str(stuck_s), token]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_process_whose_loop_is_stuck_ends_itself_and_says_where() -> None:
+    process = stuck(1, "/nowhere/canary")
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == watch.STUCK
+    line = json.loads(said.splitlines()[-1])
+    assert (line["event"], line["level"], line["by"]) == ("event loop stuck: ending the process", "error", "main")
+    assert "in hold_it" in line["stack"] and line["seconds"] >= 1
+    assert "canary" not in said
+
+
+def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
+    process = stuck(2, str(tmp_path / "go on"))
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(3)  # longer than it may be stuck
+    (tmp_path / "go on").touch()
+    process.send_signal(signal.SIGCONT)
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, "alive\n")
+
+
+def test_without_a_limit_nothing_is_ended(tmp_path: Path) -> None:
+    process = stuck(0, str(tmp_path / "go on"))
+    time.sleep(1)
+    (tmp_path / "go on").touch()
+    assert process.communicate(timeout=PATIENCE_S)[0] == "alive\n"

@@ -176,7 +176,7 @@ def build(
     tools = make_tools(settings, secrets, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
     handover = Handover(store, carriers, clock)
-    poster, watch, limits = Poster(Guard(settings.webhook_allow_private)), LoopWatch(), RateLimits()
+    poster, watch, limits = Poster(Guard(settings.webhook_allow_private)), LoopWatch(settings.watchdog_s), RateLimits()
     worker = Worker(store, handover, clock)
     webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, secrets.sealer))
     context = Context(

@@ -1,12 +1,18 @@
-"""How the process logs: one line per event, times in UTC, never the values of variables, nobody's address."""
+"""How the process logs: one line per event, times in UTC, never the values of variables, nobody's address.
 
+What is bound to a task (structlog.contextvars) is in all of its lines: a request's id, a message's, an event's.
+"""
+
+import logging
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from heliograph.rules.erasure import hide_addresses
+
+Format = Literal["text", "json"]
 
 FOLD_S = 10.0
 KINDS_MAX = 1000  # different errors remembered at a time
@@ -43,26 +49,47 @@ class Impersonal:
     def __call__(self, logger: Any, name: str, line: Any) -> str:
         return hide_addresses(self._render(logger, name, line))
 
+    @staticmethod
+    def values(_: Any, __: str, line: Any) -> Any:
+        """The same of what becomes JSON, before it does: an escape is not to lose its letter."""
+        return {name: hide_addresses(value) if isinstance(value, str) else value for name, value in line.items()}
 
-def configure(now: Callable[[], float], process: int | None = None) -> None:
+
+class Retold(logging.Handler):
+    """What libraries log, as lines like all others."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        told = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
+        told("a library says", logger=record.name, text=record.getMessage(), exc_info=record.exc_info)
+
+
+def configure(now: Callable[[], float], process: int | None = None, form: Format = "text") -> None:
     """`now`: seconds from a monotonic clock. `process`: the number of this one among several."""
+    as_json = form == "json"
+    if as_json:
+        logging.basicConfig(level=logging.WARNING, handlers=[Retold()], force=True)
 
     def numbered(_: Any, __: str, line: Any) -> Any:
         return line if process is None else {"process": process, **line}
 
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             Fold(now),
             numbered,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # A traceback with local variables would print tokens, bodies and codes.
-            Impersonal(
-                structlog.dev.ConsoleRenderer(
-                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-                )
+            *(
+                [structlog.processors.format_exc_info, Impersonal.values, structlog.processors.JSONRenderer()]
+                if as_json
+                else [Impersonal(_for_eyes())]
             ),
         ],
         logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line, since it may be replaced
         cache_logger_on_first_use=False,
     )
+
+
+def _for_eyes() -> structlog.dev.ConsoleRenderer:
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

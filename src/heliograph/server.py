@@ -67,7 +67,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
     SIGINT does not wait for proxies to notice.
     With a place, as one of several processes: until its parent is gone, too.
     """
-    logs.configure(asyncio.get_running_loop().time, place.number if place else None)
+    logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
     stop = Stop()
     if place:
         _end_with_parent(place, stop)

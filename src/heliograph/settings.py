@@ -26,6 +26,7 @@ RANGES = {
     "database_timeout_s": (1, 600),
     "body_memory_mb": (16, 4096),
     "connections_max": (16, 65536),
+    "watchdog_s": (0, 3600),
     "stop_delay_ms": (0, 3_600_000),
     "simulator_step_ms": (0, 3_600_000),
 }
@@ -80,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database_timeout_s: int = 10  # for a statement of PostgreSQL, or for a free connection
     body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
     connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
+    watchdog_s: int = 60  # after which a process whose event loop is stuck ends itself; 0: never
+    log_format: Literal["text", "json"] = "text"
     simulator_step_ms: int = 200  # between two states of a simulated message
     sources: dict[str, Origin] = {}  # of what is not a default, by name
 
@@ -138,6 +141,8 @@ NAMES = (
     "database_timeout_s",
     "body_memory_mb",
     "connections_max",
+    "watchdog_s",
+    "log_format",
     "simulator_step_ms",
 )
 
@@ -294,6 +299,10 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {name: Path(value) if value else None}
         case "resolver":
             return {"resolver": _address(value) if value else None}
+        case "log_format":
+            if value not in ("text", "json"):
+                raise ValueError("expected text or json")
+            return {"log_format": value}
         case "metrics_token":
             if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
                 raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")

@@ -1,8 +1,10 @@
 """Watches the event loop: how late it runs, and what blocked it."""
 
 import asyncio
+import os
 import sys
 import threading
+import traceback
 from types import FrameType
 
 import structlog
@@ -16,15 +18,18 @@ LOOK_S = 0.05
 HELD_S = 0.25  # beyond this the log names what blocked the loop
 SPAN_S = 60.0  # the metric is the longest lag of this span and the one before
 OURS = "/heliograph/"
+STUCK = 70  # the exit code: EX_SOFTWARE
 
 
 class LoopWatch:
-    """The loop records when it runs; a thread inspects it while it is late.
+    """The loop records when it runs; a thread inspects it while it is late, and ends a process whose loop is stuck.
 
     A request costs nothing but the name of its route, which its task carries.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stuck_s: float = 0) -> None:
+        """`stuck_s`: after which the process is ended; 0: never."""
+        self._stuck_s = stuck_s
         self._due = 0.0
         self._held_by: dict[str, str] | None = None
         self._worst = self._worst_before = self._span_end = 0.0
@@ -60,10 +65,25 @@ class LoopWatch:
         self._held_by = None
 
     def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
+        seen, looks = (
+            self._due,
+            0,
+        )  # looks at one and the same delay: while the whole process stands still, there are none
         while not stop.wait(LOOK_S):
-            if self._held_by is None and loop.time() - self._due > HELD_S:
+            late = loop.time() - self._due
+            if self._held_by is None and late > HELD_S:
                 name, frame = _name(asyncio.current_task(loop)), sys._current_frames().get(thread)
                 self._held_by = {"by": name, "at": _place(frame)}
+            seen, looks = self._due, looks + 1 if seen == self._due else 0
+            if self._stuck_s and late > self._stuck_s and looks * LOOK_S > self._stuck_s / 2:
+                self._end(late, thread)
+
+    def _end(self, late: float, thread: int) -> None:
+        stack = traceback.format_stack(sys._current_frames().get(thread))
+        stuck = self._held_by or {"by": "unknown"}
+        log.error("event loop stuck: ending the process", seconds=round(late, 1), **stuck, stack="".join(stack))
+        sys.stderr.flush()
+        os._exit(STUCK)  # nothing else can be relied on; all that was answered is durable
 
 
 def _name(task: "asyncio.Task[object] | None") -> str:

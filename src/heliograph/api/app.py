@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
 from heliograph.accept.context import Context
@@ -61,6 +62,7 @@ class Api:
 
     async def __call__(self, request: Request) -> Response:
         request.id = self.context.clock.new_id("req_")
+        bind_contextvars(request_id=request.id)
         extra: Headers = [(b"x-request-id", request.id.encode())]
         time = asyncio.get_running_loop().time
         name, keyed, began = "none", False, time()

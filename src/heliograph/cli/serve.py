@@ -82,7 +82,7 @@ def run_many(settings: Settings, role: str, count: int) -> int:
         raise click.ClickException(str(error)) from error
 
     async def supervise() -> int:
-        logs.configure(asyncio.get_running_loop().time)
+        logs.configure(asyncio.get_running_loop().time, form=settings.log_format)
         command = [sys.executable, "-m", "heliograph.cli.main", *sys.argv[1:]]
         return await Parent(count, sockets, greet=_greet, command=command).run()
 

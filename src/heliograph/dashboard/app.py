@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import structlog
 from msgspec.structs import replace
+from structlog.contextvars import bind_contextvars
 
 from heliograph.dashboard import attention
 from heliograph.dashboard.pages import PAGES, PageRoute
@@ -67,6 +68,7 @@ class Dashboard:
 
     async def __call__(self, request: Request) -> Response:
         request.id = self._tools.context.clock.new_id("req_")
+        bind_contextvars(request_id=request.id)
         try:
             answer, visit = await self._visit(request)
         finally:

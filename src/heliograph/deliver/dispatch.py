@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from msgspec.structs import replace
+from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
 from heliograph.channels.carrier import Parcel
@@ -44,7 +45,8 @@ class Dispatch:
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
 
     async def deliver(self, claim: Claim) -> bool:
-        """True when the outcome is recorded; False when the claim was no longer ours."""
+        """True when the outcome is recorded; False when the claim was no longer ours. In a task of its own."""
+        bind_contextvars(message=claim.message_id)
         if claim.reports:
             return await self._record(claim, apply_report(claim, self._clock.now()))
         if bar := await self._bar(claim):

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from msgspec.structs import replace
+from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
 from heliograph.channels.webhook.post import Posted, Poster
@@ -152,6 +153,8 @@ class Endpoint:
     # -- one try -------------------------------------------------------------------------------------------------
 
     async def _send(self, due: Due, hook: Webhook) -> None:
+        about = {"message": due.subject} if due.told and due.told.record else {}  # other subjects may be addresses
+        bind_contextvars(event_id=due.event, **about)
         try:
             made = await self._try(due, hook)
             self._made.append((made, hook))

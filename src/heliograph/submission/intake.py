@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from msgspec.structs import replace
+from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
 from heliograph.accept.context import Context
@@ -85,6 +86,7 @@ class MailIntake:
     ) -> str:
         """The id of the message, after its commit; or a Refusal."""
         refusal: Refusal
+        bind_contextvars(request_id=id_)
         try:
             mail = await read()
             if len(mail) > IN_THREAD:
