@@ -25,26 +25,29 @@ FLOOR = (
 MAY_IMPORT: dict[str, str] = {
     "rules/": "rules/",
     "metrics.py": "metrics.py",
+    "tracing.py": "rules/",
     FLOOR: "rules/ sealing.py systemd.py metrics.py",
     "web/": "rules/ web/",
     "channels/carrier.py channels/web.py": "rules/ channels/carrier.py",
     "channels/*/": "rules/ metrics.py channels/carrier.py channels/web.py itself",
     "storage/engine/": "rules/ metrics.py storage/engine/",
-    "storage/": "rules/ clock.py metrics.py storage/ storage/engine/",
+    "storage/": "rules/ clock.py metrics.py tracing.py storage/ storage/engine/",
     "handover.py": "rules/ clock.py metrics.py channels/carrier.py storage/",
     "accept/ manage/": "rules/ clock.py handover.py channels/carrier.py storage/ itself",
-    "deliver/": "rules/ clock.py metrics.py handover.py channels/carrier.py channels/webhook/ storage/ deliver/",
-    "api/": "metrics.py web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py api/",
+    "deliver/": (
+        "rules/ clock.py metrics.py tracing.py handover.py channels/carrier.py channels/webhook/ storage/ deliver/"
+    ),
+    "api/": "metrics.py tracing.py web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py api/",
     "compat/": "web/ api/ accept/ manage/ rules/ storage/ compat/",
     "submission/": "metrics.py web/ accept/ api/auth.py api/bodies.py api/rate.py rules/ storage/ submission/",
     "dashboard/": "web/ accept/ manage/ handover.py rules/ storage/ channels/carrier.py sealing.py dashboard/",
     "opening.py": "rules/ settings.py datafolder.py clock.py storage/ storage/engine/",
     "app.py server.py": (
         "opening.py app.py web/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py channels/ "
-        "storage/ rules/ metrics.py " + FLOOR
+        "storage/ rules/ metrics.py tracing.py " + FLOOR
     ),
     "cli/": "opening.py app.py server.py manage/ rules/ channels/webhook/ storage/ storage/engine/ cli/ metrics.py "
-    + FLOOR,
+    "tracing.py " + FLOOR,
 }
 MAY_NAME_STORIES = ("storage/", "opening.py", "cli/")  # the others know the storage's records and constants alone
 

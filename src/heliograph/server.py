@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from heliograph import listening, logs
+from heliograph import __version__, listening, logs, tracing
 from heliograph.app import App, build
 from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
@@ -68,6 +68,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
     With a place, as one of several processes: until its parent is gone, too.
     """
     logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
+    tracing.start(__version__)
     stop = Stop()
     if place:
         _end_with_parent(place, stop)
@@ -104,6 +105,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await leave(store, settings.data)
     finally:
+        await tracing.stop()
         seat.leave()
     log.info("stopped")
 

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics
+from heliograph import metrics, tracing
 from heliograph.accept.context import Context
 from heliograph.api.auth import check_scope, find_caller
 from heliograph.api.errors import error_body, error_headers
@@ -63,6 +63,7 @@ class Api:
     async def __call__(self, request: Request) -> Response:
         request.id = self.context.clock.new_id("req_")
         bind_contextvars(request_id=request.id)
+        traced = tracing.receive(request.headers.get(b"traceparent"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
         time = asyncio.get_running_loop().time
         name, keyed, began = "none", False, time()
@@ -94,6 +95,10 @@ class Api:
                 self._budget.give_back(request.holder)
         if not keyed:  # no such route, or one that needs no key
             self._tell_limits(surface, request, extra)
+        if traced:
+            traced.note(http_request_method=request.method, http_route=labels[0])
+            traced.note(http_response_status__code=response.status, heliograph_request__id=request.id)
+            traced.end(f"{labels[1]} {labels[0]}", failed=response.status >= 500)
         metrics.answered(*labels, response.status).observe(time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 

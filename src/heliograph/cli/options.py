@@ -23,6 +23,7 @@ from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.tracing import NoTraces
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -40,7 +41,7 @@ SERVE_FLAGS = FLAGS | {
 }
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, Refusal)
+MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, NoTraces, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 

@@ -8,7 +8,7 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics
+from heliograph import metrics, tracing
 from heliograph.channels.carrier import Parcel
 from heliograph.clock import Clock
 from heliograph.handover import Handover
@@ -17,7 +17,7 @@ from heliograph.rules.event import EXPIRED, NEXT_AT, marked
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own
+from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
 from heliograph.rules.retry import next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
@@ -53,11 +53,17 @@ class Dispatch:
             return await self._record(
                 claim, to_change(claim, None, Refused(detail=bar), self._clock.now(), self._jitter)
             )
-        asked = await self._handover.in_turn(
-            lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
-            lambda carrier: to_parcel(claim, carrier, self._clock.now()),
-        )
-        carrier, outcome = self._said(asked)
+        about: dict[str, str | int] = {
+            "heliograph_message__id": claim.message_id,
+            "heliograph_attempt": claim.attempt + 1,
+        }
+        with tracing.span(f"hand over {claim.channel}", claim.trace, "PRODUCER", **about) as span:
+            asked = await self._handover.in_turn(
+                lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
+                lambda carrier: to_parcel(claim, carrier, self._clock.now()),
+            )
+            carrier, outcome = self._said(asked)
+            span.note(heliograph_carrier=carrier.id if carrier else "none", heliograph_outcome=word_of(outcome))
         if isinstance(outcome, Accepted):
             waited = self._clock.now() - (claim.first_at if claim.attempt else claim.due_at)
             metrics.to_handover(claim.channel, LANE[claim.channel]).observe(waited / SECOND_MS)

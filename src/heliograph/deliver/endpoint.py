@@ -9,7 +9,7 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics
+from heliograph import metrics, tracing
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
@@ -188,7 +188,13 @@ class Endpoint:
             form = FORMATS[hook.format]
             body = form.body(due.told, self._shared.store.setup.current.teams[hook.team])
             signing = Signing(secrets=secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
-            return await self._shared.poster.post(url, form.headers(signing), body)
+            headers, about = form.headers(signing), {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
+            with tracing.span("webhook", due.told.trace, "CLIENT", **about) as span:
+                if span.traceparent:
+                    headers["traceparent"] = span.traceparent
+                posted = await self._shared.poster.post(url, headers, body)
+                span.note(http_response_status__code=posted.status or 0)
+                return posted
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)

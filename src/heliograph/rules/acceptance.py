@@ -83,6 +83,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     priority: Priority = "normal"
     tags: Mapping[str, str] = {}
     batch: str | None = None  # public id of the batch that it came in
+    trace: str | None = None  # the traceparent of its request
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
     record: str | None  # the message's answer to its sender
     sandbox: int | None  # the message's
     kind: str | None  # of the recipient: to, cc, bcc
+    trace: str | None = None  # the message's traceparent, where it is needed
 
 
 def marked(detail: dict[str, Any]) -> dict[str, Any]:

@@ -300,6 +300,7 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         item.created_at,
         done.record,
         item.batch,
+        item.trace,
     )
 
 

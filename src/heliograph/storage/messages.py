@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
+from heliograph import tracing
 from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
@@ -16,6 +18,12 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
 
 COUNT_MOST = 10_000
+
+
+def _traced(item: accepts.Item, trace: str) -> accepts.Item:
+    if isinstance(item, Acceptance):
+        return replace(item, trace=trace)
+    return replace(item, sends=[replace(s, trace=trace) if isinstance(s, Acceptance) else s for s in item.sends])
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +43,8 @@ class Messages:
         )
 
     async def accept(self, item: accepts.Item) -> Answer:
+        if trace := tracing.kept():
+            item = _traced(item, trace)
         return await self._accepts.submit(item)
 
     async def rehearse(self, item: Acceptance) -> Decision:

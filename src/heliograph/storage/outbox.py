@@ -48,6 +48,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: bool = False  # for a later time than that of its send, and not tried yet
     expires_at: int | None = None
     alone: bool = False  # nothing else is in its worker's hands
+    trace: str | None = None  # the traceparent that its request left
 
     @property
     def held(self) -> HeldClaim:
@@ -153,7 +154,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     claims = []
     for key, epoch, team, message, position, reports, first_at, attempt, *rest in rows:
         deferrals, uncertain, absent_at, due_at, expires_at = rest
-        _, _, address, given, id_, channel, sandbox, country = places[message, position]
+        _, _, address, given, id_, channel, sandbox, country, trace = places[message, position]
         claims.append(
             Claim(
                 key=key,
@@ -178,6 +179,7 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
                 alone=alone,
+                trace=trace,
             )
         )
     return claims

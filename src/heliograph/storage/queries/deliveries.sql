@@ -53,7 +53,7 @@ WHERE endpoint.webhook = r.webhook;
 -- Each with its event, the event's message and the kind of its recipient.
 SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
        e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
-       m.record, m.sandbox, r.kind
+       m.record, m.sandbox, r.kind, m.trace
 FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at = 0
       ORDER BY key LIMIT :limit) d
 LEFT JOIN event e ON e.team = d.team AND e.id = d.event
@@ -64,7 +64,7 @@ ORDER BY d.key;
 -- name: due_deliveries
 SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
        e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
-       m.record, m.sandbox, r.kind
+       m.record, m.sandbox, r.kind, m.trace
 FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at > 0 AND due_at <= :now
       ORDER BY due_at, key LIMIT :limit) d
 LEFT JOIN event e ON e.team = d.team AND e.id = d.event

@@ -49,7 +49,7 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
           absent_at, due_at, expires_at;
 
 -- name: claimed_recipients
-SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country
+SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace
 FROM rows(:places, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
 JOIN message m ON m.key = r.message;

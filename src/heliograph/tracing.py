@@ -1,0 +1,139 @@
+"""Traces: a request, the hand-overs of what it sent and the webhooks about it are one (OpenTelemetry, an extra).
+
+Without an exporter in the OTEL_* variables nothing of it is imported; a caller's traceparent is kept and passed on all
+the same.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from heliograph.rules.trace import read_traceparent
+
+NAMED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+OTLP = "otlp_proto_http"  # what `otlp` means: the extra has no other
+STOP_S = 5.0
+
+Kind = Literal["SERVER", "PRODUCER", "CLIENT"]
+
+_tracer: Any = None  # None: there are no spans
+_provider: Any = None
+_kept: ContextVar[str | None] = ContextVar("kept", default=None)
+
+
+class NoTraces(Exception):
+    """They are asked for and cannot be made; the message says what to do."""
+
+
+class Span:
+    """Something that takes time; `traceparent` is for what follows from it."""
+
+    def __init__(self, traceparent: str | None, own: Any = None) -> None:
+        self.traceparent = traceparent
+        self._own = own
+
+    def note(self, **attributes: str | int) -> None:
+        if self._own is not None:
+            self._own.set_attributes({_dotted(name): value for name, value in attributes.items()})
+
+    def end(self, name: str = "", *, failed: bool = False) -> None:
+        if self._own is not None:
+            if name:
+                self._own.update_name(name)
+            if failed:
+                from opentelemetry.trace import StatusCode
+
+                self._own.set_status(StatusCode.ERROR)
+            self._own.end()
+
+
+def start(version: str, environment: dict[str, str] | None = None) -> None:
+    """As the OTEL_* variables say."""
+    global _tracer, _provider
+    given = dict(os.environ) if environment is None else environment
+    names = [name.strip() for name in given.get(NAMED[0], "otlp").split(",")]
+    is_off = given.get("OTEL_SDK_DISABLED", "").lower() == "true" or names == ["none"]
+    if is_off or not any(given.get(name) for name in NAMED):
+        return
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise NoTraces("OTEL_* asks for traces, which need an extra: pip install 'heliograph[otel]'") from None
+    named = "OTEL_SERVICE_NAME" in given or "service.name=" in given.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    own = {"service.version": version} | ({} if named else {"service.name": "heliograph"})
+    _provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+    for name in names:
+        wanted = OTLP if name == "otlp" else name
+        found = list(entry_points(group="opentelemetry_traces_exporter", name=wanted))
+        if not found:
+            raise NoTraces(f"OTEL_TRACES_EXPORTER={name}: there is no such exporter. Known: otlp, console, none")
+        _provider.add_span_processor(BatchSpanProcessor(found[0].load()()))
+    _tracer = _provider.get_tracer("heliograph", version)
+
+
+async def stop() -> None:
+    """Send what is left."""
+    global _tracer, _provider
+    provider, _provider, _tracer = _provider, None, None
+    if provider is not None:
+        try:
+            await asyncio.wait_for(asyncio.to_thread(provider.shutdown), STOP_S)
+        except TimeoutError:
+            pass  # nobody takes them
+
+
+def receive(traceparent: bytes | None) -> Span | None:
+    """A request that a caller may have given one; what it sends keeps it. None: there is nothing to end."""
+    if traceparent is None and _tracer is None:
+        if _kept.get() is not None:  # of the request before, on the same connection
+            _kept.set(None)
+        return None
+    given = read_traceparent(traceparent.decode("latin-1")) if traceparent else None
+    span = _begin("request", given, "SERVER") if _tracer is not None else Span(given)
+    _kept.set(span.traceparent)
+    return span
+
+
+def kept() -> str | None:
+    """For what is sent by the request at hand."""
+    return _kept.get()
+
+
+@contextmanager
+def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Iterator[Span]:
+    """Something that follows from what was sent."""
+    if _tracer is None:
+        yield Span(parent)
+        return
+    begun = _begin(name, parent, kind)
+    begun.note(**attributes)
+    try:
+        yield begun
+    except BaseException:
+        begun.end(failed=True)
+        raise
+    begun.end()
+
+
+def _begin(name: str, parent: str | None, kind: Kind) -> Span:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    before = Context()
+    if parent:
+        before = TraceContextTextMapPropagator().extract({"traceparent": parent}, before)
+    own = _tracer.start_span(name, context=before, kind=SpanKind[kind])
+    at = own.get_span_context()
+    return Span(f"00-{at.trace_id:032x}-{at.span_id:016x}-{at.trace_flags:02x}", own)
+
+
+def _dotted(name: str) -> str:
+    """http_route → http.route; a name of two words has two underscores between them: status__code."""
+    return name.replace("__", "\0").replace("_", ".").replace("\0", "_")
