@@ -79,7 +79,7 @@ bench-webhooks: bench-setup ## Measure webhooks, and what they cost the accept p
 bench-live: bench-setup ## Measure what ten dashboards open live cost the accept path; writes docs/benchmarks.md
 	@$(BIN)/python bench/live.py
 
-bench-pages: bench-setup ## Measure every page of the dashboard with a million messages; writes docs/benchmarks.md
+bench-pages: bench-setup ## Measure every page of the dashboard with 1 and 10 million messages (50 GB); writes docs/benchmarks.md
 	@$(BIN)/python bench/pages.py
 
 bench-growth: bench-setup ## Measure all work with 10 thousand, 1 and 10 million messages (an hour, 50 GB); writes docs/benchmarks.md
