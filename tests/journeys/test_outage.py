@@ -25,23 +25,23 @@ class Wire:
         self.network = Network(url)
         self.url: Future[str] = Future()
         self._end = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),))
+        self._thread = threading.Thread(target=asyncio.run, args=(self._run(),))
         self._thread.start()
 
     async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
         async with self.network.open() as through:
             self.url.set_result(through)
             await self._end.wait()
 
     def do(self, *changes: Callable[[], Any]) -> None:
+        self.url.result()
         for change in changes:
             self._loop.call_soon_threadsafe(change)
 
     def close(self) -> None:
         self.do(self.network.flow, self._end.set)
         self._thread.join()
-        self._loop.close()
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def wire(postgres: str) -> Iterator[Wire]:
 
 
 def test_the_database_is_away_and_comes_back(wire: Wire, tmp_path: Path) -> None:
-    network = wire.network
-    with Service(wire.url.result(), tmp_path / "data") as service, ThreadPoolExecutor(1) as pool:
+    network, away = wire.network, Service(wire.url.result(), tmp_path / "data", database_timeout_s="2")
+    with away as service, ThreadPoolExecutor(1) as pool:
         service.apply()
 
         def refuse(refuses: bool) -> None:

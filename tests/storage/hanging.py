@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 
@@ -11,7 +12,7 @@ class Network:
         parts = urlsplit(url)
         self._socket = f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432"
         self._name = parts.path
-        self._pipes: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self._flows = asyncio.Event()
         self._flows.set()
@@ -39,20 +40,26 @@ class Network:
             yield f"postgresql://postgres@127.0.0.1:{server.sockets[0].getsockname()[1]}{self._name}?sslmode=disable"
         finally:
             server.close()
-            self.drop()
-            for pipe in self._pipes:
-                pipe.cancel()
-            await asyncio.gather(*self._pipes, return_exceptions=True)
+            self.refuses = True
+            while self._tasks:  # who still connects may have begun two pipes
+                self.drop()
+                tasks, self._tasks = self._tasks, set()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self.refuses:
             writer.transport.abort()
             return
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
         await self._flows.wait()
         there, back = await asyncio.open_unix_connection(self._socket)
         self._writers += [writer, back]
-        self._pipes |= {asyncio.create_task(self._pipe(reader, back)), asyncio.create_task(self._pipe(there, writer))}
+        self._tasks |= {asyncio.create_task(self._pipe(reader, back)), asyncio.create_task(self._pipe(there, writer))}
 
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
