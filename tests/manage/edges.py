@@ -271,8 +271,12 @@ def cheap() -> Iterator[None]:
     async def found(records: Sequence[Record], _: Any) -> list[tuple[Record, Verdict]]:
         return [(record, Verdict(ok=True)) for record in records]
 
+    async def itself(domain: str, _: Any) -> str:
+        return domain
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dns_check, "check", found)
+        patch.setattr(dns_check, "zone_of", itself)
         patch.setattr(erase, "SETTLE_S", 0)
         yield
 
