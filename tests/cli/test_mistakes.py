@@ -109,6 +109,7 @@ def test_a_database_of_a_newer_version_is_refused(run: Run, tmp_path: Path, comm
         "pause",
         "doctor",
         "preflight",
+        "capacity",
         "config",
     ],
 )

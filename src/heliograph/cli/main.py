@@ -19,6 +19,7 @@ OURS_ALONE = 0o077  # umask: nobody else can read what a command makes (database
 COMMANDS = {
     "apply": "Apply a setup file.",
     "backup": "Copy the database and the attachments into a folder.",
+    "capacity": "Measure this machine: messages a day, and what limits it.",
     "carriers": "Carriers: which can be reached, on and off, and their order.",
     "config": "Print every setting and where its value came from.",
     "credit": "Top up a team's credit, or correct it.",

@@ -1,0 +1,57 @@
+"""`heliograph capacity`: a short measurement of the real thing, which leaves nothing behind."""
+
+import asyncio
+import json
+import os
+import smtplib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from heliograph.cli.capacity import report
+from heliograph.cli.sink import Sink
+from heliograph.rules.capacity import Measured, judge
+from tests.service import COMMAND, PATIENCE_S
+
+
+def test_it_measures_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [*COMMAND, "capacity", "--seconds", "5", "--json", "--data", str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["cores"] == len(os.sched_getaffinity(0))
+    assert all(value > 0 for value in told["measured"].values()), told
+    assert told["measured"]["hand_over_us"] > told["measured"]["signing_us"] / 10
+    assert told["capacity"]["per_day"] >= told["capacity"]["per_s"] * 36_000 > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_words() -> None:
+    found = Measured(
+        syncs_per_s=10_000,
+        signing_us=600,
+        accept_us=200,
+        accepted_per_s=4_000,
+        hand_over_us=1_800,
+        handed_over_per_s=500,
+    )
+    said = "\n".join(report(found, judge(found)))
+    for words in ("5,000 a second on a core (4,000 came", "350 emails a second", "12,600,000 a day", "hand-over."):
+        assert words in said, said
+
+
+@pytest.mark.anyio
+async def test_the_sink_counts_mails() -> None:
+    sink = Sink()
+    server = await sink.listen()
+    port = server.sockets[0].getsockname()[1]
+
+    def send() -> None:
+        with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
+            for body in ("one", "two\r\n..\r\nof two parts", "three"):
+                client.sendmail("a@example.test", ["b@example.test"], f"Subject: x\r\n\r\n{body}")
+
+    await asyncio.to_thread(send)
+    server.close()
+    assert sink.count == 3
