@@ -23,7 +23,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), None)
 sync_api.expect.set_options(timeout=PATIENCE_S * 1000)
-DESKTOP = {"width": 1280, "height": 720}
+DESKTOP, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="session")
@@ -177,3 +177,13 @@ def shoot() -> Shoot:
             page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
     return take
+
+
+def fits(page: Any, shoot: Shoot, name: str) -> None:
+    """On a desk and on a phone, whichever it is on; keeps a picture of both."""
+    own = page.viewport_size
+    for size in (DESKTOP, PHONE):
+        page.set_viewport_size(size)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), name
+        shoot(page, f"{name}-{size['width']}")
+    page.set_viewport_size(own)

@@ -12,7 +12,7 @@ import dns.zone
 import pytest
 
 from tests.channels.dns_peer import DnsPeer, Zone
-from tests.dashboard.conftest import Shoot, Tabs, printed_link, sync_api
+from tests.dashboard.conftest import PHONE, Shoot, Tabs, fits, printed_link, sync_api
 from tests.journeys.smtp_sink import Sink
 from tests.people import PASSWORD
 
@@ -46,10 +46,10 @@ def name_server() -> Iterator[DnsPeer]:
         loop.close()
 
 
-@pytest.fixture(params=[1280, 390], ids=["desk", "phone"])
-def page(request: Any, tabs: Tabs, port: int) -> Iterator[Any]:
-    size = {"width": request.param, "height": 844}
-    yield tabs.take(base_url=f"http://127.0.0.1:{port}", viewport=size)
+@pytest.fixture
+def page(tabs: Tabs, port: int) -> Iterator[Any]:
+    """A phone's: the tests of each page are on a desk."""
+    yield tabs.take(base_url=f"http://127.0.0.1:{port}", viewport=PHONE)
     tabs.give_back()
 
 
@@ -71,14 +71,14 @@ def test_from_an_empty_folder_to_a_bounce_explained(page: Any, shoot: Shoot, tmp
         sign_up(page, first)
         team = page.url.partition("?")[0].rstrip("/")
         add_carrier(page, f"{start}/dashboard/operator/carriers", relay)
-        shoot(page, "path-carrier")
+        fits(page, shoot, "path-carrier")
         add_domain(page, start, team, peer)
-        shoot(page, "path-domain")
+        fits(page, shoot, "path-domain")
         add_template(page, team)
-        shoot(page, "path-template")
+        fits(page, shoot, "path-template")
         go_live(page, team)
         token = make_key(page, team)
-        shoot(page, "path-key")
+        fits(page, shoot, "path-key")
 
         page.goto(f"{team}/templates")
         link(page, "Order").click()
@@ -92,10 +92,10 @@ def test_from_an_empty_folder_to_a_bounce_explained(page: Any, shoot: Shoot, tmp
         expect(page.locator("main .badge.bounced").first).to_be_visible()
         said(page, "no such user here")  # the other side's words
         said(page, "suppress")  # and what it means
-        shoot(page, "path-bounce")
+        fits(page, shoot, "path-bounce")
         page.goto(f"{team}/suppressions")
         said(page, GONE)
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        fits(page, shoot, "path-suppressed")
 
 
 def sign_up(page: Any, first: str) -> None:
