@@ -1,6 +1,7 @@
 """/docs: a page for each endpoint, code and guide, that says what the routes say, and whose examples run."""
 
 import asyncio
+import functools
 import json
 import os
 import re
@@ -43,8 +44,13 @@ PATHS = [
     *(f"/docs/errors/{code}" for code in CODES),
     *(f"/docs/guides/{name}" for name in guides.NAMES),
 ]
-PAGES = {path: DOCS.page(path) or "" for path in PATHS}
 SOME = ["/docs", "/docs/errors", "/docs/api/post_emails", "/docs/errors/invalid_email", "/docs/guides/webhooks"]
+
+
+@functools.cache
+def pages() -> dict[str, str]:
+    """Not while tests are collected, which every worker does."""
+    return {path: DOCS.page(path) or "" for path in PATHS}
 
 
 def named(route: Route) -> str:
@@ -62,7 +68,7 @@ def shown(html: str) -> str:
 
 @pytest.mark.parametrize("route", V1, ids=named)
 def test_an_endpoint_has_a_page_with_its_fields_and_codes(route: Route) -> None:
-    text = shown(PAGES[f"/docs/api/{openapi.operation_id(route)}"])
+    text = shown(pages()[f"/docs/api/{openapi.operation_id(route)}"])
     assert f"{route.method} {route.path}" in text
     for one in DOCUMENT["paths"][route.path][route.method.lower()]["parameters"]:
         assert one["name"] in text
@@ -72,36 +78,36 @@ def test_an_endpoint_has_a_page_with_its_fields_and_codes(route: Route) -> None:
 
 
 def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
-    text = shown(PAGES["/docs/api/post_emails"])
+    text = shown(pages()["/docs/api/post_emails"])
     assert re.search(r"\bto string or list of strings required\b", text)
     assert "Cc addresses, up to 50." in text and "up to 50. At most 50." not in text
-    assert "At most 500 characters." in shown(PAGES["/docs/api/post_webhooks"])
+    assert "At most 500 characters." in shown(pages()["/docs/api/post_webhooks"])
     assert "attachments[].content string required" in text
-    assert "limit integer How many. 1 to 100. Default: 20 ." in shown(PAGES["/docs/api/get_emails"])
+    assert "limit integer How many. 1 to 100. Default: 20 ." in shown(pages()["/docs/api/get_emails"])
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_code_has_a_page(code: str) -> None:
     refusal = next(one for one in all_refusals() if one.code == code)
-    said = re.sub(r"\W", "", shown(PAGES[f"/docs/errors/{code}"]))
+    said = re.sub(r"\W", "", shown(pages()[f"/docs/errors/{code}"]))
     assert all(re.sub(r"\W", "", words) in said for words in (refusal.meaning(), refusal.fix))
-    assert f'id="{code}"' in PAGES["/docs/errors"]  # where doc_url leads
+    assert f'id="{code}"' in pages()["/docs/errors"]  # where doc_url leads
 
 
 def test_every_link_leads_somewhere() -> None:
-    for path, page in PAGES.items():
+    for path, page in pages().items():
         for target in re.findall(r'href="([^"]+)"', page):
             place, _, part = target.partition("#")
             if target.startswith(("https://", "/dashboard", "/openapi.json", "/docs?")):
                 continue
-            assert not place or place in PAGES, (path, target)
+            assert not place or place in pages(), (path, target)
             if part:
-                assert f'id="{part}"' in PAGES[place or path], (path, target)
+                assert f'id="{part}"' in pages()[place or path], (path, target)
 
 
 @pytest.mark.parametrize("path", SOME)
 def test_a_page_loads_nothing_from_elsewhere_and_has_an_outline(path: str) -> None:
-    page = PAGES[path]
+    page = pages()[path]
     assert not re.findall(r'src="(?!/)', page) and "<style" not in page and " style=" not in page
     main = page[page.index("<main") :]
     levels = [int(level) for level in re.findall(r"<h([1-6])", main)]
@@ -182,7 +188,7 @@ def ask(path: str, query: bytes = b"") -> Response:
 def test_a_page_is_served_and_may_load_our_own_files_alone(path: str) -> None:
     response = ask(path)
     assert (response.status, response.content_type) == (200, b"text/html; charset=utf-8")
-    assert response.body.decode() == PAGES[path]
+    assert response.body.decode() == pages()[path]
     policy = dict(response.headers)[b"content-security-policy"]
     assert policy.startswith(b"default-src 'none'; style-src 'self'; script-src 'self'") and b"unsafe" not in policy
     assert dict(response.headers)[b"x-content-type-options"] == b"nosniff"
