@@ -14,13 +14,16 @@ from tests.service import Service
 KILLS, RUNS = size("P22 kills"), size("P22 runs")
 APART_S = 1.2
 POISON = "poison@example.com"
+WAITS = "" if FULL else f"worker.SUSPECTS_S = {2 * APART_S}"  # still later than each kill
 
 # The service with a carrier that takes its time, and dies with one address.
 SLOW = f"""
 import asyncio, os
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.cli.main import main
+from heliograph.deliver import worker
 
+{WAITS}
 hand_over = EmailSimulator.hand_over
 
 
