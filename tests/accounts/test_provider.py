@@ -232,6 +232,24 @@ async def test_nor_does_who_takes_it_by_a_link_later(world: World) -> None:
     assert (await taker.sign_in("ada@example.com", "mallory knows this")).status == 403
 
 
+@pytest.mark.parametrize("before", [False, True])
+async def test_nor_does_who_invites_somebody_that_has_no_password(world: World, before: bool) -> None:
+    """Ada came by the provider alone: an owner's shown link chooses no password for all that she is."""
+    mallory = await world.house.person("mallory@example.com", team_b="owner")
+    if before:
+        link = (await mallory.post(f"{B}/team", email="ada@example.com", role="viewer")).link
+    ada, _ = await world.sign_in(groups=["devs", "ops"])
+    if not before:
+        link = (await mallory.post(f"{B}/team", email="ada@example.com", role="viewer")).link
+    taker = world.house.browser()
+    await taker.post(link, password="mallory knows this")
+    assert not await taker.sees(OPERATOR)
+    assert not await taker.sees(A)
+    assert await ada.sees(OPERATOR)
+    await ada.post(link if not before else "/dashboard/invitations", team="team_b", answer="accept")
+    assert await ada.sees(B)
+
+
 async def test_the_providers_word_is_both_factors(world: World) -> None:
     await world.house.person("ada@example.com", team_b="viewer")
     id_ = await world.house.id_of("ada@example.com")

@@ -68,6 +68,13 @@ class Link(msgspec.Struct, frozen=True):
     proven: int = 0  # made by an operator, or mailed to the address
     expires_at: int = 0  # 0: as long as the purpose has
 
+    def only_accepts(self, person: Person) -> bool:
+        """They are invited and have a way in already: they sign in to accept. Who came by an identity provider has no
+        password, and a link that proves nothing chooses none for them.
+        """
+        has_way_in = person.password is not None or (person.proven and not self.proven)
+        return self.purpose == "invite" and bool(has_way_in)
+
 
 class Standing(msgspec.Struct, frozen=True):
     """What somebody is before a change."""
@@ -428,7 +435,7 @@ class People:
     ) -> Person | None:
         """Choose a password by a link to do so, and accept what an invitation's link is for; all of it or nothing.
 
-        Who has a password already accepts an invitation signed in. Unless that password is proven a new one is chosen:
+        Who has a way in already accepts an invitation signed in. Unless the account is proven a new password is chosen:
         what was set through another team's link gives nothing here. None: the link is no longer valid, or not for this.
         """
         now = self._clock.now()
@@ -441,7 +448,7 @@ class People:
             link = await _use(tx, token, purpose, now)
             if link is None or person is None:
                 return None
-            is_here = purpose == "invite" and person.password is not None  # and only accepts
+            is_here = link.only_accepts(person)
             if (is_here and not kept_session) or (password is None and not (is_here and person.proven)):
                 raise NotByThis
             if password is not None:

@@ -102,8 +102,7 @@ def _is_closed(visit: Visit, link: Link) -> bool:
 
 
 def _is_here(link: Link, person: Person | None) -> bool:
-    """Invited, and has a password already: signs in with it to accept."""
-    return link.purpose == "invite" and person is not None and person.password is not None
+    return person is not None and link.only_accepts(person)
 
 
 def _is_signed_in(visit: Visit, person: Person) -> bool:
