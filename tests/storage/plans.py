@@ -319,6 +319,7 @@ INDEXES = {
     "use_link": "",
     "insert_audit": "",
     "lock_audit_head": "",
+    "close_audit_start": "",
     "move_audit_head": "",
     "link_audit": "audit_pkey",
     "audit_head": "",

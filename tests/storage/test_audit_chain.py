@@ -182,3 +182,13 @@ async def test_entries_of_before_are_brought_in(
             assert (chain.entries, chain.broken, chain.waiting) == (8, None, False)
             entries = await ask("SELECT subject, detail FROM audit WHERE action = 'audit.adopt'")
             assert entries == [("entries: 1", "7 to 7")]
+
+
+async def test_nothing_is_slipped_in_as_an_entry_of_before(store: Store, keys: list[int], sql: Sql) -> None:
+    """Once they are all in, a key that is older than the chain says nothing."""
+    assert await store.audit.link_older(7) == 0
+    await sql(OLD.replace("(at", "(key, at").replace("(1", "(-5, 1"))
+    broken = (await store.audit.verify()).broken
+    assert broken and broken.why == "entry -5 is not in the chain"
+    assert await store.audit.link_older(7) == 1
+    assert await sql("SELECT detail FROM audit WHERE action = 'audit.adopt'") == [("-5 to -5",)]

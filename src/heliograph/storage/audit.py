@@ -172,6 +172,7 @@ def _key(rows: Sequence[Sequence[int]], otherwise: int) -> int:
 
 async def _link_older(tx: Tx, now: int) -> int:
     if not await tx.run("unlinked_audit", limit=1):
+        await tx.run("close_audit_start", before=-NEWEST)
         return 0
     end = await _lock(tx)
     rows, head = await tx.run("unlinked_audit", limit=PORTION), await _head(tx)

@@ -23,6 +23,10 @@ FROM rows(:links, key bigint, place bigint, salt text, link text) AS r WHERE aud
 -- name: audit_head
 SELECT place, link, before FROM audit_head WHERE one = 1;
 
+-- name: close_audit_start
+-- All of before is in the chain: whatever its key, an entry that comes without a place now was not there then.
+UPDATE audit_head SET before = :before WHERE one = 1 AND before > :before;
+
 -- name: unlinked_audit
 -- What is not in the chain: of before it began, of a process of the version before, or written by hand.
 SELECT key, at, person, team, action, subject, detail, address FROM audit
