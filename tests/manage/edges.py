@@ -17,6 +17,7 @@ from heliograph.dashboard import totp
 from heliograph.dashboard.visit import COOKIE
 from heliograph.manage import erase
 from heliograph.opening import open_store
+from heliograph.rules.audit_chain import REWRITTEN
 from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
@@ -181,8 +182,9 @@ class World:
         return int(key)
 
     async def entries(self, after: int) -> list[Entry]:
+        """Without those that explain other entries' new texts."""
         rows = await self.sql(f"SELECT person, action, team, address FROM audit WHERE key > {after} ORDER BY key")
-        return [Entry(*row) for row in rows]
+        return [Entry(*row) for row in rows if row[1] != REWRITTEN]
 
     # -- the edges ------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class DiskFile(apsw.VFSFile):
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk = Disk()
 
-    def open_breaking(path: Path) -> apsw.Connection:
+    def open_breaking(path: Path, **_: bool) -> apsw.Connection:
         connection = apsw.Connection(str(path), vfs="breaking")
         connection.set_busy_timeout(BUSY_MS)
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=20"):

@@ -218,7 +218,7 @@ async def test_a_sqlite_file_that_is_broken_is_opened_anew(
 ) -> None:
     opens: list[Path] = []
 
-    def counted(path: Path) -> apsw.Connection:
+    def counted(path: Path, **_: bool) -> apsw.Connection:
         opens.append(path)
         return open_sqlite(path)
 
