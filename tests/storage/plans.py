@@ -393,6 +393,8 @@ INDEXES = {
     "lock_ended": "message_pkey",
     "mark_bodiless": "message_pkey",
     "purge_contents": "content_pkey",
+    "space": "",
+    "free_pages": "",
     "purge_blobs": "blob_by_message",
     "blobs_in_use": "blob_pkey",
     "touch_blob": "blob_file_pkey",

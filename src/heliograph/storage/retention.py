@@ -16,6 +16,9 @@ DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be ena
 NOTICES_KEPT_MS = 30 * DAY_MS
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
+# Free pages of SQLite's file are given back beyond so many, and beyond this share of all: what comes uses the rest.
+FREE_PAGES, FREE_SHARE = 1000, 10
+FREED_AT_ONCE = 100  # pages, as `free_pages` says
 PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
 # What is deleted by age alone, and at which age.
 AGES = {
@@ -60,6 +63,21 @@ async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()
     ):
         while await database.write(portion):
             continue
+    await _give_back(database)
+
+
+async def _give_back(database: Database) -> None:
+    """Free pages, to the disk; a file of before auto_vacuum cannot until it is vacuumed once."""
+    before = None
+    while (free := await database.read(_much_free)) and (before is None or free < before):
+        before = free
+        await database.write(partial(_run, query="free_pages"))
+
+
+async def _much_free(tx: Tx) -> int:
+    """How many pages are free, when it is worth to give some back."""
+    ((pages, free),) = await tx.run("space")
+    return int(free) if free > max(FREE_PAGES, pages // FREE_SHARE) else 0
 
 
 async def _put_away(database: Database, find: str, given: dict[str, Any], drop: "partial[Any]") -> None:

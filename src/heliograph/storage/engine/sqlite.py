@@ -160,6 +160,9 @@ class SqliteDatabase:
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_handler(wait)
+    if connection.execute("PRAGMA auto_vacuum").get == 0:  # else it would write
+        # Of a file that has no pages yet, or from its next VACUUM on.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL").fetchall()
     _enter_wal(connection)
     # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
