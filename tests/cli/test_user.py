@@ -63,3 +63,11 @@ def test_roles_are_changed_and_people_removed(run: Run, example: str) -> None:
     assert run("user", "sign-out", "bob@example.com").code == 0
     assert run("user", "remove", "bob@example.com").out == "bob@example.com is removed\n"
     assert "There is no person" in run("user", "remove", "bob@example.com").err
+
+
+def test_a_read_only_operator(run: Run) -> None:
+    assert "/dashboard/link/" in run("user", "add", "eve@example.com", "--operator", "--read-only").out
+    listed = json.loads(run("user", "list", "--json").out)["people"]
+    assert [(one["operator"], one["read_only"], one["invited"]) for one in listed] == [
+        (False, False, ["read-only operator"])
+    ]

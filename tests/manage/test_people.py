@@ -8,6 +8,7 @@ import pytest
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, LinkTerms, NewPerson
 from heliograph.rules.audit import COMMAND_LINE, Actor
+from heliograph.rules.groups import OPERATOR
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.people import Person
 from heliograph.storage.store import Store
@@ -57,13 +58,13 @@ async def test_nothing_changed_no_entry(store: Store, teams: None) -> None:
     await store.people.set_password(ada.id, "argon2id…", ENTRY)
     operator = await store.people.get(ada.id)
     assert operator
-    await people.offer_operator(store, OWNER, operator, PRINTED)
+    await people.offer_operator(store, OWNER, operator, OPERATOR, PRINTED)
     await people.offer_role(store, OWNER, operator, "team_1", "viewer", PRINTED)
     await people.set_role(store, OWNER, ada.id, ada.email, "team_1", "owner", "owner")
     await people.end_role(store, OWNER, ada.id, ada.email, "team_2", "")
     await people.end_totp(store, OWNER, operator)
     await people.end_sessions(store, OWNER, ada.id, ada.email)
-    again = await people.add_or_offer(store, COMMAND_LINE, ADA, operator=True, team="team_1", role="owner")
+    again = await people.add_or_offer(store, COMMAND_LINE, ADA, instance_role=OPERATOR, team="team_1", role="owner")
     assert again.token == ""
     assert await entries(store) == []
 
@@ -73,7 +74,7 @@ async def test_who_is_gone_is_not_made_again_by_a_role(store: Store, teams: None
     await people.remove(store, COMMAND_LINE, ada)
     for change in (
         people.offer_role(store, OWNER, ada, "team_1", "viewer", PRINTED),
-        people.offer_operator(store, OWNER, ada, PRINTED),
+        people.offer_operator(store, OWNER, ada, OPERATOR, PRINTED),
     ):
         with pytest.raises(NotFound):
             await change

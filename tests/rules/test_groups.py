@@ -44,3 +44,10 @@ def test_what_is_refused(text: str) -> None:
 )
 def test_the_highest_role_counts(groups: list[str], roles: dict[str, str | None]) -> None:
     assert roles_by_groups(groups, TABLE) == roles
+
+
+def test_a_group_of_operators_who_only_read() -> None:
+    table = read_group_roles("ops=operator,auditors=read-only operator")
+    assert roles_by_groups(["auditors"], table) == {"": "read-only operator"}
+    assert roles_by_groups(["auditors", "ops"], table) == {"": "operator"}
+    assert read_group_roles(write_group_roles(table)) == table

@@ -28,9 +28,12 @@ def user() -> None:
 @click.argument("email")
 @click.option("--name", help="The name shown in the dashboard. Default: the address.")
 @click.option("--operator", is_flag=True, help="Runs the instance: every team, carriers, approvals.")
+@click.option("--read-only", is_flag=True, help="An operator who sees everything and changes nothing.")
 @click.option("--team", help="A team to be a member of.")
 @click.option("--role", type=click.Choice(["owner", "developer", "viewer"]), default="developer", show_default=True)
-def add(settings: Settings, email: str, name: str | None, operator: bool, team: str | None, role: str) -> None:
+def add(
+    settings: Settings, email: str, name: str | None, operator: bool, read_only: bool, team: str | None, role: str
+) -> None:
     """Invite a person and print the link to accept with, valid for 7 days.
 
     Nothing counts until it is accepted: a new person chooses a password with the link, others sign in first.
@@ -38,12 +41,13 @@ def add(settings: Settings, email: str, name: str | None, operator: bool, team: 
 
     \b
     heliograph user add ada@example.com --operator
+    heliograph user add eve@example.com --operator --read-only
     heliograph user add bob@example.com --team team_acme --role viewer
     """
-    wanted = NewPerson(email=email, name=name or "")
+    wanted, instance = NewPerson(email=email, name=name or ""), people.instance_role(operator, read_only)
 
     async def story(store: Store) -> Offered:
-        return await people.add_or_offer(store, COMMAND_LINE, wanted, operator=operator, team=team, role=role)
+        return await people.add_or_offer(store, COMMAND_LINE, wanted, instance_role=instance, team=team, role=role)
 
     made = with_store(settings, f"Adding {email}", story)
     if made.token:
@@ -137,6 +141,7 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     operator: bool
+    read_only: bool  # operator
     roles: dict[str, str]  # team → role
     invited: list[str]  # what is offered and not accepted yet, such as "operator" or "viewer of team_acme"
     password: bool
@@ -159,6 +164,7 @@ def list_(settings: Settings, as_json: bool) -> None:
             for one in found:
                 seen = timestamp(one.seen_at) if one.seen_at else None
                 given = {"email": one.email, "name": one.name, "operator": bool(one.operator), "last_seen": seen}
+                given["read_only"] = bool(one.observer)
                 signs_in = {"password": bool(one.has_password), "code": bool(one.has_totp)}
                 offered = await store.people.invitations(one.id)
                 more = {
@@ -178,7 +184,8 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 
 def _shown(one: UserLine) -> str:
-    roles = [*(["operator"] if one.operator else []), *(f"{role} of {team}" for team, role in one.roles.items())]
+    instance = people.instance_role(one.operator, one.read_only)
+    roles = [*([instance] if instance else []), *(f"{role} of {team}" for team, role in one.roles.items())]
     roles += [f"invited: {role}" for role in one.invited]
     signs_in = "password and code" if one.code else "password" if one.password else "no password"
     return f"{one.email:<32} {signs_in:<18} {one.last_seen or 'never':<25} {', '.join(roles)}".rstrip()

@@ -15,6 +15,7 @@ from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import Reader, render
 from heliograph.dashboard.visit import (
     COOKIE,
+    OPERATOR,
     Answer,
     Download,
     Gone,
@@ -23,7 +24,6 @@ from heliograph.dashboard.visit import (
     Redirect,
     Stream,
     Visit,
-    is_allowed,
     read_cookies,
 )
 from heliograph.rules.limits import IN_THREAD
@@ -39,7 +39,6 @@ from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
 FLASH = "heliograph_notice"
-OPERATOR_PAGES = "/dashboard/operator"
 NOT_FOUND = "There is no such page, or it is not for you."
 TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Try again in a moment"}
 TEAMS = "/dashboard/teams/"
@@ -89,7 +88,7 @@ class Dashboard:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             call_task(f"{route.method} {route.path}")
             visit = await self._arrive(request, params)
-            if not is_allowed(route.need, visit.who, visit.roles, visit.team_found):
+            if not (visit.sees(route.need) if route.method == "GET" else visit.may(route.need)):
                 return self._turned_away(visit), visit
             if "team" in params and visit.team_found is None:
                 raise Gone
@@ -157,6 +156,8 @@ class Dashboard:
     def _turned_away(self, visit: Visit) -> Answer:
         if visit.who is None:
             return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
+        if visit.who.observer:
+            return _error(403, "You are a read-only operator: you see everything here and change nothing.")
         if "team" in visit.params and visit.params["team"] not in visit.roles:  # whether there is such a team or not
             return _error(404, NOT_FOUND)
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
@@ -174,13 +175,13 @@ class Dashboard:
         if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
             return answer
         team = visit.team_found if visit.may("viewer") else None
-        if visit.request.path.startswith(OPERATOR_PAGES):
+        if visit.request.path.startswith(OPERATOR):
             team = None
         try:
             account = await self._store.ledger.account(team.record.ref) if team else None
         except StoreUnavailable as error:
             return _away(visit.request, error)
-        now, operator = self._tools.context.clock.now(), visit.may("operator")
+        now, operator = self._tools.context.clock.now(), visit.sees("operator")
         notices = attention.notices(visit.setup, team, account, now, operator) if team or operator else []
         return replace(answer, values={"notices": notices} | answer.values)
 

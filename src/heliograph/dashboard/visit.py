@@ -24,8 +24,11 @@ from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
 from heliograph.web.request import Headers, Request
 
-# Who may open a page. Each role may do what the one before may; an operator is an owner of every team.
+# Who may open a page. Each role may do what the one before may; an operator is an owner of every team. A read-only
+# operator opens what an operator opens and sends no form.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
+
+OPERATOR = "/dashboard/operator"
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +99,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def teams(self) -> list[Team]:
         """Those that this person may open, by name."""
         known = self.setup.teams.items()
-        mine = [team for id_, team in known if self.person.operator or id_ in self.roles]
+        mine = [team for id_, team in known if self.sees("operator") or id_ in self.roles]
         return sorted(mine, key=lambda team: team.record.name.casefold())
 
     @property
@@ -117,6 +120,18 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def may(self, need: Need) -> bool:
         return is_allowed(need, self.who, self.roles, self.team_found)
 
+    def sees(self, need: Need) -> bool:
+        """What needs so much, without changing anything of it."""
+        return is_seen(need, self.who, self.roles, self.team_found)
+
+    @property
+    def is_watched(self) -> bool:
+        """The page is open because a read-only operator sees everything: there is nothing to send on it."""
+        if not (self.who and self.who.observer and not self.who.operator):
+            return False
+        team = self.team_found
+        return self.request.path.startswith(OPERATOR) or (team is not None and team.record.id not in self.roles)
+
     @property
     def actor(self) -> Actor:
         return Actor(kind="person", id=self.person.person, address=self.address)
@@ -133,8 +148,14 @@ def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Te
         return False
     if need == "person" or who.operator:
         return True
+    if need == "viewer" and who.observer:
+        return True
     role = roles.get(team.record.id) if team else None
     return need in ROLES and role in ROLES and ROLES.index(role) >= ROLES.index(need)
+
+
+def is_seen(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:
+    return bool(who and who.observer) or is_allowed(need, who, roles, team)
 
 
 class Page(msgspec.Struct, frozen=True):

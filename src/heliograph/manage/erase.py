@@ -94,7 +94,7 @@ async def _is_elsewhere(store: Store, team: str, address: str) -> bool:
     if person is None:
         return False
     teams = {*await store.people.roles(person.id), *await store.people.invitations(person.id)}  # "": to run it all
-    return bool(person.operator or teams - {team})
+    return bool(person.instance_role or teams - {team})
 
 
 def read_erasable(given: str) -> str:

@@ -12,7 +12,7 @@ from heliograph.manage.fields import check_fields, is_line
 from heliograph.manage.teams import find_team
 from heliograph.rules.address import parse_address
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
-from heliograph.rules.groups import OPERATOR, ROLES
+from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.people import Identity, Link, Offered, Person, Standing, Stranger
 from heliograph.storage.store import Store
@@ -54,33 +54,34 @@ async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role:
     return await store.people.offer(email, name, {team: role}, _link(actor, "invite", team, terms), judge)
 
 
-async def add(store: Store, actor: Actor, wanted: NewPerson, *, operator: bool, terms: LinkTerms) -> Offered:
-    """Somebody new, without a team."""
+async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str, terms: LinkTerms) -> Offered:
+    """Somebody new, without a team; an empty role: not in the instance either."""
     email, name = read_person(wanted)
 
     def judge(standing: Standing) -> AuditEntry:
         if standing.person:
             raise InvalidRequest("This person is here already.", param="email")
-        return actor.did(store.clock.now(), "person.add", email, "operator" if operator else "")
+        return actor.did(store.clock.now(), "person.add", email, instance_role)
 
-    return await store.people.offer(email, name, _roles(operator), _link(actor, "invite", "", terms), judge)
+    return await store.people.offer(email, name, _roles(instance_role), _link(actor, "invite", "", terms), judge)
 
 
 async def add_or_offer(
-    store: Store, actor: Actor, wanted: NewPerson, *, operator: bool = False, team: str | None = None, role: str = ""
+    store: Store, actor: Actor, wanted: NewPerson, *, instance_role: str = "", team: str | None = None, role: str = ""
 ) -> Offered:
     """Somebody new or not; no token: there is nothing to accept. One entry says the most that was offered."""
     email, name = read_person(wanted)
     if team is not None:
         find_team(store.setup.current, team)
-    offered = _roles(operator) | ({team: role} if team else {})
+    offered = _roles(instance_role) | ({team: role} if team else {})
 
     def judge(standing: Standing) -> AuditEntry | None:
         if team and standing.roles.get(team) != role:
             action = "member.role" if team in standing.roles else "member.invite"
-            return actor.did(store.clock.now(), action, email, f"{role}, operator" if operator else role, team=team)
-        if operator and not (standing.person and standing.person.operator):
-            return actor.did(store.clock.now(), "person.operator", email, "yes")
+            detail = f"{role}, {instance_role}" if instance_role else role
+            return actor.did(store.clock.now(), action, email, detail, team=team)
+        if instance_role and not (standing.person and standing.person.instance_role == instance_role):
+            return actor.did(store.clock.now(), "person.operator", email, _told(instance_role))
         if standing.person and standing.person.password and not standing.invited:
             return None
         return actor.did(store.clock.now(), "person.add", email)
@@ -88,14 +89,20 @@ async def add_or_offer(
     return await store.people.offer(email, name, offered, _link(actor, "invite", "", PRINTED), judge)
 
 
-async def offer_operator(store: Store, actor: Actor, person: Person, terms: LinkTerms) -> Offered:
+async def offer_operator(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Offered:
+    """An operator who is to read only does so at once."""
+
     def judge(standing: Standing) -> AuditEntry | None:
-        if _still(standing).operator:
+        if _still(standing).instance_role == role:
             return None
-        return actor.did(store.clock.now(), "person.operator", person.email, "yes")
+        return actor.did(store.clock.now(), "person.operator", person.email, _told(role))
 
     link = _link(actor, "invite", "", terms)
-    return await store.people.offer(person.email, person.name, _roles(True), link, judge)
+    return await store.people.offer(person.email, person.name, _roles(role), link, judge)
+
+
+def _told(role: str) -> str:
+    return "yes" if role == OPERATOR else "read-only"
 
 
 def _still(standing: Standing) -> Person:
@@ -161,7 +168,7 @@ async def first_link(store: Store) -> str | None:
 async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequence[str]) -> str:
     """For somebody who runs the demo and owns its teams without being asked: the link is printed for them."""
     email, name = read_person(wanted)
-    roles = {"": "operator", **dict.fromkeys(teams, "owner")}
+    roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     person = await store.people.settle(email, name, roles, actor.did(store.clock.now(), "person.add", email, "demo"))
     entry = actor.did(store.clock.now(), "person.link", email, "demo")
     return await store.people.make_link(Link(person.id, "demo"), entry)
@@ -182,7 +189,7 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
     who is in no other team and no operator.
     """
     whole = purpose == "reset" and terms.by_operator  # whatever teams the person is in
-    if purpose == "reset" and not whole and (person.operator or set(await store.people.roles(person.id)) - {team}):
+    if purpose == "reset" and not whole and (person.instance_role or set(await store.people.roles(person.id)) - {team}):
         raise InvalidRequest(f"{person.email} is in other teams too: ask an operator for the link.")
     link = msgspec.structs.replace(_link(actor, purpose, "" if whole else team, terms), person=person.id)
     entry = actor.did(store.clock.now(), f"link.{purpose}", person.email, team=team)
@@ -216,8 +223,13 @@ def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
     return Link("", purpose, team, maker=maker, proven=terms.proven)
 
 
-def _roles(operator: bool) -> dict[str, str]:
-    return {"": "operator"} if operator else {}
+def _roles(instance_role: str) -> dict[str, str]:
+    return {"": instance_role} if instance_role else {}
+
+
+def instance_role(operator: bool, read_only: bool) -> str:
+    """As a form or a command says it."""
+    return READ_ONLY if read_only else OPERATOR if operator else ""
 
 
 # -- by an identity provider ------------------------------------------------------------------------------------------
@@ -234,7 +246,7 @@ async def admit(
     person = await store.people.identify(who, entry, may_add=any(wanted.values()))
     if isinstance(person, str):
         return person
-    held = await store.people.roles(person.id) | ({"": OPERATOR} if person.operator else {})
+    held = await store.people.roles(person.id) | ({"": person.instance_role} if person.instance_role else {})
     for team, role in wanted.items():
         if role != held.get(team):
             await _follow_group(store, address, person, team, held.get(team), role, provider)
@@ -249,7 +261,7 @@ async def _follow_group(
     detail = f"{before or 'none'} → {role or 'none'}, by {provider}"
     entry = actor.did(store.clock.now(), action, person.email, detail, team=team or None)
     with suppress(InvalidRequest):  # the last owner or operator stays: nobody else could mend it
-        if role and not before:
+        if role and not (team and before):
             await store.people.give(person.id, team, role, entry)
         elif team:
             await store.people.set_role(person.id, team, role, entry)

@@ -5,8 +5,10 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 ROLES: tuple[str, ...] = ("viewer", "developer", "owner")  # each may do what the one before may
-OPERATOR = "operator"
-EXPECTED = "expected group=team:role or group=operator, such as ops=operator,shop=team_shop:developer"
+OPERATOR, READ_ONLY = "operator", "read-only operator"  # in the instance; the second sees all and changes nothing
+EXPECTED = (
+    "expected group=team:role or group=operator (or read-only operator), such as ops=operator,shop=team_shop:developer"
+)
 
 
 class GroupRole(msgspec.Struct, frozen=True):
@@ -24,7 +26,7 @@ def read_group_roles(text: str) -> tuple[GroupRole, ...]:
 def _read(part: str) -> GroupRole:
     group, _, given = part.rpartition("=")
     team, _, role = given.strip().rpartition(":")
-    if not group.strip() or (role not in ROLES if team else role != OPERATOR):
+    if not group.strip() or (role not in ROLES if team else role not in (OPERATOR, READ_ONLY)):
         raise ValueError(f"{EXPECTED}; not {part!r}")
     return GroupRole(group.strip(), team, role)
 
@@ -37,7 +39,7 @@ def write_group_roles(table: Sequence[GroupRole]) -> str:
 def roles_by_groups(groups: Collection[str], table: Sequence[GroupRole]) -> dict[str, str | None]:
     """Every team of the table → the highest role that these groups give in it; None: none."""
     given: dict[str, str | None] = dict.fromkeys(row.team for row in table)
-    ranks = (*ROLES, OPERATOR)
+    ranks = (*ROLES, READ_ONLY, OPERATOR)
     for row in sorted(table, key=lambda row: ranks.index(row.role)):
         if row.group in groups:
             given[row.team] = row.role

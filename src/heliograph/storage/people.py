@@ -11,6 +11,7 @@ import msgspec
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.groups import OPERATOR, READ_ONLY
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage import audit
@@ -36,6 +37,12 @@ class Person(msgspec.Struct, frozen=True):
     totp: str | None  # sealed
     operator: int
     proven: int  # the password goes back to a link that an operator made, or that was mailed to the address
+    observer: int  # a read-only operator
+
+    @property
+    def instance_role(self) -> str:
+        """Empty: none."""
+        return OPERATOR if self.operator else READ_ONLY if self.observer else ""
 
 
 class PersonLine(msgspec.Struct, frozen=True):
@@ -48,6 +55,7 @@ class PersonLine(msgspec.Struct, frozen=True):
     created_at: int
     teams: int
     seen_at: int | None
+    observer: int
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -138,8 +146,8 @@ class People:
         return [PersonLine(*row) for row in rows]
 
     async def offer(self, email: str, name: str, roles: Mapping[str, str], link: Link, judge: Judge) -> Offered:
-        """Invite the person with this address, made when new: team → role; an empty team: to run the instance. Who has
-        a role in the team has the new one at once. The link is to accept by.
+        """Invite the person with this address, made when new: team → role; an empty team: the instance. Who has a role
+        in the team has the new one at once, and so has an operator who is to read only. The link is to accept by.
         """
 
         async def story(tx: Tx) -> Offered:
@@ -154,7 +162,11 @@ class People:
             for team, role in roles.items():
                 if team:
                     await _set_role(tx, person.id, team, role)
-                elif not person.operator:
+                elif person.operator and role == READ_ONLY:
+                    await _keep_operator(tx, person.id)
+                    await _give(tx, person.id, "", role)
+                    await _end_links(tx, person.id)
+                elif person.instance_role not in (role, OPERATOR):
                     await tx.run("set_invitation", person=person.id, team="", role=role)
             await audit.write(tx, entry)
             if person.password and not await tx.run("invitations", person=person.id):
@@ -168,7 +180,7 @@ class People:
 
         async def story(tx: Tx) -> Person:
             person = await self._add(tx, email, name)
-            held = dict(await tx.run("memberships", person=person.id)) | ({"": "operator"} if person.operator else {})
+            held = dict(await tx.run("memberships", person=person.id)) | {"": person.instance_role}
             for team, role in roles.items() - held.items():
                 await _give(tx, person.id, team, role)
             await audit.write(tx, entry if roles.items() - held.items() else None)
@@ -192,7 +204,7 @@ class People:
                 return None
             await tx.run("delete_links", person="")
             person = await self._add(tx, email, name)
-            await tx.run("set_operator", id=person.id, operator=1)
+            await _give(tx, person.id, "", OPERATOR)
             await tx.run("set_proven", id=person.id, proven=1)
             await _set_password(tx, person.id, password)
             await audit.write(tx, msgspec.structs.replace(entry, actor=person.id))
@@ -223,9 +235,9 @@ class People:
         async def story(tx: Tx) -> None:
             await _keep_operator(tx, id_)
             person = await lock_person(tx, id_)
-            if not await tx.run("delete_invitation", person=id_, team="") and not (person and person.operator):
+            if not await tx.run("delete_invitation", person=id_, team="") and not (person and person.instance_role):
                 return
-            await tx.run("set_operator", id=id_, operator=0)
+            await tx.run("set_operator", id=id_, operator=0, observer=0)
             await _end_links(tx, id_)
             await audit.write(tx, entry)
 
@@ -346,6 +358,8 @@ class People:
         """Without being asked, as an identity provider says; an empty team: to run the instance."""
 
         async def story(tx: Tx) -> None:
+            if role == READ_ONLY:
+                await _keep_operator(tx, person)
             if await lock_person(tx, person):
                 await tx.run("delete_invitation", person=person, team=team)
                 await _give(tx, person, team, role)
@@ -527,7 +541,7 @@ async def _give(tx: Tx, person: str, team: str, role: str) -> None:
     if team:
         await tx.run("set_member", person=person, team=team, role=role)
     else:
-        await tx.run("set_operator", id=person, operator=1)
+        await tx.run("set_operator", id=person, operator=int(role == OPERATOR), observer=int(role == READ_ONLY))
 
 
 async def _keep_operator(tx: Tx, person: str) -> None:
@@ -571,7 +585,7 @@ async def _judged(tx: Tx, link: Link) -> Link | None:
         pending = dict(await tx.run("invitations", person=person.id))
         return link if (link.team in pending if link.team else pending or not person.password) else None
     roles = dict(await tx.run("memberships", person=person.id))
-    return link if not link.team or (set(roles) == {link.team} and not person.operator) else None
+    return link if not link.team or (set(roles) == {link.team} and not person.instance_role) else None
 
 
 async def _may_make(tx: Tx, maker: str, team: str) -> bool:

@@ -32,6 +32,7 @@ class SignedIn(msgspec.Struct, frozen=True):
     operator: int
     has_totp: int
     ends_at: int | None = None  # however much it is used
+    observer: int = 0  # a read-only operator
 
 
 class SessionLine(msgspec.Struct, frozen=True):

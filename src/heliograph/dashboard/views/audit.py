@@ -23,7 +23,7 @@ async def show(visit: Visit) -> Answer:
     wanted, errors = read(visit)
     found = await visit.store.audit.page(_team(visit), wanted, _before(visit), PAGE)
     kept = _kept(visit)
-    operator, here = visit.may("operator"), visit.request.path
+    operator, here = visit.sees("operator"), visit.request.path
     lines = [
         {
             "line": line,

@@ -15,12 +15,12 @@ async def front(visit: Visit) -> Answer:
 
 async def start(visit: Visit) -> Answer:
     """The person's only team, or a choice of teams."""
-    teams = [team for id_, team in visit.setup.teams.items() if visit.person.operator or id_ in visit.roles]
+    teams = [team for id_, team in visit.setup.teams.items() if visit.sees("operator") or id_ in visit.roles]
     invitations = [
         (team, visit.setup.teams[team].record.name if team else "", role)
         for team, role in (await offered(visit)).items()
     ]
-    if len(teams) == 1 and not visit.person.operator and not invitations:
+    if len(teams) == 1 and not visit.sees("operator") and not invitations:
         return Redirect(f"/dashboard/teams/{teams[0].record.id}")
     values = {"teams": sorted(teams, key=lambda team: team.record.name), "invitations": invitations}
     return Page("teams.html", values)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Follower, Pulse, Watch
-from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_allowed
+from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_seen
 
 Words = Callable[[], Awaitable[dict[str, str]]]
 
@@ -74,5 +74,5 @@ async def _may_listen(visit: Visit) -> bool:
     person = await visit.store.people.get(id_)
     if person is None or all(one.id != visit.person.session for one in await visit.store.sessions.of(id_)):
         return False
-    who, team = replace(visit.person, operator=person.operator), visit.team_found
-    return is_allowed("viewer" if team else "operator", who, await visit.store.people.roles(id_), team)
+    who, team = replace(visit.person, operator=person.operator, observer=person.observer), visit.team_found
+    return is_seen("viewer" if team else "operator", who, await visit.store.people.roles(id_), team)

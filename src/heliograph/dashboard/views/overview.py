@@ -78,7 +78,7 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     stream = await live.team_stream_address(visit, "overview")
     seen = await store.figures.overview(team.record.ref, _earlier(times), width, hooks)
     account = await store.ledger.account(team.record.ref)
-    operator = visit.may("operator")
+    operator = visit.sees("operator")
     channels = [channel] if channel else list(CHANNELS)
     series = _fold(seen.figures, times, width, channels)
     before = [counts for (start, of), counts in seen.figures.items() if of in channels and start < times[0].start]

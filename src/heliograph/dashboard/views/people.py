@@ -6,7 +6,7 @@ from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
-from heliograph.rules.groups import ROLES
+from heliograph.rules.groups import OPERATOR, ROLES
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Person
 
@@ -16,9 +16,9 @@ PAGE = 50
 
 async def add(visit: Visit) -> Answer:
     wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
-    operator, terms = bool(visit.form.get("operator")), terms_of(visit)
+    role, terms = people.instance_role("operator" in visit.form, "read_only" in visit.form), terms_of(visit)
     try:
-        made = await people.add(visit.store, visit.actor, wanted, operator=operator, terms=terms)
+        made = await people.add(visit.store, visit.actor, wanted, role, terms)
     except Refusal as refusal:
         return await show_new(visit, errors_of(refusal))
     return await _show_link(visit, made.person, made.token, "invite", terms)
@@ -38,15 +38,16 @@ async def make_link(visit: Visit) -> Answer:
 async def set_operator(visit: Visit) -> Answer:
     person, terms = await _person(visit), terms_of(visit)
     try:
-        if not visit.form.get("operator"):
+        role = people.instance_role(bool(visit.form.get("operator")), visit.form.get("operator") == "read-only")
+        if not role:
             await people.end_operator(visit.store, visit.actor, person)
             return _back(person, f"{person.email} is no longer an operator.")
-        made = await people.offer_operator(visit.store, visit.actor, person, terms)
+        made = await people.offer_operator(visit.store, visit.actor, person, role, terms)
     except Refusal as refusal:
         return await _one(visit, person, error=refusal.message)
     if made.token:
         return await _show_link(visit, person, made.token, "invite", terms)
-    return _back(person, f"{person.email} is an operator now.")
+    return _back(person, f"{person.email} is {'an operator' if role == OPERATOR else 'a read-only operator'} now.")
 
 
 async def set_role(visit: Visit) -> Answer:

@@ -101,7 +101,7 @@ def _pages(visit: Visit, part: str) -> list[Hit]:
             Hit(name=name, to=place if place.startswith("/dashboard") else visit.base + place, icon=icon),
         )
         for name, place, icon, words, need in PAGES
-        if visit.may(need) and _has(part, name, words)
+        if visit.sees(need) and _has(part, name, words)
     ]
     return [hit for _, hit in sorted(known, key=lambda one: one[0])]
 

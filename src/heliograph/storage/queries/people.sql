@@ -4,16 +4,16 @@
 SELECT count(*) FROM person;
 
 -- name: find_person
-SELECT id, email, name, password, totp, operator, proven FROM person WHERE id = :id;
+SELECT id, email, name, password, totp, operator, proven, observer FROM person WHERE id = :id;
 
 -- name: lock_person
 -- Before anything that depends on, or changes, what this person is.
-SELECT id, email, name, password, totp, operator, proven FROM person WHERE id = :id
+SELECT id, email, name, password, totp, operator, proven, observer FROM person WHERE id = :id
 FOR UPDATE  --postgres
 ;
 
 -- name: find_person_by_email
-SELECT id, email, name, password, totp, operator, proven FROM person WHERE email = :email;
+SELECT id, email, name, password, totp, operator, proven, observer FROM person WHERE email = :email;
 
 -- name: insert_person
 INSERT INTO person (id, email, name, operator, created_at) VALUES (:id, :email, :name, 0, :now)
@@ -23,7 +23,7 @@ ON CONFLICT (email) DO NOTHING;
 -- By address, after the last one seen.
 SELECT p.id, p.email, p.name, p.operator, p.password IS NOT NULL, p.totp IS NOT NULL, p.created_at,
     (SELECT count(*) FROM member m WHERE m.person = p.id),
-    (SELECT max(s.seen_at) FROM session s WHERE s.person = p.id)
+    (SELECT max(s.seen_at) FROM session s WHERE s.person = p.id), p.observer
 FROM person p WHERE p.email > :after AND p.email LIKE :pattern ESCAPE '!' ORDER BY p.email LIMIT :limit;
 
 -- name: set_password
@@ -36,7 +36,7 @@ UPDATE person SET proven = :proven WHERE id = :id;
 UPDATE person SET name = :name WHERE id = :id AND name <> :name RETURNING id;
 
 -- name: set_operator
-UPDATE person SET operator = :operator WHERE id = :id;
+UPDATE person SET operator = :operator, observer = :observer WHERE id = :id;
 
 -- name: operators
 SELECT id FROM person WHERE operator = 1
@@ -121,7 +121,7 @@ INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at
 VALUES (:hash, :id, :person, :csrf, :address, :agent, :now, :now, :expires_at, :ends_at);
 
 -- name: find_session
-SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL, s.ends_at
+SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL, s.ends_at, p.observer
 FROM session s JOIN person p ON p.id = s.person
 WHERE s.hash = :hash AND s.expires_at > :now;
 
