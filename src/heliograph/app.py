@@ -60,6 +60,7 @@ from heliograph.deliver.duties.reclaim import reclaim_dead
 from heliograph.deliver.duties.reputation import judge_teams
 from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
+from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.reports import take_by_carrier, take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
@@ -210,6 +211,7 @@ def build(
     budget = ByteBudget(settings.body_memory_mb * MIB)
     certificate = make_certificate(settings)
     duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
+    duties["secret"] = partial(follow_secret, store, secrets.settle)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
         if certificate:

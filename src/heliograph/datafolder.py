@@ -6,18 +6,24 @@ import base64
 import fcntl
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from heliograph.sealing import Sealer
+from heliograph.sealing import CannotOpen, Sealer
 
 SEATS = 1000
 MARK = "user.heliograph"
+KEPT = "keys/kept"  # the context of keys that outlive the master secret they were derived from
+LOST = "none that is here"
+OUTLIVE = ("codes", "envelope", "ownership", "erasure")
 
 
 class Seat:
@@ -51,11 +57,16 @@ class Secrets:
 
     The master secret is read when the first key is asked for. Unless the settings give it, it is made on the first
     start and kept in a file of mode 0600.
+
+    While it is rotated there are several, and the database says which one holds. What must outlive it (hashes, signed
+    addresses, records in DNS) goes by keys of the first one, which the database has sealed (ADR 0037).
     """
 
-    def __init__(self, data: Path, given: bytes | None) -> None:
-        self.given = given
-        self.file = data / "secret"
+    def __init__(self, data: Path, given: bytes | None, old: bytes | None = None) -> None:
+        self.given, self.old = given, old
+        self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
+        self._current: bytes | None = None  # None: the database has not said
+        self._kept: dict[str, str] = {}  # purpose → key in hex
 
     def exists(self) -> bool:
         """Whether asking for a key would make none."""
@@ -63,7 +74,58 @@ class Secrets:
 
     @cached_property
     def sealer(self) -> Sealer:
-        return Sealer(self._derive("sealing"))
+        return Sealer(*self._sealing(), look=self._sealing)
+
+    def settle(self, digest: str | None, kept: str | None) -> bool:
+        """What the database goes by; False: the secret is not here. Makes none."""
+        if not self.exists() or digest is None:
+            return digest is None
+        if digest != self.digest or kept is not None:
+            current = next((one for one in self._masters() if _derived(one, "check").hex() == digest), None)
+            if current is None:
+                return False
+            if current != self._master:
+                self._current = current
+                self.sealer.use(*self._sealing())
+        if kept is not None:
+            with suppress(CannotOpen):
+                self._kept = json.loads(self.sealer.open(kept, KEPT))
+        return True
+
+    @property
+    def digests(self) -> list[str]:
+        """Of all that are here; the one that seals comes first."""
+        return [_derived(one, "check").hex() for one in self._masters()]
+
+    def count(self, texts: Mapping[str, str]) -> dict[str, int]:
+        """How many sealed texts, given by context, each secret opens, by the beginning of its digest."""
+        found = Counter(self.sealer.key_of(text, context) for context, text in texts.items())
+        lost = {LOST: found[None]} if found[None] else {}
+        return {digest[:12]: found[place] for place, digest in enumerate(self.digests)} | lost
+
+    def under_others(self, texts: Mapping[str, str]) -> int:
+        """How many of them wait to be sealed with the one that the database goes by."""
+        return sum(bool(self.sealer.key_of(text, context)) for context, text in texts.items())
+
+    def make_next(self) -> "Secrets":
+        """As all will be after the rotation."""
+        after = Secrets(self.file.parent, self.given, self.old)
+        text = None if self.given else _keep(self.next_file, _new)
+        after._current = base64.b64decode(text) if text else self.given
+        after.sealer.use(*after._sealing())
+        return after
+
+    def kept(self, sealer: Sealer) -> str:
+        """The keys that outlive this secret, sealed."""
+        keys = {purpose: self._derive(purpose).hex() for purpose in OUTLIVE}
+        return sealer.seal(json.dumps(keys).encode(), KEPT)
+
+    def finish(self) -> None:
+        """The next one is the one from now on; the old one stays beside it, for backups of before."""
+        if self.next_file.exists():
+            self.old_file.unlink(missing_ok=True)
+            os.link(self.file, self.old_file)
+            os.replace(self.next_file, self.file)
 
     @property
     def codes(self) -> bytes:
@@ -78,7 +140,7 @@ class Secrets:
     def ownership(self) -> bytes:
         return self._derive("ownership")
 
-    @cached_property
+    @property
     def erasure(self) -> bytes:
         return self._derive("erasure")
 
@@ -91,14 +153,43 @@ class Secrets:
         """The same at every start."""
         return self._derive(f"demo/{name}/1") + self._derive(f"demo/{name}/2")
 
-    @cached_property
+    @property
     def _master(self) -> bytes:
+        self._current = self._current or self._masters()[0]
+        return self._current
+
+    def _masters(self) -> list[bytes]:
+        """All that are here; the one that the database goes by first, else the one that was here first."""
         if self.given is not None:
-            return self.given
-        return base64.b64decode(_keep(self.file, lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+            found = [self.given, *([self.old] if self.old else [])]
+        else:
+            _keep(self.file, _new)
+            files = (self.file, self.next_file, self.old_file)
+            found = [base64.b64decode(text) for one in files if (text := _read(one))]
+        return sorted(dict.fromkeys(found), key=lambda one: one != self._current)
+
+    def _sealing(self) -> list[bytes]:
+        return [_derived(one, "sealing") for one in self._masters()]
 
     def _derive(self, purpose: str) -> bytes:
-        return hmac.new(self._master, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
+        kept = self._kept.get(purpose)
+        return bytes.fromhex(kept) if kept else _derived(self._master, purpose)
+
+
+def _derived(master: bytes, purpose: str) -> bytes:
+    return hmac.new(master, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
+
+
+def _new() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _read(path: Path) -> str:
+    """Empty: there is none, or no longer."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def seen_numbers(data: Path) -> dict[int, int]:

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -97,8 +97,12 @@ def make_objects(settings: Settings) -> Objects | None:
         raise BadSetting(f"attachments {settings.attachments}: needs pip install 'heliograph[s3]'") from None
 
 
-def make_secrets(settings: Settings) -> Secrets:
-    return Secrets(settings.data, settings.secret)
+def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
+    """As the store's database goes by them."""
+    made = Secrets(settings.data, settings.secret, settings.secret_old)
+    if store:
+        made.settle(store.secret.seen.digest, store.secret.seen.kept)
+    return made
 
 
 @asynccontextmanager
@@ -124,6 +128,9 @@ async def open_store(
     )
     try:
         await store.refresh()
+        found = await store.secret.known()
+        with suppress(OSError, ValueError):  # a file that cannot be read breaks what needs it alone
+            known.settle(found.digest, found.kept)
         yield store
     finally:
         await store.close()
@@ -149,7 +156,7 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
     if not secrets.exists():
         is_needed = known.digest or known.sealed
         return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
-    if known.digest is None or hmac.compare_digest(known.digest, secrets.digest):
+    if known.digest is None or any(hmac.compare_digest(known.digest, one) for one in secrets.digests):
         return None
     where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
     return f"{where} is not the master secret of this database. {MEND_SECRET}"

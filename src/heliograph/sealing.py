@@ -2,11 +2,14 @@
 
 A sealed text is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context names what the
 secret belongs to, such as `dkim/dom_acme/h1`: a text copied to another row cannot be opened there.
+
+While the master secret is rotated there are several keys: the first seals, all open (ADR 0037).
 """
 
 import base64
 import binascii
 import secrets
+from collections.abc import Callable, Sequence
 
 import structlog
 from cryptography.exceptions import InvalidTag
@@ -24,24 +27,50 @@ class CannotOpen(ValueError):
 
 
 class Sealer:
-    def __init__(self, key: bytes) -> None:
-        """`key`: 32 bytes for this purpose alone."""
-        self._cipher = ChaCha20Poly1305(key)
+    def __init__(self, *keys: bytes, look: Callable[[], Sequence[bytes]] | None = None) -> None:
+        """`keys`: 32 bytes each, for this purpose alone. `look`: all that there are now, asked when none opens."""
+        self._look = look
+        self.use(*keys)
+
+    def use(self, *keys: bytes) -> None:
+        """The first seals, all open."""
+        self._keys = keys
+        self._ciphers = [ChaCha20Poly1305(key) for key in keys]
         self._logged: set[str] = set()  # contexts in the log already: some are opened for every message
 
     def seal(self, plain: bytes, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
-        return VERSION + _text(nonce + self._cipher.encrypt(nonce, plain, _bound(context)))
+        return VERSION + _text(nonce + self._ciphers[0].encrypt(nonce, plain, _bound(context)))
 
     def open(self, sealed: str, context: str) -> bytes:
         box = _box(sealed)
-        try:
-            return self._cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
-        except (InvalidTag, ValueError):  # ValueError: too short even for the nonce
+        plain = self._opened(box, context)
+        if plain is None and self._look and context not in self._logged and (keys := tuple(self._look())) != self._keys:
+            self.use(*keys)
+            plain = self._opened(box, context)
+        if plain is None:
             if context not in self._logged:
                 self._logged.add(context)
                 log.error("a sealed secret cannot be opened: was the service's secret changed?", context=context)
-            raise CannotOpen(f"{context}: damaged, copied from elsewhere, or sealed with another key") from None
+            raise CannotOpen(f"{context}: damaged, copied from elsewhere, or sealed with another key")
+        return plain
+
+    def key_of(self, sealed: str, context: str) -> int | None:
+        """Which of the keys opens it, by its place; None: none does."""
+        try:
+            box = _box(sealed)
+        except CannotOpen:
+            return None
+        opens = (place for place in range(len(self._ciphers)) if self._opened(box, context, place) is not None)
+        return next(opens, None)
+
+    def _opened(self, box: bytes, context: str, only: int | None = None) -> bytes | None:
+        for cipher in self._ciphers if only is None else self._ciphers[only : only + 1]:
+            try:
+                return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
+            except (InvalidTag, ValueError):  # ValueError: too short even for the nonce
+                continue
+        return None
 
 
 def _bound(context: str) -> bytes:

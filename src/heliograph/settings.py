@@ -17,7 +17,7 @@ import msgspec
 from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
-SECRETS = ("secret", "metrics_token", "oidc_client_secret", "s3_secret_key")
+SECRETS = ("secret", "secret_old", "metrics_token", "oidc_client_secret", "s3_secret_key")
 TOKEN_MIN = 16
 # Least and most of each number.
 RANGES = {
@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Literal["own", "external"] = "own"  # who brings SQLite's log into its file; external: Litestream
     data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
     secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
+    secret_old: bytes | None = None  # the one before: opens what `secret` did not seal, while it is rotated
     attachments: str = ""  # s3://bucket/prefix; empty: PostgreSQL, or the data folder beside SQLite
     s3_endpoint: str = ""  # empty: Amazon's
     s3_region: str = "us-east-1"
@@ -110,6 +111,7 @@ NAMES = (
     "checkpoint",
     "data",
     "secret",
+    "secret_old",
     "attachments",
     "s3_endpoint",
     "s3_region",
@@ -278,8 +280,8 @@ def _read(name: str, value: str) -> dict[str, Any]:
             if not value:
                 raise ValueError("expected a folder")
             return {"data": Path(value)}
-        case "secret":
-            return {"secret": _secret(value)}
+        case "secret" | "secret_old":
+            return {name: _secret(value)}
         case "attachments":
             return {"attachments": _bucket(value)}
         case "s3_endpoint":

@@ -643,6 +643,7 @@ CHANGES = [
     command("import", "suppression.import", "resend", "{file}", "--team", "{team}", make=an_export,
             first=PORTIONS, then=IMPORTED),
     command("apply", "setup.apply", "{file}", make=a_file, again=True),
+    command("secret rotate", "secret.rotate", team=None, in_parts=True),
     command("secret replace", "secret.replace", make=another_secret, team=None, again=True),
 ]  # fmt: skip
 
@@ -690,6 +691,7 @@ EXCEPTIONS = {
     "deadletter list": "reads",
     "demo": "runs the service on a store of its own",
     "doctor": "reads",
+    "secret show": "reads",
     "domain dns": "reads",
     "domain list": "reads",
     "key list": "reads",

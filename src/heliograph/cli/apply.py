@@ -66,7 +66,7 @@ async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
         store,
         COMMAND_LINE,
         file,
-        vault=make_secrets(settings).sealer,
+        vault=make_secrets(settings, store).sealer,
         make_secret=lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
     )
 

@@ -15,6 +15,7 @@ from heliograph.app import CARRIERS, make_certificate
 from heliograph.cli.findings import Finding, answers, attachments, clock, disk, folder, port, tell
 from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.clock import Clock
+from heliograph.datafolder import LOST, Secrets
 from heliograph.opening import examine as look_into
 from heliograph.opening import make_secrets, schema_version, secret_fault, sqlite_path
 from heliograph.rules.address import parse_address
@@ -101,9 +102,23 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
         return None, [Finding("database", "FAIL", f"{name}: {reason_of(error)}", fix)]
     findings = [Finding("database", "ok", f"{name} can be read and written, schema {schema.found}")]
     with suppress(OSError, ValueError):  # a file that cannot be read is a separate finding
-        if fault := secret_fault(make_secrets(settings), examination.secret):
+        secrets, known = make_secrets(settings), examination.secret
+        if fault := secret_fault(secrets, known):
             findings.append(Finding("secret", "FAIL", fault))
+        elif secrets.settle(known.digest, known.kept) and examination.sealed:
+            findings.append(sealed(secrets, examination.sealed))
     return examination.setup, [*findings, audit_log(examination.audit)]
+
+
+def sealed(secrets: Secrets, texts: dict[str, str]) -> Finding:
+    """How much is under which master secret."""
+    counted = secrets.count(texts)
+    told = ", ".join(f"{many} under {name}" for name, many in counted.items() if many)
+    if counted.get(LOST):
+        return Finding("sealed", "warn", told, "operations.md says how each of them is set again")
+    if secrets.under_others(texts):
+        return Finding("sealed", "warn", told, "heliograph secret rotate goes on with the rest")
+    return Finding("sealed", "ok", told)
 
 
 def audit_log(chain: Chain) -> Finding:

@@ -191,7 +191,7 @@ def _with_domains(
     resolver: str | None = None,
 ) -> T:
     async def run(store: Store) -> T:
-        return await story(make_domains(settings, make_secrets(settings), store, Clock(), _address(resolver)))
+        return await story(make_domains(settings, make_secrets(settings, store), store, Clock(), _address(resolver)))
 
     return with_store(settings, doing, run, seals=True)
 

@@ -37,7 +37,7 @@ def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str
     exports = [(file, _read(file, service)) for file in files]
 
     async def story(store: Store) -> list[tuple[Path, list[BroughtLine]]]:
-        domains = make_domains(settings, make_secrets(settings), store, Clock())
+        domains = make_domains(settings, make_secrets(settings, store), store, Clock())
         return [(file, await imports.bring(store, domains, COMMAND_LINE, team, found)) for file, found in exports]
 
     for file, lines in with_store(settings, "Importing", story, seals=True):

@@ -37,7 +37,7 @@ COMMANDS = {
     "preflight": "Check machine, network and database before setting up.",
     "reputation": "Bounces and complaints of each team, and the end of a pause.",
     "resume": "Resume delivery after a pause: what waited is sent.",
-    "secret": "Use another master secret when the old one is lost.",
+    "secret": "Show, rotate or replace the master secret.",
     "send": "Send one message through a running service.",
     "sender": "Domains, names and sender ids that wait for a decision.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",

@@ -106,7 +106,7 @@ def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitabl
     async def run() -> T:
         async with open_store(settings) as store:
             if seals:
-                await check_secret(store, make_secrets(settings))
+                await check_secret(store, make_secrets(settings, store))
             return await story(store)
 
     with progress(doing), clear_mistakes(settings):

@@ -221,7 +221,7 @@ def _run(settings: Settings, doing: str, story: Callable[[Webhooks], Awaitable[T
     return with_store(
         settings,
         doing,
-        lambda store: story(make_webhooks(settings, make_secrets(settings), store, Clock())),
+        lambda store: story(make_webhooks(settings, make_secrets(settings, store), store, Clock())),
         seals=True,
     )
 

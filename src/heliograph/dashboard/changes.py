@@ -181,7 +181,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
     "delivery": ("Delivery", _all(pause="Delivery paused", resume="Delivery resumed")),
     "platform": ("Platform", _all(change="Platform settings changed")),
     "setup": ("Setup", _all(apply="Setup file applied")),
-    "secret": ("Secret", _all(replace="Master secret replaced")),
+    "secret": ("Secret", _all(replace="Master secret replaced", rotate="Master secret rotated")),
     "audit": (
         "Audit log",
         _all(erase="Address erased in an entry", adopt="Unchained entries taken in"),

@@ -5,7 +5,7 @@ import msgspec
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.audit import Chain, verify
 from heliograph.storage.engine.database import Database
-from heliograph.storage.known_secret import KnownSecret, known
+from heliograph.storage.known_secret import KnownSecret, known, sealed_texts
 from heliograph.storage.setup import load
 
 
@@ -13,12 +13,15 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     secret: KnownSecret
     audit: Chain
+    sealed: dict[str, str]  # by context
 
 
 async def read_and_close(database: Database) -> Examination:
     try:
         setup = await database.read(lambda tx: load(tx, Setup()))
         await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
-        return Examination(setup=setup, secret=await database.read(known), audit=await verify(database))
+        sealed = await database.read(lambda tx: sealed_texts(tx, setup))
+        secret, audit = await database.read(known), await verify(database)
+        return Examination(setup=setup, secret=secret, audit=audit, sealed=sealed)
     finally:
         await database.close()

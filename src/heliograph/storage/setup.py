@@ -90,7 +90,7 @@ async def write(
 ) -> None:
     """Rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
     if rows:
-        await _save(tx, rows, current.version)
+        await save(tx, rows, current.version)
         await keep_versions(tx, rows, actor, now)
         after = updated(current, rows, current.version).teams
         stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
@@ -108,7 +108,7 @@ async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Doma
     record = current.records.get(("domain", domain))
     if isinstance(record, Domain):
         checked = replace(record, checked_at=checked_at, failures=failures(record))
-        await _save(tx, [to_row("domain", domain, checked, record.team or None)], current.version)
+        await save(tx, [to_row("domain", domain, checked, record.team or None)], current.version)
 
 
 async def locked(tx: Tx, seen: Setup) -> Setup:
@@ -117,7 +117,8 @@ async def locked(tx: Tx, seen: Setup) -> Setup:
     return updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
 
 
-async def _save(tx: Tx, rows: Sequence[Row], version: int) -> None:
+async def save(tx: Tx, rows: Sequence[Row], version: int) -> None:
+    """Under the lock of this version."""
     await tx.run("save_settings", settings=[(r.kind, r.id, r.team, r.body, version) for r in rows])
     note(tx, SETUP)
 

@@ -159,6 +159,6 @@ def make_store(
         tries=Tries(database),
         notices=Notices(database, clock),
         audit=Audit(database),
-        secret=SecretStore(database),
+        secret=SecretStore(database, setup),
         upkeep=Upkeep(database, clock, leases, setup),
     )

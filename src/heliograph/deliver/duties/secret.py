@@ -1,0 +1,26 @@
+"""Follows the database when the master secret is rotated: from then on this process seals with the new one."""
+
+from collections.abc import Callable
+
+import structlog
+
+from heliograph.deliver.duties.repeat import repeat
+from heliograph.storage.store import Store
+
+EVERY_S = 2.0
+
+log = structlog.get_logger()
+
+
+async def follow_secret(store: Store, settle: Callable[[str | None, str | None], bool]) -> None:
+    """`settle` answers whether the secret that the database goes by is here."""
+    is_here = True
+
+    async def follow() -> None:
+        nonlocal is_here
+        known = await store.secret.known()
+        before, is_here = is_here, settle(known.digest, known.kept)
+        if before and not is_here:
+            log.error("the master secret was rotated, and the new one is not here", mend="restart with it")
+
+    await repeat(EVERY_S, follow)

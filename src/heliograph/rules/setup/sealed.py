@@ -1,0 +1,35 @@
+"""What is sealed in the records of the setup: by the context that each text belongs to. Pure."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from heliograph.rules.setup.records import CarrierRecord, DkimKey, Setting, Webhook
+from heliograph.rules.setup.secrets import is_sealed
+
+
+def texts_of(record: Setting) -> dict[str, str]:
+    match record:
+        case Webhook(id=id_, secret=secret, old_secret=old):
+            return {f"webhook/{id_}": secret} | ({f"webhook/{id_}/old": old} if old else {})
+        case DkimKey(id=id_, sealed=sealed):
+            return {f"dkim/{id_}": sealed}
+        case CarrierRecord(id=id_, options=options):
+            return {f"carrier/{id_}/{name}": one["sealed"] for name, one in options.items() if is_sealed(one)}
+    return {}
+
+
+def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
+    """The record with these texts in place of its own; contexts that are not given stay."""
+    match record:
+        case Webhook(id=id_, secret=secret, old_secret=old):
+            kept = texts.get(f"webhook/{id_}/old", old)
+            return replace(record, secret=texts.get(f"webhook/{id_}", secret), old_secret=kept)
+        case DkimKey(id=id_, sealed=sealed):
+            return replace(record, sealed=texts.get(f"dkim/{id_}", sealed))
+        case CarrierRecord(id=id_, options=options):
+            fresh = {name: texts.get(f"carrier/{id_}/{name}") for name in options}
+            return replace(
+                record, options={name: {"sealed": fresh[name]} if fresh[name] else one for name, one in options.items()}
+            )
+    return record
