@@ -59,7 +59,7 @@ class Secrets:
     start and kept in a file of mode 0600.
 
     While it is rotated there are several, and the database says which one holds. What must outlive it (hashes, signed
-    addresses, records in DNS) goes by keys of the first one, which the database has sealed (ADR 0037).
+    addresses, records in DNS) goes by keys of the first one, which the database has sealed (ADR 0038).
     """
 
     def __init__(self, data: Path, given: bytes | None, old: bytes | None = None) -> None:

@@ -3,7 +3,7 @@
 A sealed text is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context names what the
 secret belongs to, such as `dkim/dom_acme/h1`: a text copied to another row cannot be opened there.
 
-While the master secret is rotated there are several keys: the first seals, all open (ADR 0037).
+While the master secret is rotated there are several keys: the first seals, all open (ADR 0038).
 """
 
 import base64

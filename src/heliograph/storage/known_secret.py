@@ -1,4 +1,4 @@
-"""How the database recognises its master secret, and all that is sealed with it, to be sealed anew (ADR 0037)."""
+"""How the database recognises its master secret, and all that is sealed with it, to be sealed anew (ADR 0038)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
