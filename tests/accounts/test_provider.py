@@ -129,6 +129,15 @@ async def test_one_group_may_be_a_word(world: World) -> None:
     assert await browser.sees(A)
 
 
+async def test_groups_that_are_too_many_for_a_token_take_no_role_away(world: World) -> None:
+    """Some providers then say only where they could be asked for."""
+    await world.sign_in()
+    world.idp.userinfo = {"sub": "ada-1"}
+    world.idp.sign = lambda claims: world.idp.signed({key: claims[key] for key in claims if key != "groups"})
+    await world.refused(_claim_names={"groups": "src1"})
+    assert await world.house.people.roles(await world.house.id_of("ada@example.com")) == {"team_a": "developer"}
+
+
 async def test_what_only_userinfo_says(world: World) -> None:
     world.idp.sign = lambda claims: world.idp.signed(
         {k: v for k, v in claims.items() if k not in ("email", "groups", "name")}

@@ -122,6 +122,9 @@ class Provider:
             if "email" not in claims:
                 claims.pop("email_verified", None)  # it goes with the address beside it
             claims = more | claims
+        elsewhere = claims.get("_claim_names")
+        if isinstance(elsewhere, dict) and self.options.groups_claim in elsewhere.keys() - claims.keys():
+            raise NotBelieved("it leaves out the groups, being too many: let it send those of this client alone")
         return self._visitor(claims)
 
     # -- asking ---------------------------------------------------------------------------------------------
