@@ -6,6 +6,7 @@ the same.
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -82,10 +83,9 @@ async def stop() -> None:
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
-        try:
-            await asyncio.wait_for(asyncio.to_thread(provider.shutdown), STOP_S)
-        except TimeoutError:
-            pass  # nobody takes them
+        ending = threading.Thread(target=provider.shutdown, daemon=True)  # if nobody takes them, the end does not wait
+        ending.start()
+        await asyncio.to_thread(ending.join, STOP_S)
 
 
 def receive(traceparent: bytes | None) -> Span | None:

@@ -1,9 +1,12 @@
 """Traces: one of the caller's goes through accept, hand-over and webhook, to a real receiver of OTLP over HTTP."""
 
 import gzip
+import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -124,6 +127,21 @@ def test_a_batch_keeps_it(database_url: str, tmp_path: Path, world: World) -> No
         sent = service.post("/v1/emails/batch", {"messages": [MAIL, MAIL]}, headers={"Traceparent": GIVEN})
         assert sent.status == 202, sent.raw
         until(lambda: world.posts.count(GIVEN) == 4)
+
+
+def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
+    """It is asked for ten seconds each time, and the exporter asks again."""
+    program = (
+        "import asyncio\nfrom heliograph import tracing\n"
+        "async def main():\n    tracing.start('1')\n    tracing.receive(None).end()\n    await tracing.stop()\n"
+        "tracing.STOP_S = 0.5\nasyncio.run(main())\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        given = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": place}
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", program], env=given, check=True, timeout=60)
+        assert time.monotonic() - began < 9
 
 
 def test_nothing_is_imported_when_it_is_off() -> None:
