@@ -128,7 +128,7 @@ class Service:
             seen.append(line)
             if line.startswith("Heliograph is "):
                 if role != "worker":
-                    self.ports.append(int(line.split("http://127.0.0.1:")[1].split()[0]))
+                    self.ports.append(int(line.split("http://")[1].split()[0].rpartition(":")[2]))
                 # The pipe must not fill up: what it says from now on is for the system's eyes only.
                 _drain(process)
                 return process

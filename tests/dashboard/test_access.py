@@ -34,7 +34,7 @@ NOT_PAGES = (
     "/export",
     "/live",
     "/sign-in",
-    *("/sign-in/provider", "/sign-in/callback", "/sign-out/provider"),
+    *("/sign-in/provider", "/sign-in/callback", "/sign-out/provider", "/sign-in/passkey", "/passkeys/new"),
     "/suppressions/remove",
     "/senders/recipients",
     "/zone",

@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
+from heliograph.dashboard.visit import COOKIE
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.keys import parse_token
 from heliograph.storage.people import Identity
+from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
 from tests.manage.edges import CLIENT, Entry, Make, Said, Values, World
 from tests.service import TOKENS
@@ -324,6 +327,22 @@ async def themselves_with_a_code(world: World) -> Values:
     return made
 
 
+async def themselves_with_a_device(world: World) -> Values:
+    """That has answered, and is about to be added."""
+    who, device, browser = await world.person(), Authenticator(), world.house.browser()
+    browser.cookies = {COOKIE: world.people[who][1]}
+    answer = device.make((await browser.get("/dashboard/account/passkeys/new")).body)
+    world.questions[who] = browser.cookies[PASSKEY]
+    return {"who": who, "credential": answer, "passkey": json.loads(answer)["id"]}
+
+
+async def themselves_with_a_passkey(world: World) -> Values:
+    made = await themselves_with_a_device(world)
+    form = {"passkey": "Phone", "check": PASSWORD, "credential": made["credential"]}
+    assert (await world.post("/dashboard/account/passkeys", form, made["who"])).ok
+    return made
+
+
 async def a_person_of_a_provider(world: World) -> Values:
     made = await a_person(world)
     who = Identity(issuer="https://id.example.com", subject=made["person"], email=made["email"], name="")
@@ -426,6 +445,10 @@ CHANGES = [
     page("/dashboard/account/sessions", "account.sessions", {}, themselves_twice, also=frozenset({"session"}),
          again=True),
     page("/dashboard/account/totp", "account.totp", {"sealed": "{sealed}", "code": "{code}"}, themselves_with_a_secret,
+         again=True),
+    page("/dashboard/account/passkeys", "account.passkey",
+         {"passkey": "Phone", "check": PASSWORD, "credential": "{credential}"}, themselves_with_a_device, again=True),
+    page("/dashboard/account/passkeys/remove", "account.passkey", {"id": "{passkey}"}, themselves_with_a_passkey,
          again=True),
     page("/dashboard/account/totp/off", "account.totp", {"code": "{code}"}, themselves_with_a_code, again=True),
     page("/dashboard/invitations", "member.accept", {"team": "team_acme", "answer": "accept"}, themselves_invited,
@@ -650,6 +673,7 @@ CHANGES = [
 # What changes nothing of what is managed.
 EXCEPTIONS = {
     "POST /dashboard/sign-in": "a session is made, and an entry says so: tests/accounts/test_provider.py",
+    "POST /dashboard/sign-in/passkey": "the same: tests/accounts/test_passkeys.py",
     "POST /dashboard/sign-out": "a session is ended by who has it",
     f"POST {TEAM}/inbox/{{id}}/unread": "a mark for the team's own eyes, like the one that opening it leaves",
     f"POST {TEAM}/templates/preview": "shows what stands in the editor",

@@ -14,6 +14,7 @@ import pytest
 
 from heliograph.channels.email import dns_check
 from heliograph.dashboard import totp
+from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
 from heliograph.dashboard.visit import COOKIE
 from heliograph.manage import erase
 from heliograph.opening import open_store
@@ -170,6 +171,7 @@ class World:
         self._statement = statement
         self._numbers = count(1)
         self.people: dict[str, tuple[str, str]] = {}  # name → id, cookie
+        self.questions: dict[str, str] = {}  # name → the cookie of a question that a device has answered
 
     def number(self) -> str:
         return str(next(self._numbers))
@@ -219,7 +221,8 @@ class World:
         cookie = self.people[who][1] if who else ""
         session = await self.house.store.sessions.find(cookie) if cookie else None
         fields = dict(form) | ({"csrf": session.csrf} if session else {})
-        headers = {"cookie": f"{COOKIE}={cookie}", "content-type": FORM}
+        question = f"; {PASSKEY}={self.questions[who]}" if who in self.questions else ""
+        headers = {"cookie": f"{COOKIE}={cookie}{question}", "content-type": FORM}
         if not file:
             return await self._ask("POST", path, headers, urlencode(fields).encode())
         headers["content-type"] = f"multipart/form-data; boundary={BOUNDARY}"

@@ -15,6 +15,7 @@ SMALL = {
         "domain_check",
         "audit_head",
         "identity",
+        "passkey",
     ),
 }
 # Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
@@ -64,6 +65,7 @@ SORTED = {
     "members_of": "people of a team",
     "sessions_of": "sessions of a person",
     "identities_of": "providers of a person",
+    "passkeys_of": "passkeys of a person",
     "message_events": "the timeline of a message",
     "newest_reputation": "a week of hours",
     "trim_requests": "teams that made requests lately",
@@ -310,6 +312,12 @@ INDEXES = {
     "identities_of": "",
     "insert_identity": "",
     "delete_identities": "",
+    "passkeys_of": "",
+    "find_passkey": "",
+    "insert_passkey": "",
+    "use_passkey": "",
+    "delete_passkey": "",
+    "delete_passkeys": "",
     "find_familiar": "",
     "set_familiar": "",
     "delete_familiar": "",

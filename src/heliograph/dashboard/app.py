@@ -222,8 +222,9 @@ class Dashboard:
                 if notice:
                     headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(notice)}; Max-Age=60")))
                 return Response(303, b"", headers, HTML)
-            case Download(body=body, content_type=kind, filename=name, headers=more):
+            case Download(body=body, content_type=kind, filename=name, headers=more, cookies=given):
                 headers = [*more] if more else [*HEADERS]
+                headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
                 return Response(200, body, headers + saved_as(name), kind.encode())
             case Stream(chunks=chunks, content_type=kind, filename=name):
                 return Response(200, b"", HEADERS + saved_as(name), kind.encode(), chunks)

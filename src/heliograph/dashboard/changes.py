@@ -140,6 +140,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             totp="Two-factor authentication changed",
             sessions="Signed out everywhere",
             sign_in="Signed in",
+            passkey="Passkeys changed",
             provider="Connected to the identity provider",
             notices="Notices changed",
         ),

@@ -179,6 +179,7 @@ class Download(msgspec.Struct, frozen=True):
     content_type: str
     filename: str = ""  # empty: shown, not saved
     headers: Headers = []
+    cookies: tuple[str, ...] = ()
 
 
 class Stream(msgspec.Struct, frozen=True):

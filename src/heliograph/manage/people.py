@@ -14,6 +14,7 @@ from heliograph.rules.address import parse_address
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
 from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.storage.passkeys import Passkey
 from heliograph.storage.people import Identity, Link, Offered, Person, Standing, Stranger
 from heliograph.storage.store import Store
 
@@ -298,6 +299,16 @@ async def start_totp(
 async def end_totp(store: Store, actor: Actor, person: Person) -> None:
     action = "account.totp" if actor.id == person.id else "person.totp"
     await store.people.end_totp(person.id, actor.did(store.clock.now(), action, person.email, "off"))
+
+
+async def add_passkey(store: Store, actor: Actor, person: Person, passkey: Passkey) -> bool:
+    entry = actor.did(store.clock.now(), "account.passkey", person.email, f"added: {passkey.name}")
+    return await store.passkeys.add(passkey, entry)
+
+
+async def remove_passkey(store: Store, actor: Actor, email: str, passkey: Passkey) -> None:
+    entry = actor.did(store.clock.now(), "account.passkey", email, f"removed: {passkey.name}")
+    await store.passkeys.remove(passkey.person, passkey.id, entry)
 
 
 async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, kept: str = "", only: str = "") -> None:

@@ -255,6 +255,7 @@ class People:
                 "delete_invitations",
                 "delete_recovery",
                 "delete_identities",
+                "delete_passkeys",
                 "delete_familiar",
                 "delete_notice_choices",
                 "delete_decisions",
@@ -468,6 +469,7 @@ class People:
             if password is not None:
                 await _set_password(tx, person.id, password, kept_session)
                 await tx.run("delete_familiar", person=person.id)
+                await tx.run("delete_passkeys", person=person.id)
                 await tx.run("set_proven", id=person.id, proven=link.proven)
             teams: list[str] = []
             if purpose == "invite":
@@ -498,6 +500,7 @@ async def _disown(tx: Tx, person: str) -> None:
     await _set_totp(tx, person, None, ())
     await tx.run("delete_sessions", person=person, kept="")
     await tx.run("delete_familiar", person=person)
+    await tx.run("delete_passkeys", person=person)
 
 
 async def _end_links(tx: Tx, person: str) -> None:

@@ -32,6 +32,7 @@ from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
 from heliograph.storage.notices import Notices
 from heliograph.storage.outbox import Outbox
+from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
 from heliograph.storage.pulses import Pulses
 from heliograph.storage.reports import Reports
@@ -84,6 +85,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     pulses: Pulses
     people: People
     sessions: Sessions
+    passkeys: Passkeys
     tries: Tries
     notices: Notices
     audit: Audit
@@ -156,6 +158,7 @@ def make_store(
         pulses=Pulses(database, clock),
         people=People(database, clock),
         sessions=Sessions(database, clock),
+        passkeys=Passkeys(database, clock),
         tries=Tries(database),
         notices=Notices(database, clock),
         audit=Audit(database),

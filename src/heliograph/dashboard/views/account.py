@@ -1,6 +1,7 @@
-"""A person's own account: name, password, the code at sign-in, and sessions."""
+"""A person's own account: name, password, the code at sign-in, passkeys and sessions."""
 
 from heliograph.dashboard import totp
+from heliograph.dashboard.passkeys import party_of
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.sign_in import CLOSED, begin_try, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
@@ -33,7 +34,7 @@ async def set_name(visit: Visit) -> Answer:
 async def set_password(visit: Visit) -> Answer:
     if not visit.tools.passwords:
         raise InvalidRequest(CLOSED)
-    person = await _self(visit)
+    person = await themselves(visit)
     if person.password:
         attempt = await begin_try(visit, person.email, person)
         if not attempt.names:
@@ -55,7 +56,8 @@ async def end_sessions(visit: Visit) -> Answer:
 
 
 async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    person = await _self(visit)
+    person = await themselves(visit)
+    has_passkeys = visit.tools.passwords and party_of(visit.context.base_url)
     values = {
         "person": person,
         "name": visit.form.get("name", person.name),
@@ -63,6 +65,8 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "provider": visit.tools.provider.options.name if visit.tools.provider else "",
         "identities": await visit.store.people.identities(person.id),
         "passwords": visit.tools.passwords,
+        "passkeys": await visit.store.passkeys.of(person.id) if has_passkeys else None,
+        "passkey": visit.form.get("passkey", ""),
         "codes_left": await visit.store.people.count_recovery(person.id),
         "browser": browser_of,
         "errors": errors or {},
@@ -77,7 +81,7 @@ def browser_of(agent: str) -> str:
     return f"{browser} on {system}" if browser and system else browser or agent
 
 
-async def _self(visit: Visit) -> Person:
+async def themselves(visit: Visit) -> Person:
     person = await visit.store.people.get(visit.person.person)
     assert person, "a session ends with its person"
     return person
@@ -110,7 +114,7 @@ async def confirm_totp(visit: Visit) -> Answer:
 
 
 async def drop_totp(visit: Visit) -> Answer:
-    person = await _self(visit)
+    person = await themselves(visit)
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
         return await show(visit, {"code": wrong})
     await people.end_totp(visit.store, visit.actor, person)

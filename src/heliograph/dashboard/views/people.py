@@ -126,6 +126,7 @@ async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] 
         "names": names,
         "roles": ROLES,
         "sessions": await visit.store.sessions.of(person.id),
+        "passkeys": len(await visit.store.passkeys.of(person.id)),
         "identities": await visit.store.people.identities(person.id),
         "handed": handed,
         "error": error,

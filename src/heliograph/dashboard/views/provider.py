@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from heliograph.dashboard.oidc import NotBelieved, Provider, ProviderAway, Visitor, base64url
-from heliograph.dashboard.views.sign_in import ENDED, NETWORK_TRIES_MAX, let_in, page
+from heliograph.dashboard.views.sign_in import ENDED, NETWORK_TRIES_MAX, TOO_MANY, let_in, page
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import people
 from heliograph.rules.client_address import network_of
@@ -23,7 +23,6 @@ LASTS_MS = 12 * HOUR_MS  # a session, however much it is used: who is let in and
 AWAY = "{} does not answer just now. Try again in a moment."
 REFUSED = "{} did not let you in."
 NOT_BELIEVED = "This sign-in with {} did not work. Try again."
-TOO_MANY = "Too many sign-ins that did not work. Try again in some minutes."
 STRANGERS = {
     "unverified": "{} does not say that your address is verified, so we cannot tell who you are.",
     "unknown": "You have no role here yet. Ask an operator for one.",

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from heliograph.dashboard import totp
+from heliograph.dashboard.passkeys import party_of
 from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.rules.address import parse_address
@@ -26,6 +27,7 @@ LOST_CODE = (
     "Use a recovery code, or ask an operator to turn the code off."
 )
 CLOSED = "Passwords are not in use here."
+TOO_MANY = "Too many sign-ins that did not work. Try again in some minutes."
 ENDED = "This sign-in has ended. Sign in again."
 
 
@@ -88,6 +90,7 @@ def page(
         "provider": provider.options.name if provider else "",
         "next": urlencode({"next": next_page}) if next_page else "",
         "is_out": "out" in visit.query,
+        "passkeys": visit.tools.passwords and party_of(visit.context.base_url) is not None,
     }
     return Page("sign_in.html", values, status)
 

@@ -185,3 +185,26 @@ INSERT INTO identity (issuer, subject, person, created_at) VALUES (:issuer, :sub
 
 -- name: delete_identities
 DELETE FROM identity WHERE person = :person RETURNING issuer;
+
+-- name: passkeys_of
+SELECT id, person, name, public_key, sign_count, created_at, used_at FROM passkey
+WHERE person = :person ORDER BY created_at, id;
+
+-- name: find_passkey
+SELECT id, person, name, public_key, sign_count, created_at, used_at FROM passkey WHERE id = :id;
+
+-- name: insert_passkey
+INSERT INTO passkey (id, person, name, public_key, sign_count, created_at)
+VALUES (:id, :person, :name, :public_key, :sign_count, :created_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: use_passkey
+-- A counter only grows, where there is one.
+UPDATE passkey SET sign_count = :count, used_at = :now
+WHERE id = :id AND (sign_count < :count OR (sign_count = 0 AND :count = 0)) RETURNING id;
+
+-- name: delete_passkey
+DELETE FROM passkey WHERE person = :person AND id = :id RETURNING id;
+
+-- name: delete_passkeys
+DELETE FROM passkey WHERE person = :person;

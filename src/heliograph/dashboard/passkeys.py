@@ -1,0 +1,146 @@
+"""Passkeys as WebAuthn has them: what a browser is asked, and what of its answer is believed.
+
+The device verifies its owner (a finger, a face, a PIN): a passkey is both factors.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import webauthn
+from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
+from webauthn.helpers.structs import (
+    AuthenticatorSelectionCriteria,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from heliograph.rules.limits import MINUTE_MS
+from heliograph.storage.passkeys import Passkey
+
+WAIT_MS = 5 * MINUTE_MS  # how long a challenge is good
+VERIFIED = UserVerificationRequirement.REQUIRED
+PORTS = {"https": 443, "http": 80}
+
+
+class NotSigned(Exception):
+    """The answer is not one of this passkey to this question. The text is for the log."""
+
+
+class Party(msgspec.Struct, frozen=True):
+    """Whom passkeys are for: a host, as its pages are opened."""
+
+    id: str
+    origin: str
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """A browser's answer, as far as it says whose it is."""
+
+    id: str
+    response: dict[str, Any] = {}
+
+
+class NewCredential(msgspec.Struct, frozen=True):
+    id: str
+    public_key: str
+    sign_count: int
+
+
+def party_of(url: str) -> Party | None:
+    """By the public address; None: browsers have no passkeys there (no TLS, or no name)."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_here = host == "localhost" or host.endswith(".localhost")
+    if not host or _is_address(host) or not (parts.scheme == "https" or is_here):
+        return None
+    port = f":{parts.port}" if parts.port not in (None, PORTS.get(parts.scheme)) else ""
+    return Party(host, f"{parts.scheme}://{host}{port}")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def to_create(party: Party, person: str, email: str, name: str, challenge: bytes, held: Iterable[Passkey]) -> str:
+    """What a browser is asked for a new one, as JSON."""
+    return webauthn.options_to_json(
+        webauthn.generate_registration_options(
+            rp_id=party.id,
+            rp_name="Heliograph",
+            user_id=person.encode(),
+            user_name=email,
+            user_display_name=name,
+            challenge=challenge,
+            timeout=WAIT_MS,
+            authenticator_selection=AuthenticatorSelectionCriteria(
+                resident_key=ResidentKeyRequirement.REQUIRED, user_verification=VERIFIED
+            ),
+            exclude_credentials=[PublicKeyCredentialDescriptor(id=base64url_to_bytes(one.id)) for one in held],
+        )
+    )
+
+
+def to_sign(party: Party, challenge: bytes) -> str:
+    """What it is asked to sign in, whoever it is."""
+    return webauthn.options_to_json(
+        webauthn.generate_authentication_options(
+            rp_id=party.id, challenge=challenge, timeout=WAIT_MS, user_verification=VERIFIED
+        )
+    )
+
+
+def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
+    try:
+        made = webauthn.verify_registration_response(
+            credential=answer,
+            expected_challenge=challenge,
+            expected_rp_id=party.id,
+            expected_origin=party.origin,
+            require_user_verification=True,
+        )
+    except Exception as error:  # whatever its readers of CBOR, COSE and certificates say of what anybody may send
+        raise NotSigned(_why(error)) from None
+    id_ = bytes_to_base64url(made.credential_id)
+    return NewCredential(id_, bytes_to_base64url(made.credential_public_key), made.sign_count)
+
+
+def read_id(answer: str) -> str:
+    """Which passkey it says it is of."""
+    try:
+        return msgspec.json.decode(answer, type=Credential).id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotSigned(_why(error)) from None
+
+
+def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
+    """The counter of a passkey that signed; the store compares it once more, for those who come at once."""
+    try:
+        signed = webauthn.verify_authentication_response(
+            credential=answer,
+            expected_challenge=challenge,
+            expected_rp_id=party.id,
+            expected_origin=party.origin,
+            credential_public_key=base64url_to_bytes(passkey.public_key),
+            credential_current_sign_count=passkey.sign_count,
+            require_user_verification=True,
+        )
+        handle = msgspec.json.decode(answer, type=Credential).response.get("userHandle")
+        if handle is not None and base64url_to_bytes(handle) != passkey.person.encode():
+            raise NotSigned("it names another person than its owner")
+    except NotSigned:
+        raise
+    except Exception as error:  # as above
+        raise NotSigned(_why(error)) from None
+    return signed.new_sign_count
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"

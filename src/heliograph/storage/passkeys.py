@@ -1,0 +1,62 @@
+"""Passkeys of people: public keys whose owners sign in by them, verified by their device."""
+
+import msgspec
+
+from heliograph.clock import Clock
+from heliograph.rules.audit import AuditEntry
+from heliograph.storage import audit
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.people import lock_person
+
+PASSKEYS_MAX = 20  # of a person
+
+
+class Passkey(msgspec.Struct, frozen=True):
+    id: str  # the credential's, base64url
+    person: str
+    name: str
+    public_key: str  # COSE, base64url
+    sign_count: int  # of the last use; 0: it does not count
+    created_at: int
+    used_at: int | None = None
+
+
+class Passkeys:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def of(self, person: str) -> list[Passkey]:
+        return [Passkey(*row) for row in await self._database.read(lambda tx: tx.run("passkeys_of", person=person))]
+
+    async def find(self, id_: str) -> Passkey | None:
+        rows = await self._database.read(lambda tx: tx.run("find_passkey", id=id_))
+        return Passkey(*rows[0]) if rows else None
+
+    async def add(self, passkey: Passkey, entry: AuditEntry) -> bool:
+        """False: somebody has it already, or the person has as many as one may."""
+
+        async def story(tx: Tx) -> bool:
+            await lock_person(tx, passkey.person)
+            if len(await tx.run("passkeys_of", person=passkey.person)) >= PASSKEYS_MAX:
+                return False
+            given = msgspec.structs.asdict(passkey)
+            del given["used_at"]
+            if not await tx.run("insert_passkey", **given):
+                return False
+            await audit.write(tx, entry)
+            return True
+
+        return await self._database.write(story)
+
+    async def remove(self, person: str, id_: str, entry: AuditEntry) -> None:
+        async def story(tx: Tx) -> None:
+            if await tx.run("delete_passkey", person=person, id=id_):
+                await audit.write(tx, entry)
+
+        await self._database.write(story)
+
+    async def use(self, id_: str, count: int) -> bool:
+        """False: it is gone, or its counter went back: there is a copy of it."""
+        now = self._clock.now()
+        return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=count, now=now)))
