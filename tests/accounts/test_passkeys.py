@@ -161,7 +161,7 @@ async def test_a_challenge_is_of_one_session(house: House, ada: Browser) -> None
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "{}", "[]", "null", "{", '{"id": 7}', '{"id": "AA", "rawId": "AA"}', "[" * 5000]
+    "answer", ["", "{}", "[]", "null", "{", '{"id": 7}', '{"id": "AA", "rawId": "AA"}', '{"id": "\\u0000"}', "[" * 5000]
 )
 async def test_rubbish(house: House, ada: Browser, answer: str) -> None:
     await ada.get(f"{ACCOUNT}/new")

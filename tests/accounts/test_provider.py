@@ -360,6 +360,7 @@ async def test_tokens_that_are_not_the_providers(world: World, sign: Callable[[d
         {"sub": None},
         {"sub": 7},
         {"sub": "x" * 256},
+        {"sub": "ada\0"},
     ],
     ids=str,
 )

@@ -206,7 +206,8 @@ class Provider:
             raise NotBelieved("the ID token was made for another client")
         if claims["iat"] < self._now() // SECOND_MS - AGE_S:
             raise NotBelieved("the ID token is old")
-        if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= SUBJECT_MAX:
+        subject = claims["sub"]
+        if not (isinstance(subject, str) and 0 < len(subject) <= SUBJECT_MAX and subject.isprintable()):
             raise NotBelieved("the subject is no name")
         return claims
 

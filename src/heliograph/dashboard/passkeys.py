@@ -115,9 +115,12 @@ def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
 def read_id(answer: str) -> str:
     """Which passkey it says it is of."""
     try:
-        return msgspec.json.decode(answer, type=Credential).id
+        said = msgspec.json.decode(answer, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotSigned(_why(error)) from None
+    if not (said.isascii() and said.isprintable()):  # PostgreSQL takes no NUL, not even to look for it
+        raise NotSigned("its id is none")
+    return said
 
 
 def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
