@@ -53,6 +53,9 @@ def test_rotating_makes_a_new_one_and_keeps_the_old(run: Run, secret: Path, monk
     assert json.loads(run("secret", "show", "--json").out)["sealed"].popitem()[1] == 0  # nothing under the old one
     assert "ok    sealed: " in run("doctor", "--listen", "127.0.0.1:0").out
     assert run("apply", "setup.toml").code == 0
+    assert run("secret", "rotate").code == 0
+    (older,) = secret.parent.glob("secret.old.*")  # a backup of before the first one still has its secret
+    assert (older.read_text(), secret.with_name("secret.old").read_text()) == (old, prepared)
 
 
 def test_a_secret_of_the_settings_needs_the_old_one_too(
