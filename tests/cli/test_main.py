@@ -8,7 +8,7 @@ from heliograph.cli import main
 
 from .conftest import Run
 
-FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - {"findings", "main", "options"}
+FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - {"findings", "main", "options", "sink"}
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)

@@ -14,7 +14,8 @@ id = "team_new"
 name = "New"
 mode = "{mode}"
 """
-NOT_PAGES = ("/live", "/zone", "/suppressions/remove", "/senders/recipients", "/recipients/new")  # not of every team
+# Not of every team, or not at an address without a name.
+NOT_PAGES = ("/live", "/zone", "/suppressions/remove", "/senders/recipients", "/recipients/new", "/passkeys/new")
 PATHS = [
     route.path.format(team="team_new")
     for route in PAGES

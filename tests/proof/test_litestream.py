@@ -52,9 +52,12 @@ def restore(machine: Path, target: Path) -> None:
 
 
 def newest(machine: Path, scratch: str) -> set[str]:
-    """The ids of the messages that a restore would bring back now."""
+    """The ids of the messages that a restore would bring back now; none before the first copy."""
     target = machine / scratch
-    restore(machine, target)
+    try:
+        restore(machine, target)
+    except subprocess.CalledProcessError:
+        return set()
     found = {id_ for (id_,) in ask_database(f"sqlite:///{target}", "SELECT id FROM message")}
     target.unlink()
     return found

@@ -26,8 +26,8 @@ from heliograph.storage.engine import sqlite
 opened = sqlite.open_sqlite
 
 
-def open_lax(path):
-    connection = opened(path)
+def open_lax(path, **options):
+    connection = opened(path, **options)
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
 
