@@ -83,7 +83,7 @@ def test_a_lost_machine(machine: Path) -> None:
                 later.more(20)  # some of these are lost
             copying.kill()  # the machine goes, all of it at once
             service.kill()
-        assert snapshots(machine) == 1  # all else are changes: nobody else brought the log into the file
+        assert snapshots(machine) <= 1  # all else are changes: nobody else brought the log into the file
         for part in machine.glob(f"{FILE}*"):
             if part.is_file():
                 part.unlink()
