@@ -22,6 +22,7 @@ SECRET = make_secret(bytes(range(24)))
 # P7; with PROOF=1 in the environment in full.
 KILLS, EVENTS = (20, 10_000) if os.environ.get("PROOF") else (3, 300)
 WINDOW = 10
+BEGUN = 5 * WINDOW  # in flight or not recorded yet (deliver/endpoint.py)
 
 # Magic recipient → the states that its message goes through once delivery is resumed.
 STORIES: dict[str, dict[str, list[str]]] = {
@@ -188,7 +189,7 @@ def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: H
     assert {len(same) for same in bodies.values()} == {1}
     assert ask_database(service.database, "SELECT DISTINCT state FROM delivery") == [("delivered",)]
     once = len(taken) + sum(request["word"] != "200" for request in hooks.received())
-    assert len(hooks.received()) - once <= KILLS * WINDOW  # what was in flight at a kill is told again
+    assert len(hooks.received()) - once <= KILLS * BEGUN  # what was in flight or not recorded at a kill is told again
     assert service.stop(worker) == 0
 
 
