@@ -230,8 +230,8 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
             request,
             timing,
             template.priority if template else "normal",
-            reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else [],
-            headers=request.headers or {},
+            reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else None,
+            headers=request.headers,
         ),
         timing=timing,
     )

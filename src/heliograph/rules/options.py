@@ -96,15 +96,23 @@ def read_options(given: Options, now: int) -> Timing:
     return read_timing(given.scheduled_at, given.expires_at, now)
 
 
-def added_of(given: Options, timing: Timing, priority: Priority, **mail: Any) -> Added:
-    """`mail`: what only an email has of it."""
+def added_of(
+    given: Options,
+    timing: Timing,
+    priority: Priority,
+    *,
+    reply_to_addresses: list[str] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Added:
+    """`priority`: where none is given."""
     return Added(
         tags=given.tags or {},
         metadata=given.metadata or {},
         scheduled_at=None if timing.due_at is None else timestamp(timing.due_at),
         expires_at=None if timing.expires_at is None else timestamp(timing.expires_at),
         priority=given.priority or priority,
-        **mail,
+        reply_to_addresses=reply_to_addresses or [],
+        headers=headers or {},
     )
 
 
