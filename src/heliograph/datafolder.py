@@ -64,7 +64,7 @@ class Secrets:
 
     def __init__(self, data: Path, given: bytes | None, old: bytes | None = None) -> None:
         self.given, self.old = given, old
-        self.file, self.next_file, self.old_file = (data / f"secret{end}" for end in ("", ".new", ".old"))
+        self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
         self._current: bytes | None = None  # None: the database has not said
         self._kept: dict[str, str] = {}  # purpose → key in hex
 
