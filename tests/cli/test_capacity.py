@@ -11,7 +11,8 @@ import pytest
 
 from heliograph.cli.capacity import report
 from heliograph.cli.sink import Sink
-from heliograph.rules.capacity import Measured, judge
+from heliograph.rules.capacity import judge
+from tests.rules.test_capacity import QUICK
 from tests.service import COMMAND, PATIENCE_S
 
 
@@ -28,15 +29,7 @@ def test_it_measures_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_words() -> None:
-    found = Measured(
-        syncs_per_s=10_000,
-        signing_us=600,
-        accept_us=200,
-        accepted_per_s=4_000,
-        hand_over_us=1_800,
-        handed_over_per_s=500,
-    )
-    said = "\n".join(report(found, judge(found)))
+    said = "\n".join(report(QUICK, judge(QUICK)))
     for words in ("5,000 a second on a core (4,000 came", "350 emails a second", "12,600,000 a day", "hand-over."):
         assert words in said, said
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,13 +34,8 @@ class NamedSite(Site):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int) -> Iterator[Service]:
-    folder: Path = tmp_path_factory.mktemp("site")
-    url: Any = {"public_url": f"http://localhost:{port}"}
-    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", **url) as service:
-        service.apply()
-        service.start(port=port)
-        yield service
+def settings(port: int) -> dict[str, Any]:
+    return {"public_url": f"http://localhost:{port}"}
 
 
 @pytest.fixture
