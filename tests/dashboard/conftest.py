@@ -135,17 +135,17 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def settings(port: int) -> dict[str, Any]:
+def site_settings(port: int) -> dict[str, Any]:
     """What a module's site has set besides; to be overridden."""
     return {}
 
 
 @pytest.fixture(scope="module")
 def running(
-    tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int, settings: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int, site_settings: dict[str, Any]
 ) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("site")
-    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", **settings) as service:
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", **site_settings) as service:
         service.apply()
         service.start(port=port)
         yield service

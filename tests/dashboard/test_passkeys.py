@@ -34,7 +34,7 @@ class NamedSite(Site):
 
 
 @pytest.fixture(scope="module")
-def settings(port: int) -> dict[str, Any]:
+def site_settings(port: int) -> dict[str, Any]:
     return {"public_url": f"http://localhost:{port}"}
 
 
