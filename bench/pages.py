@@ -8,6 +8,7 @@ import http.client
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
@@ -197,10 +198,16 @@ def main() -> None:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
-        demos = []
-        for revision, kind, size in product(revisions(given.compare), KINDS, sizes):
-            demos.append(start(revision, kind, folder, databases, size))
-            stack.callback(demos[-1].stop)
+
+        def filled(kind: str) -> list[Demo]:
+            demos = []
+            for revision, size in product(revisions(given.compare), sizes):
+                demos.append(start(revision, kind, folder, databases, size))
+                stack.callback(demos[-1].stop)
+            return demos
+
+        with ThreadPoolExecutor() as side_by_side:  # the long part
+            demos = [demo for each in side_by_side.map(filled, KINDS) for demo in each]
         time.sleep(2)  # until the simulators have said all
         rounds = measure(demos)
     names = [demo.name for demo in demos]
