@@ -7,6 +7,7 @@ LONG = {
     "test_install.py": "installs all dependencies anew",
     "test_memory.py": "needs a control group of its own",
     "test_pitr.py": "two servers of its own",
+    "test_ten_million.py": "an hour, and 50 GB",
     "test_upgrade.py": "a minute of starting processes",
 }
 
