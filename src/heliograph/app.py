@@ -376,9 +376,12 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
 
 
 async def bring_attachment(store: Store, hash_: str) -> None:
-    """No fault of the carrier: its circuit stays closed while the store of attachments is away."""
+    """No fault of the carrier: its circuit stays closed while the store of attachments is away, or has lost one."""
     try:
         await store.attachments.bring(hash_)
+    except FileNotFoundError as error:
+        log.error("an attachment is gone", hash=hash_)
+        raise NotReady("an attachment is gone from the object store") from error
     except StoreUnavailable as error:
         log.warning("cannot read an attachment", error=str(error))
         raise NotReady("an attachment cannot be read now") from error

@@ -48,6 +48,24 @@ def test_the_file_is_synced_before_its_name_and_the_folders_after(
     assert steps == ["file of 7 bytes synced", "renamed", "folder synced", "folder synced"]
 
 
+def test_what_came_from_elsewhere_is_synced_before_its_name(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it could be there and empty after a power failure, and would be taken for whole."""
+    steps: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append("synced"))
+    with blobs.coming("00" * 32) as file:
+        file.write(b"content")
+        assert steps == []
+    assert steps == ["synced"]
+
+
+@pytest.mark.parametrize("left", [b"", b"conten", b"content and more"])
+def test_a_damaged_file_is_put_again(blobs: Blobs, tmp_path: Path, left: bytes) -> None:
+    hash_ = blobs.put(b"content")
+    files(tmp_path)[0].write_bytes(left)
+    assert blobs.put(b"content") == hash_
+    assert blobs.get(hash_) == b"content"
+
+
 def test_a_failed_write_leaves_nothing(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")

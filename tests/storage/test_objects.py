@@ -30,6 +30,7 @@ pytestmark = pytest.mark.anyio
 
 FILE = bytes(range(256)) * 4096 + b"and a part"
 ROWS = "SELECT hash, size FROM blob_file"
+NAMES = "SELECT name FROM blob_file"
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,44 @@ async def test_what_was_damaged_there_is_not_sent(
     with pytest.raises(StoreUnavailable, match="not what was put"):
         await elsewhere.attachments.bring(hash_)
     assert elsewhere.blobs.size(hash_) == 0
+
+
+@pytest.mark.parametrize("left", [None, b"", FILE[:-1], FILE + b"x"])
+async def test_one_that_the_store_lost_is_put_again_with_its_next_message(
+    store: Store, elsewhere: Store, objects: Objects, sql: Sql, left: bytes | None
+) -> None:
+    hash_ = await store.attachments.put(FILE)
+    (lost,) = await names(objects)
+    await objects.drop([lost])
+    if left is not None:
+        await objects.put(lost, left)
+    puts = [place.attachments.put(FILE) for place in (store, elsewhere) for _ in range(2)]
+    assert set(await asyncio.gather(*puts)) == {hash_}
+    elsewhere.blobs.drop(hash_, elsewhere.clock.now() + 2 * FRESH_MS)
+    assert await elsewhere.attachments.get(hash_) == FILE
+    assert await sql(ROWS) == [(hash_, len(FILE))]
+    assert [name for name in await names(objects) if name != lost] == [name for (name,) in await sql(NAMES)]
+
+
+async def test_one_that_is_there_is_not_put_again(
+    store: Store, elsewhere: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.attachments.put(FILE)
+    monkeypatch.setattr(Objects, "put", None)
+    await elsewhere.attachments.put(FILE)
+
+
+@pytest.mark.parametrize("left", [None, FILE[:-1]])
+async def test_a_lost_one_defers_its_message_and_no_carrier_is_blamed(
+    store: Store, elsewhere: Store, objects: Objects, left: bytes | None
+) -> None:
+    hash_ = await store.attachments.put(FILE)
+    (lost,) = await names(objects)
+    await objects.drop([lost])
+    if left is not None:
+        await objects.put(lost, left)
+    with pytest.raises(NotReady, match="attachment"):
+        await bring_attachment(elsewhere, hash_)
 
 
 # -- what goes -----------------------------------------------------------------------------------------------------

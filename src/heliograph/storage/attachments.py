@@ -51,13 +51,17 @@ class Attachments:
         return hash_
 
     async def _put_object(self, objects: Objects, hash_: str, content: bytes) -> None:
-        """Under a name that was never used: who removes an older one of the same hash cannot remove it."""
-        now = self._clock.now()
-        if await self._write("touch_blob", hash=hash_, now=now, objects=1):
-            return
+        """Under a name that was never used: who removes an older one of the same hash cannot remove it.
+
+        One that the store has lost, or has in part, is put again; what is left of it becomes a stray.
+        """
+        now, lost = self._clock.now(), None
+        for (lost,) in await self._write("touch_blob", hash=hash_, now=now, objects=1):
+            if lost is None or await objects.size(lost) == len(content):
+                return
         name = f"{hash_}/{self._clock.entropy(8).hex()}"
         await objects.put(name, content)
-        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name):
+        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name, lost=lost):
             await objects.drop([name])
 
     async def bring(self, hash_: str) -> None:

@@ -33,12 +33,10 @@ class Blobs:
         """Keep the bytes durably and return their hash; blocking, so call it off the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
-        if self.touch(hash_):
+        if self.touch(hash_) and self.size(hash_) == len(content):  # a damaged one is put again
             return hash_
         with self.coming(hash_) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         for folder in (target.parent, self._folder):
             sync_folder(folder)
         return hash_
@@ -55,13 +53,14 @@ class Blobs:
 
     @contextmanager
     def coming(self, hash_: str) -> Iterator[IO[bytes]]:
-        """Takes the bytes of this hash; the file has its name when they are all there."""
+        """Takes the bytes of this hash; the file has its name when they are all there, on the disk."""
         target = self._path(hash_)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             try:
                 yield file
                 file.flush()
+                os.fsync(file.fileno())
                 os.rename(file.name, target)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)

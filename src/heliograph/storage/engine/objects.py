@@ -53,15 +53,18 @@ class Objects:
         async with self._answering():
             await self._store.put_async(name, content, use_multipart=False)
 
+    async def size(self, name: str) -> int | None:
+        """In bytes; None when it is gone."""
+        try:
+            async with self._answering(may_be_gone=True):
+                return (await self._store.head_async(name))["size"]
+        except FileNotFoundError:
+            return None
+
     async def read(self, name: str) -> AsyncIterator[bytes]:
         """Its parts; raises FileNotFoundError when it is gone."""
-        try:
-            async with self._answering():
-                found = await self._store.get_async(name)
-        except StoreUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError) and NO_BUCKET not in str(error):
-                raise error.__cause__ from None
-            raise
+        async with self._answering(may_be_gone=True):
+            found = await self._store.get_async(name)
         parts = aiter(found.stream(min_chunk_size=PART))
         while part := await self._next(parts):
             yield bytes(part)
@@ -83,12 +86,14 @@ class Objects:
             return await anext(parts, None)
 
     @asynccontextmanager
-    async def _answering(self) -> AsyncIterator[None]:
+    async def _answering(self, *, may_be_gone: bool = False) -> AsyncIterator[None]:
         """What the client raises is an outage like the database's (ADR 0018). It repeats by itself."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 yield
         except Exception as error:
+            if may_be_gone and isinstance(error, FileNotFoundError) and NO_BUCKET not in str(error):
+                raise
             text = reason_of(error).partition(" Debug source:")[0]
             raise StoreUnavailable(f"attachment files in {self._bucket}: {text}") from error
 

@@ -2,16 +2,16 @@
 
 -- name: touch_blob
 -- Unless it is in an object store that this process does not know.
-UPDATE blob_file SET put_at = :now WHERE hash = :hash AND (name IS NULL OR :objects = 1) RETURNING hash;
+UPDATE blob_file SET put_at = :now WHERE hash = :hash AND (name IS NULL OR :objects = 1) RETURNING name;
 
 -- name: put_blob
 INSERT INTO blob_file (hash, size, put_at) VALUES (:hash, :size, :now)
 ON CONFLICT (hash) DO UPDATE SET name = NULL, put_at = excluded.put_at;
 
 -- name: name_blob
--- No row: another process was faster.
+-- Instead of the one that was lost, if any. No row: another process was faster.
 INSERT INTO blob_file (hash, size, put_at, name) VALUES (:hash, :size, :now, :name)
-ON CONFLICT (hash) DO NOTHING RETURNING hash;
+ON CONFLICT (hash) DO UPDATE SET name = excluded.name WHERE blob_file.name = :lost RETURNING hash;
 
 -- name: put_chunk
 INSERT INTO blob_chunk (hash, part, content) VALUES (:hash, :part, :content) ON CONFLICT (hash, part) DO NOTHING;
