@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import apsw
+import structlog
 
 from heliograph.clock import Clock
 from heliograph.datafolder import Secrets, forget_files, keep_file, keep_number, mark, mark_of, seen_files, seen_numbers
 from heliograph.rules.erasure import erased_name
 from heliograph.settings import BadSetting, Settings
+from heliograph.storage.attachments import OtherOwner
 from heliograph.storage.engine.blobs import Blobs
-from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.database import Database, StoreUnavailable, reason_of
 from heliograph.storage.engine.migrate import (
     SchemaVersion,
     migrate_postgres,
@@ -30,10 +32,13 @@ from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
 SQLITE = "sqlite:///"
+OWN_S = 5.0  # at the start, for the object store
 MEND_SECRET = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
     "If it is lost for good: heliograph secret replace (what it sealed can no longer be opened)."
 )
+
+log = structlog.get_logger()
 
 
 def sqlite_path(settings: Settings) -> Path | None:
@@ -160,6 +165,17 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
         return None
     where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
     return f"{where} is not the master secret of this database. {MEND_SECRET}"
+
+
+async def own_attachments(store: Store) -> None:
+    """Raises BadSetting. An object store that is away holds up no start: it is asked again with the first file."""
+    try:
+        async with asyncio.timeout(OWN_S):
+            await store.attachments.own()
+    except OtherOwner as error:
+        raise BadSetting(str(error)) from None
+    except (StoreUnavailable, TimeoutError) as error:
+        log.warning("the object store of attachments is away", error=reason_of(error))
 
 
 async def attest(store: Store, data: Path, file: Path | None = None) -> bool:

@@ -16,7 +16,7 @@ from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
 from heliograph.garbage import collect_when_idle
 from heliograph.listening import Listener
-from heliograph.opening import attest, check_secret, leave, make_secrets, open_store, sqlite_path
+from heliograph.opening import attest, check_secret, leave, make_secrets, open_store, own_attachments, sqlite_path
 from heliograph.processes import Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
@@ -92,6 +92,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
                 store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
                 for step in (
                     partial(check_secret, store, secrets),
+                    partial(own_attachments, store),
                     partial(attest, store, settings.data, sqlite_path(settings)),
                     store.upkeep.check_clock,
                     store.outbox.take_back,

@@ -136,5 +136,5 @@ def test_an_object_store_that_is_away_is_an_outage(database_url: str, tmp_path: 
         assert service.get("/readyz", key=None).status == 200
         server.start()
         assert service.post("/v1/emails", body, headers={"Idempotency-Key": "k"}).status == 202
-        assert [name.partition("/")[0] for name in server.names()] == ["blobs"]
+        assert {name.partition("/")[0] for name in server.names()} == {"blobs"}
     server.stop()

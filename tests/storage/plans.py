@@ -405,6 +405,7 @@ INDEXES = {
     "free_pages": "",
     "purge_blobs": "blob_by_message",
     "blobs_in_use": "blob_pkey",
+    "own_blobs": "",
     "touch_blob": "blob_file_pkey",
     "put_blob": "",
     "put_chunk": "",

@@ -11,10 +11,11 @@ import pytest
 
 from heliograph.app import bring_attachment
 from heliograph.channels.carrier import NotReady
-from heliograph.opening import make_objects, open_store
+from heliograph.opening import make_objects, open_store, own_attachments
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
-from heliograph.settings import Settings
+from heliograph.settings import BadSetting, Settings
+from heliograph.storage.attachments import OWNER, OtherOwner
 from heliograph.storage.engine import objects as engine
 from heliograph.storage.engine.blobs import FRESH_MS
 from heliograph.storage.engine.database import StoreUnavailable
@@ -62,7 +63,7 @@ async def elsewhere(store: Store, settings: Settings, clock: TestClock, tmp_path
 
 
 async def names(objects: Objects) -> list[str]:
-    return [one.name async for portion in objects.listed() for one in portion]
+    return [one.name async for portion in objects.listed() for one in portion if one.name != OWNER]
 
 
 async def test_another_machine_reads_what_one_has_taken(
@@ -210,6 +211,60 @@ async def test_a_paused_copy_removes_nothing(store: Store, clock: TestClock, obj
     clock.later += FRESH_MS + 60_000
     await store.attachments.sweep()
     assert (len(await sql(ROWS)), len(await names(objects))) == (1, 2)
+
+
+# -- two services --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def stranger(settings: Settings, clock: TestClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """Another service with the same object store."""
+    database = f"sqlite:///{tmp_path / 'stranger.db'}"
+    other = msgspec.structs.replace(settings, database=database, data=tmp_path / "stranger")
+    async with open_store(other, clock, "seat/0") as stranger:
+        yield stranger
+
+
+async def test_two_services_in_one_place_do_not_remove_each_others_files(
+    store: Store, elsewhere: Store, stranger: Store, clock: TestClock, objects: Objects
+) -> None:
+    hash_ = await store.attachments.put(FILE)
+    await store.messages.accept(message(clock, blobs=[hash_]))
+    with pytest.raises(OtherOwner):
+        await stranger.attachments.put(b"another's")
+    with pytest.raises(BadSetting, match=r"s3://.*another prefix.*remove the object 'owner'"):
+        await own_attachments(stranger)
+    clock.later += FRESH_MS + 60_000
+    with pytest.raises(OtherOwner):
+        await stranger.attachments.sweep()
+    assert [name.partition("/")[0] for name in await names(objects)] == [hash_]
+    for place in (store, elsewhere):  # of one service
+        await own_attachments(place)
+        await place.attachments.sweep()
+    assert len(await names(objects)) == 1
+
+
+async def test_a_place_that_was_taken_over_is_left_alone(
+    store: Store, stranger: Store, clock: TestClock, objects: Objects
+) -> None:
+    await store.attachments.put(FILE)
+    await objects.drop([OWNER])
+    await stranger.attachments.put(b"another's")
+    clock.later += FRESH_MS + 60_000
+    with pytest.raises(OtherOwner):
+        await store.attachments.sweep()
+    assert len(await names(objects)) == 2
+    with pytest.raises(OtherOwner):
+        await store.attachments.put(b"more")
+
+
+async def test_a_store_that_is_away_holds_up_no_start(store: Store, server: S3Server) -> None:
+    server.stop()
+    try:
+        await own_attachments(store)
+    finally:
+        server.start()
+    await store.attachments.put(FILE)
 
 
 # -- outages -------------------------------------------------------------------------------------------------------

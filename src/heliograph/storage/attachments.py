@@ -19,7 +19,12 @@ from heliograph.storage.engine.objects import Objects
 from heliograph.storage.retention import PORTION, unused
 
 CHUNK = 256 * 1024
+OWNER = "owner"  # the object that says whose place it is
 OURS = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash, number; others may have objects beside ours
+
+
+class OtherOwner(StoreUnavailable):
+    """Another service has its files in this place of the object store: each would remove the other's."""
 
 
 class Attachments:
@@ -39,6 +44,24 @@ class Attachments:
         self._is_paused = is_paused
         self._in_database = in_database
         self._objects = objects
+        self._is_owner = False
+
+    async def own(self) -> None:
+        """Make the place in the object store ours; raises OtherOwner. A copy of the database has the same name."""
+        self._is_owner = False
+        if self._objects:
+            ((number,),) = await self._write("own_blobs", fresh=int.from_bytes(self._clock.entropy(8)) >> 1)
+            ours = f"{number:016x}".encode()
+            try:
+                found = b"".join([part async for part in self._objects.read(OWNER)])
+            except FileNotFoundError:
+                await self._objects.put(OWNER, found := ours)
+            if found != ours:
+                raise OtherOwner(
+                    f"attachments: another service has its files in {self._objects}. Name another prefix in "
+                    f"HELIOGRAPH_ATTACHMENTS. If that service is gone for good, remove the object {OWNER!r} there."
+                )
+        self._is_owner = True
 
     async def put(self, content: bytes) -> str:
         """Durably; returns its hash."""
@@ -55,6 +78,8 @@ class Attachments:
 
         One that the store has lost, or has in part, is put again; what is left of it becomes a stray.
         """
+        if not self._is_owner:
+            await self.own()
         now, lost = self._clock.now(), None
         for (lost,) in await self._write("touch_blob", hash=hash_, now=now, objects=1):
             if lost is None or await objects.size(lost) == len(content):
@@ -100,6 +125,8 @@ class Attachments:
                 await asyncio.to_thread(self._folder.drop, hash_, now)
         # One that is paused may be a copy of another that works: what that needs is not its to remove.
         objects = None if self._is_paused() else self._objects
+        if objects:
+            await self.own()
         gone = PORTION
         while gone == PORTION:
             drop = partial(_drop, before=now - FRESH_MS, objects=1 if objects else 0)

@@ -48,6 +48,9 @@ class Objects:
         self._bucket = bucket
         self._store = _open(bucket)
 
+    def __str__(self) -> str:
+        return str(self._bucket)
+
     async def put(self, name: str, content: bytes) -> None:
         """In one request: one that breaks off leaves no parts behind."""
         async with self._answering():

@@ -1,5 +1,10 @@
 -- Attachment files above 256 KB, where the database (PostgreSQL) or an object store is their place.
 
+-- name: own_blobs
+-- The service's name in an object store, made once.
+INSERT INTO counter (name, next) VALUES ('blobs', :fresh)
+ON CONFLICT (name) DO UPDATE SET next = counter.next RETURNING next;
+
 -- name: touch_blob
 -- Unless it is in an object store that this process does not know.
 UPDATE blob_file SET put_at = :now WHERE hash = :hash AND (name IS NULL OR :objects = 1) RETURNING name;
