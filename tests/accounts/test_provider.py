@@ -4,7 +4,7 @@ import hmac
 import json
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -15,10 +15,12 @@ from joserfc.jwk import OctKey
 from heliograph.app import PROVIDER_S, make_provider
 from heliograph.channels.web import Web
 from heliograph.dashboard import oidc
+from heliograph.dashboard.views import proof
 from heliograph.dashboard.views import provider as view
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX
 from heliograph.rules.groups import read_group_roles
 from heliograph.settings import Settings
+from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD, Answer, Browser, House
 from tests.accounts.provider import CLIENT, KEY, OTHER_KEY, SECRET, Idp, running_idp
 from tests.storage.samples import ENTRY
@@ -276,6 +278,84 @@ async def test_who_was_invited_accepts_on_the_first_page(world: World) -> None:
     assert not await browser.sees(B)
     await browser.post("/dashboard/invitations", team="team_b", answer="accept")
     assert await browser.sees(B)
+
+
+# -- an open session -----------------------------------------------------------------------------------------
+
+
+async def add_password(browser: Browser) -> int:
+    return (await browser.post("/dashboard/account/password", new="a password of mallory's")).status
+
+
+async def add_passkey(browser: Browser) -> int:
+    answer = Authenticator().make((await browser.get("/dashboard/account/passkeys/new")).body)
+    return (await browser.post("/dashboard/account/passkeys", passkey="Phone", credential=answer)).status
+
+
+ADDING = pytest.mark.parametrize("add", [add_password, add_passkey])
+Add = Callable[[Browser], Awaitable[int]]
+
+
+async def prove(world: World, browser: Browser, **claims: Any) -> Answer:
+    gone = await browser.get("/dashboard/account/provider")
+    assert {"prompt=login", "max_age=0"} <= set(urlsplit(gone.place).query.split("&"))
+    return await browser.get(world.idp.authorize(gone.place, **ADA | claims))
+
+
+@ADDING
+async def test_who_finds_a_session_open_adds_no_way_in(world: World, add: Add) -> None:
+    browser, _ = await world.sign_in()
+    assert await add(browser) == 400
+    page = (await browser.get("/dashboard/account")).body
+    assert 'href="/dashboard/account/provider"' in page
+    assert 'action="/dashboard/account/password"' not in page
+    answer = await prove(world, browser, auth_time=world.house.clock.now() // 1000)
+    assert (answer.status, answer.place) == (303, "/dashboard/account")
+    assert 'action="/dashboard/account/password"' in (await browser.get("/dashboard/account")).body
+    assert await add(browser) == 303
+
+
+@ADDING
+@pytest.mark.parametrize(
+    ("ago_s", "claims", "why"),
+    [
+        (None, {}, "does not say that you signed in there just now"),  # a provider that does not know max_age
+        (3600, {}, "does not say that you signed in there just now"),  # who took prompt=login out of the address
+        (True, {}, "does not say that you signed in there just now"),
+        (0, {"sub": "eve-1", "email": "eve@example.com"}, "that was not your account"),
+    ],
+)
+async def test_what_proves_nothing(world: World, add: Add, ago_s: int | None, claims: dict[str, Any], why: str) -> None:
+    browser, _ = await world.sign_in()
+    at = ago_s if ago_s is None or ago_s is True else world.house.clock.now() // 1000 - ago_s
+    answer = await prove(world, browser, auth_time=at, **claims)
+    assert (answer.status, why in answer.body) == (403, True)
+    assert await add(browser) == 400
+    assert "ada@example.com" in (await browser.get("/dashboard/account")).body  # and it is still the same person
+
+
+@ADDING
+async def test_a_proof_is_of_one_session_and_does_not_last(world: World, add: Add) -> None:
+    browser, _ = await world.sign_in()
+    other, _ = await world.sign_in()
+    await prove(world, browser, auth_time=world.house.clock.now() // 1000)
+    other.cookies[proof.COOKIE] = browser.cookies[proof.COOKIE]
+    assert await add(other) == 400
+    world.house.clock.forward(proof.LASTS_MS)
+    assert await add(browser) == 400
+
+
+async def test_an_answer_for_another_session_changes_nothing(world: World) -> None:
+    browser, _ = await world.sign_in()
+    path = world.idp.authorize(
+        (await browser.get("/dashboard/account/provider")).place, **ADA, auth_time=world.house.clock.now() // 1000
+    )
+    other, _ = await world.sign_in()
+    other.cookies[view.COOKIE] = browser.cookies[view.COOKIE]
+    assert (await other.get(path)).place == "/dashboard"
+    await browser.post("/dashboard/sign-out")
+    assert (await browser.get(path)).status == 403
+    assert not await browser.sees(A)
 
 
 # -- what is not believed ----------------------------------------------------------------------------------

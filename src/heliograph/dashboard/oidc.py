@@ -77,6 +77,7 @@ class Visitor(msgspec.Struct, frozen=True):
 
     identity: Identity
     groups: tuple[str, ...]
+    entered_at: int = 0  # when they last showed there who they are; 0: it does not say
 
 
 class Provider:
@@ -88,8 +89,8 @@ class Provider:
         self._keys: tuple[int, KeySet] | None = None
         self._away_until = 0
 
-    async def address(self, state: str, nonce: str, verifier: str) -> str:
-        """Where somebody goes to sign in."""
+    async def address(self, state: str, nonce: str, verifier: str, *, anew: bool = False) -> str:
+        """Where somebody goes to sign in; `anew`: also who is signed in there."""
         found = await self._discover()
         asked = {
             "response_type": "code",
@@ -100,7 +101,7 @@ class Provider:
             "nonce": nonce,
             "code_challenge": base64url(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
-        }
+        } | ({"prompt": "login", "max_age": "0"} if anew else {})
         return _with_query(found.authorization_endpoint, asked)
 
     async def leaving(self, back: str) -> str | None:
@@ -117,6 +118,7 @@ class Provider:
             raise NotBelieved("the answer is another provider's")
         tokens = await self._redeem(found, query.get("code", ""), verifier)
         claims = await self._verified(found, tokens.id_token, nonce)
+        entered = claims.get("auth_time")
         if tokens.access_token and found.userinfo_endpoint and not {"email", self.options.groups_claim} <= set(claims):
             more = await self._more(found, tokens.access_token, claims["sub"])
             if "email" not in claims:
@@ -125,7 +127,8 @@ class Provider:
         elsewhere = claims.get("_claim_names")
         if isinstance(elsewhere, dict) and self.options.groups_claim in elsewhere.keys() - claims.keys():
             raise NotBelieved("it leaves out the groups, being too many: let it send those of this client alone")
-        return self._visitor(claims)
+        entered_at = entered * SECOND_MS if type(entered) is int else 0
+        return msgspec.structs.replace(self._visitor(claims), entered_at=entered_at)
 
     # -- asking ---------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", "/dashboard/account/totp", account.show_totp, "person"),
     PageRoute("POST", "/dashboard/account/totp", account.confirm_totp, "person"),
     PageRoute("POST", "/dashboard/account/totp/off", account.drop_totp, "person"),
+    PageRoute("GET", "/dashboard/account/provider", provider.begin_anew, "person"),
     PageRoute("POST", "/dashboard/account/password", account.set_password, "person"),
     PageRoute("GET", "/dashboard/account/passkeys/new", passkeys.ask_to_create, "person"),
     PageRoute("POST", "/dashboard/account/passkeys", passkeys.add, "person"),

@@ -2,8 +2,9 @@
 
 from heliograph.dashboard import totp
 from heliograph.dashboard.passkeys import party_of
-from heliograph.dashboard.passwords import complaint, hash_password, is_right
-from heliograph.dashboard.views.sign_in import CLOSED, begin_try, wrong_code
+from heliograph.dashboard.passwords import complaint, hash_password
+from heliograph.dashboard.views.proof import doubt, is_proven
+from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
 from heliograph.rules.refusals import InvalidRequest
@@ -35,13 +36,8 @@ async def set_password(visit: Visit) -> Answer:
     if not visit.tools.passwords:
         raise InvalidRequest(CLOSED)
     person = await themselves(visit)
-    if person.password:
-        attempt = await begin_try(visit, person.email, person)
-        if not attempt.names:
-            return await show(visit, {"old": attempt.instead})
-        if not await is_right(person.password, visit.form.get("old", "")):
-            return await show(visit, {"old": "This is not your password."})
-        await visit.store.tries.forgive(attempt.names)
+    if why := await doubt(visit, person, visit.form.get("old", "")):
+        return await show(visit, {"old": why})
     new = visit.form.get("new", "")
     if wrong := complaint(new):
         return await show(visit, {"new": wrong})
@@ -65,6 +61,7 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "provider": visit.tools.provider.options.name if visit.tools.provider else "",
         "identities": await visit.store.people.identities(person.id),
         "passwords": visit.tools.passwords,
+        "must_prove": not person.password and not is_proven(visit),
         "passkeys": await visit.store.passkeys.of(person.id) if has_passkeys else None,
         "passkey": visit.form.get("passkey", ""),
         "codes_left": await visit.store.people.count_recovery(person.id),

@@ -18,9 +18,9 @@ from heliograph.dashboard.passkeys import (
     to_create,
     to_sign,
 )
-from heliograph.dashboard.passwords import is_right
 from heliograph.dashboard.views import account
-from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX, TOO_MANY, begin_try, let_in, page
+from heliograph.dashboard.views.proof import doubt
+from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX, TOO_MANY, let_in, page
 from heliograph.dashboard.visit import Answer, Download, Gone, Redirect, Visit
 from heliograph.manage import people
 from heliograph.manage.fields import is_line
@@ -78,18 +78,12 @@ async def ask_to_create(visit: Visit) -> Answer:
 
 
 async def add(visit: Visit) -> Answer:
-    """With the password, where there is one: a session that somebody found open must not become theirs for ever."""
     party, challenge, name = _party(visit), _challenge(visit), visit.form.get("passkey", "").strip()
     if not name or not is_line(name):
         return await account.show(visit, {"passkey": "A name is one line of at most 200 characters."})
     person = await account.themselves(visit)
-    if person.password:
-        attempt = await begin_try(visit, person.email, person)
-        if not attempt.names:
-            return await account.show(visit, {"check": attempt.instead})
-        if not await is_right(person.password, visit.form.get("check", "")):
-            return await account.show(visit, {"check": "This is not your password."})
-        await visit.store.tries.forgive(attempt.names)
+    if why := await doubt(visit, person, visit.form.get("check", "")):
+        return await account.show(visit, {"check": why})
     try:
         if challenge is None:
             raise NotSigned("there is no question, or it is old")

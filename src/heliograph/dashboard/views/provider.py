@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: there, and back again.
+"""Signing in with an identity provider: there, and back again; also to show that it is still the same person.
 
 What binds the answer to this browser is in a sealed cookie until it comes; it is good once.
 """
@@ -8,7 +8,8 @@ import hmac
 import msgspec
 import structlog
 
-from heliograph.dashboard.oidc import NotBelieved, Provider, ProviderAway, Visitor, base64url
+from heliograph.dashboard.oidc import LEEWAY_S, NotBelieved, Provider, ProviderAway, Visitor, base64url
+from heliograph.dashboard.views import account, proof
 from heliograph.dashboard.views.sign_in import ENDED, NETWORK_TRIES_MAX, TOO_MANY, let_in, page
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import people
@@ -28,6 +29,9 @@ STRANGERS = {
     "unknown": "You have no role here yet. Ask an operator for one.",
     "taken": "The account with your address belongs to somebody else at {}. Ask an operator to disconnect it.",
 }
+SOMEBODY_ELSE = "At {} that was not your account."
+NOT_ANEW = "{} does not say that you signed in there just now. Ask an operator for a link to choose a password."
+PROVEN = "It is you. For ten minutes you can set a password and add passkeys."
 
 log = structlog.get_logger()
 
@@ -40,44 +44,61 @@ class Journey(msgspec.Struct, frozen=True):
     verifier: str
     next: str
     until: int
+    session: str = ""  # of somebody who is signed in, and shows it again
 
 
 async def begin(visit: Visit) -> Answer:
-    provider = _provider(visit)
-    if visit.who:
-        return Redirect("/dashboard")
-    clock = visit.context.clock
+    return Redirect("/dashboard") if visit.who else await _depart(visit)
+
+
+async def begin_anew(visit: Visit) -> Answer:
+    return await _depart(visit, visit.person.session)
+
+
+async def _depart(visit: Visit, session: str = "") -> Answer:
+    provider, clock = _provider(visit), visit.context.clock
     state, nonce, verifier = (base64url(clock.entropy(32)) for _ in range(3))
-    journey = Journey(state, nonce, verifier, visit.query.get("next", "")[:1000], clock.now() + WAIT_MS)
+    journey = Journey(state, nonce, verifier, visit.query.get("next", "")[:1000], clock.now() + WAIT_MS, session)
     try:
-        place = await provider.address(state, nonce, verifier)
+        place = await provider.address(state, nonce, verifier, anew=bool(session))
     except ProviderAway as error:
-        return _away(visit, provider, error)
+        return await _away(visit, provider, error)
     sealed = visit.tools.seal(msgspec.json.encode(journey), COOKIE)
     return Redirect(place, cookies=(f"{COOKIE}={sealed}; Max-Age={WAIT_MS // SECOND_MS}",))
 
 
 async def finish(visit: Visit) -> Answer:
-    provider = _provider(visit)
-    if visit.who:
+    provider, journey = _provider(visit), _journey(visit)
+    if visit.who and (journey is None or journey.session != visit.who.session):
         return Redirect("/dashboard")
-    journey = _journey(visit)
     if journey is None or not hmac.compare_digest(visit.query.get("state", "").encode(), journey.state.encode()):
-        return page(visit, problem=ENDED, status=403)
+        return await _stay(visit, ENDED)
+    if journey.session and not visit.who:
+        return await _stay(visit, ENDED)
     network = f"network {network_of(visit.address)}"
     if await visit.store.tries.begin({network: NETWORK_TRIES_MAX}, visit.context.clock.now()):
-        return page(visit, problem=TOO_MANY, status=429)
+        return await _stay(visit, TOO_MANY, 429)
     if "error" in visit.query:
-        return page(visit, problem=REFUSED.format(provider.options.name), status=403)
+        return await _stay(visit, REFUSED.format(provider.options.name))
     try:
         visitor = await provider.receive(visit.query, journey.nonce, journey.verifier)
     except ProviderAway as error:
-        return _away(visit, provider, error)
+        return await _away(visit, provider, error)
     except NotBelieved as error:
         log.warning("sign-in with the provider refused", request_id=visit.request.id, error=str(error))
-        return page(visit, problem=NOT_BELIEVED.format(provider.options.name), status=403)
+        return await _stay(visit, NOT_BELIEVED.format(provider.options.name))
     await visit.store.tries.forgive([network])
-    return await _admit(visit, provider, visitor, journey)
+    return await (_prove if visit.who else _admit)(visit, provider, visitor, journey)
+
+
+async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
+    """By the time that it names: who sits at an open browser could leave `prompt=login` out of the address."""
+    known = await visit.store.people.identities(visit.person.person)
+    if (visitor.identity.issuer, visitor.identity.subject) not in [(one.issuer, one.subject) for one in known]:
+        return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
+    if visitor.entered_at < journey.until - WAIT_MS - LEEWAY_S * SECOND_MS:
+        return await _stay(visit, NOT_ANEW.format(provider.options.name))
+    return Redirect(account.HERE, PROVEN, (proof.cookie(visit), f"{COOKIE}=; Max-Age=0"))
 
 
 async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
@@ -100,7 +121,7 @@ async def leave(visit: Visit) -> Answer:
     try:
         place = await provider.leaving(f"{visit.context.base_url}/dashboard/sign-in")
     except ProviderAway as error:
-        return _away(visit, provider, error)
+        return await _away(visit, provider, error)
     return Redirect(place) if place else Redirect("/dashboard/sign-in", f"Sign out at {provider.options.name} itself.")
 
 
@@ -119,6 +140,13 @@ def _journey(visit: Visit) -> Journey | None:
     return journey if journey.until > visit.context.clock.now() else None
 
 
-def _away(visit: Visit, provider: Provider, error: ProviderAway) -> Page:
+async def _away(visit: Visit, provider: Provider, error: ProviderAway) -> Page:
     log.error("the identity provider is away", request_id=visit.request.id, error=str(error))
-    return page(visit, problem=AWAY.format(provider.options.name), status=503)
+    return await _stay(visit, AWAY.format(provider.options.name), 503)
+
+
+async def _stay(visit: Visit, problem: str, status: int = 403) -> Page:
+    """Where somebody came from."""
+    if visit.who:
+        return msgspec.structs.replace(await account.show(visit, {"anew": problem}), status=status)
+    return page(visit, problem=problem, status=status)

@@ -1,0 +1,44 @@
+"""Whether somebody who is signed in has proven it just now: an open session must not become another's for ever."""
+
+from heliograph.dashboard.passwords import is_right
+from heliograph.dashboard.views.sign_in import begin_try
+from heliograph.dashboard.visit import Visit
+from heliograph.rules.limits import MINUTE_MS, SECOND_MS
+from heliograph.sealing import CannotOpen
+from heliograph.storage.people import Person
+
+COOKIE = "heliograph_proof"
+LASTS_MS = 10 * MINUTE_MS
+WRONG = "This is not your password."
+UNPROVEN = "Show first that it is you."
+
+
+async def doubt(visit: Visit, person: Person, password: str) -> str:
+    """Why it may be somebody else; empty: it is this person. Who has no password has shown it at the provider."""
+    if not person.password:
+        return "" if is_proven(visit) else UNPROVEN
+    attempt = await begin_try(visit, person.email, person)
+    if not attempt.names:
+        return attempt.instead
+    if not await is_right(person.password, password):
+        return WRONG
+    await visit.store.tries.forgive(attempt.names)
+    return ""
+
+
+def is_proven(visit: Visit) -> bool:
+    try:
+        until = visit.tools.unseal(visit.cookies.get(COOKIE, ""), _place(visit))
+    except CannotOpen:
+        return False
+    return int(until) > visit.context.clock.now()
+
+
+def cookie(visit: Visit) -> str:
+    """For a Redirect: from now on it is proven, in this session alone."""
+    until = visit.context.clock.now() + LASTS_MS
+    return f"{COOKIE}={visit.tools.seal(str(until).encode(), _place(visit))}; Max-Age={LASTS_MS // SECOND_MS}"
+
+
+def _place(visit: Visit) -> str:
+    return f"proof/{visit.person.session}"
