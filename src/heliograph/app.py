@@ -289,6 +289,7 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
         scopes=settings.oidc_scopes,
         groups_claim=settings.oidc_groups_claim,
         roles=settings.oidc_roles,
+        email_trusted=settings.oidc_email_trusted,
         callback=f"{settings.base_url}/dashboard/sign-in/callback",
     )
     return Provider(options, ask, clock.now)

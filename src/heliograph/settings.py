@@ -75,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     oidc_scopes: str = "openid email profile"
     oidc_groups_claim: str = "groups"
     oidc_roles: tuple[GroupRole, ...] = ()
+    oidc_email_trusted: bool = False  # an address without a word whether it is verified
     password_sign_in: bool = True
     processes: int = 1  # of `serve`; on PostgreSQL one for each core unless it is given
     stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
@@ -136,6 +137,7 @@ NAMES = (
     "oidc_scopes",
     "oidc_groups_claim",
     "oidc_roles",
+    "oidc_email_trusted",
     "password_sign_in",
     "processes",
     "stop_delay_ms",
@@ -317,10 +319,10 @@ def _read(name: str, value: str) -> dict[str, Any]:
             return {name: value.strip()}
         case "oidc_roles":
             return {"oidc_roles": read_group_roles(value)}
-        case "password_sign_in":
+        case "oidc_email_trusted" | "password_sign_in":
             if value not in ("on", "off"):
                 raise ValueError("expected on or off")
-            return {"password_sign_in": value == "on"}
+            return {name: value == "on"}
         case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
             ranges = [part.strip() for part in value.split(",") if part.strip()]
             for part in ranges:

@@ -38,7 +38,7 @@ class World:
         self.house, self.idp, self.web = house, idp, web
         self.open()
 
-    def open(self, *, passwords: bool = True, roles: str = ROLES) -> None:
+    def open(self, *, passwords: bool = True, roles: str = ROLES, email_trusted: bool = False) -> None:
         settings = Settings(
             public_url="https://mail.example.com",
             oidc_issuer=self.idp.issuer,
@@ -46,6 +46,7 @@ class World:
             oidc_client_secret=SECRET,
             oidc_name="Example ID",
             oidc_roles=read_group_roles(roles),
+            oidc_email_trusted=email_trusted,
         )
         self.house.open(provider=make_provider(settings, self.house.clock, self.web), passwords=passwords)
 
@@ -140,6 +141,13 @@ async def test_groups_that_are_too_many_for_a_token_take_no_role_away(world: Wor
     assert await world.house.people.roles(await world.house.id_of("ada@example.com")) == {"team_a": "developer"}
 
 
+async def test_more_groups_than_are_read_take_no_role_away(world: World) -> None:
+    many = [f"group {number}" for number in range(oidc.GROUPS_MAX - 1)]
+    await world.sign_in(groups=[*many, "devs"])
+    await world.refused(groups=[*many, "more", "devs"])
+    assert await world.house.people.roles(await world.house.id_of("ada@example.com")) == {"team_a": "developer"}
+
+
 async def test_what_only_userinfo_says(world: World) -> None:
     world.idp.sign = lambda claims: world.idp.signed(
         {k: v for k, v in claims.items() if k not in ("email", "groups", "name")}
@@ -182,6 +190,22 @@ async def test_an_address_that_is_not_verified_is_nobodys(world: World, verified
         "does not say that your address is verified", sub="eve", email_verified=verified, groups=["ops"]
     )
     assert (await world.actions())[-1][0] != "account.sign_in"
+
+
+async def test_a_provider_that_says_nothing_of_the_address_is_trusted_on_request(world: World) -> None:
+    """Entra ID never says it."""
+    world.idp.userinfo = {"sub": "ada-1"}
+    world.idp.sign = lambda claims: world.idp.signed({k: v for k, v in claims.items() if k != "email_verified"})
+    await world.refused("sets HELIOGRAPH_OIDC_EMAIL_TRUSTED=on")
+    world.open(email_trusted=True)
+    browser, _ = await world.sign_in()
+    assert await browser.sees(A)
+
+
+@pytest.mark.parametrize("verified", [False, None, "no"])
+async def test_but_not_against_its_word(world: World, verified: Any) -> None:
+    world.open(email_trusted=True)
+    await world.refused("does not say that your address is verified", email_verified=verified)
 
 
 async def test_known_by_the_subject_whatever_the_address(world: World) -> None:

@@ -28,6 +28,7 @@ AGE_S = 600  # an older token is not of this sign-in
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 SUBJECT_MAX = 255  # characters, by the standard
 GROUPS_MAX = 1000
+FEWER = "let it send those of this client alone"
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
     scopes: str = "openid email profile"
     groups_claim: str = "groups"
     roles: tuple[GroupRole, ...] = ()
+    email_trusted: bool = False  # an address without a word whether it is verified
     callback: str  # where it sends people back to
 
 
@@ -126,7 +128,7 @@ class Provider:
             claims = more | claims
         elsewhere = claims.get("_claim_names")
         if isinstance(elsewhere, dict) and self.options.groups_claim in elsewhere.keys() - claims.keys():
-            raise NotBelieved("it leaves out the groups, being too many: let it send those of this client alone")
+            raise NotBelieved(f"it leaves out the groups, being too many: {FEWER}")
         entered_at = entered * SECOND_MS if type(entered) is int else 0
         return msgspec.structs.replace(self._visitor(claims), entered_at=entered_at)
 
@@ -228,11 +230,13 @@ class Provider:
 
     def _visitor(self, claims: Mapping[str, Any]) -> Visitor:
         email, name, groups = (claims.get(key) for key in ("email", "name", self.options.groups_claim))
-        verified = claims.get("email_verified")
+        verified = claims.get("email_verified", self.options.email_trusted)
         is_verified = verified is True or verified == "true"  # some write it as a word
         address = parse_address(email) if isinstance(email, str) and is_verified else None
         called = " ".join(name.split())[:200] if isinstance(name, str) and name.isprintable() else ""
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+        if len(listed) > GROUPS_MAX:
+            raise NotBelieved(f"it names {len(listed)} groups, {GROUPS_MAX} are the most: {FEWER}")
         return Visitor(
             Identity(
                 issuer=self.options.issuer,
@@ -240,7 +244,7 @@ class Provider:
                 email=address.normal if address else "",
                 name=called or (address.normal if address else ""),
             ),
-            tuple(group for group in listed[:GROUPS_MAX] if isinstance(group, str)),
+            tuple(group for group in listed if isinstance(group, str)),
         )
 
 

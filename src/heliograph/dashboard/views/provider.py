@@ -25,7 +25,8 @@ AWAY = "{} does not answer just now. Try again in a moment."
 REFUSED = "{} did not let you in."
 NOT_BELIEVED = "This sign-in with {} did not work. Try again."
 STRANGERS = {
-    "unverified": "{} does not say that your address is verified, so we cannot tell who you are.",
+    "unverified": "{} does not say that your address is verified, so we cannot tell who you are. "
+    "Where all addresses there are, an operator sets HELIOGRAPH_OIDC_EMAIL_TRUSTED=on.",
     "unknown": "You have no role here yet. Ask an operator for one.",
     "taken": "The account with your address belongs to somebody else at {}. Ask an operator to disconnect it.",
 }
