@@ -32,3 +32,8 @@ def test_a_command_is_imported_when_it_is_called() -> None:
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "['heliograph', 'heliograph.cli', 'heliograph.cli.main', 'heliograph.receiving']"
+
+
+def test_libraries_that_few_need_are_imported_when_they_are() -> None:
+    look = "import sys, heliograph.cli.serve; print({'webauthn', 'obstore', 'opentelemetry'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", look], text=True).strip() == "set()"

@@ -1,6 +1,8 @@
 """Passkeys as WebAuthn has them: what a browser is asked, and what of its answer is believed.
 
 The device verifies its owner (a finger, a face, a PIN): a passkey is both factors.
+
+The library is imported where it is used: it takes a quarter of a second, and most processes never need it.
 """
 
 import ipaddress
@@ -9,20 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import webauthn
-from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
-from webauthn.helpers.structs import (
-    AuthenticatorSelectionCriteria,
-    PublicKeyCredentialDescriptor,
-    ResidentKeyRequirement,
-    UserVerificationRequirement,
-)
 
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.storage.passkeys import Passkey
 
 WAIT_MS = 5 * MINUTE_MS  # how long a challenge is good
-VERIFIED = UserVerificationRequirement.REQUIRED
 PORTS = {"https": 443, "http": 80}
 
 
@@ -71,6 +64,9 @@ def _is_address(host: str) -> bool:
 
 def to_create(party: Party, person: str, email: str, name: str, challenge: bytes, held: Iterable[Passkey]) -> str:
     """What a browser is asked for a new one, as JSON."""
+    import webauthn
+    from webauthn.helpers import base64url_to_bytes, structs
+
     return webauthn.options_to_json(
         webauthn.generate_registration_options(
             rp_id=party.id,
@@ -80,24 +76,31 @@ def to_create(party: Party, person: str, email: str, name: str, challenge: bytes
             user_display_name=name,
             challenge=challenge,
             timeout=WAIT_MS,
-            authenticator_selection=AuthenticatorSelectionCriteria(
-                resident_key=ResidentKeyRequirement.REQUIRED, user_verification=VERIFIED
+            authenticator_selection=structs.AuthenticatorSelectionCriteria(
+                resident_key=structs.ResidentKeyRequirement.REQUIRED,
+                user_verification=structs.UserVerificationRequirement.REQUIRED,
             ),
-            exclude_credentials=[PublicKeyCredentialDescriptor(id=base64url_to_bytes(one.id)) for one in held],
+            exclude_credentials=[structs.PublicKeyCredentialDescriptor(id=base64url_to_bytes(one.id)) for one in held],
         )
     )
 
 
 def to_sign(party: Party, challenge: bytes) -> str:
     """What it is asked to sign in, whoever it is."""
+    import webauthn
+    from webauthn.helpers.structs import UserVerificationRequirement
+
     return webauthn.options_to_json(
         webauthn.generate_authentication_options(
-            rp_id=party.id, challenge=challenge, timeout=WAIT_MS, user_verification=VERIFIED
+            rp_id=party.id, challenge=challenge, timeout=WAIT_MS, user_verification=UserVerificationRequirement.REQUIRED
         )
     )
 
 
 def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
+    import webauthn
+    from webauthn.helpers import bytes_to_base64url
+
     try:
         made = webauthn.verify_registration_response(
             credential=answer,
@@ -125,6 +128,9 @@ def read_id(answer: str) -> str:
 
 def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
     """The counter of a passkey that signed; the store compares it once more, for those who come at once."""
+    import webauthn
+    from webauthn.helpers import base64url_to_bytes
+
     try:
         signed = webauthn.verify_authentication_response(
             credential=answer,
