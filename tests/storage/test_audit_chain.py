@@ -74,7 +74,10 @@ TAMPERED = {
         ["UPDATE audit_head SET place = place - 1, link = (SELECT link FROM audit WHERE key = {k6})"],
         "added after the end",
     ),
-    "inserted without a place": ([COPY.format(new=999, place="NULL", k2="{k2}")], "entry 999 is not in the chain"),
+    "inserted without a place, and one removed": (
+        [COPY.format(new=999, place="NULL", k2="{k2}"), "DELETE FROM audit WHERE key = {k7}"],
+        "at the end an entry was removed",
+    ),
     "inserted in another's place": ([COPY.format(new=999, place=3, k2="{k2}")], "entry 999 .* place of another"),
     "inserted before all": ([COPY.format(new=999, place=-4, k2="{k2}")], "entry 999 .* place of another"),
     "inserted at the end": ([COPY.format(new=999, place=9, k2="{k2}")], "entry 999 .*changed"),
@@ -147,6 +150,18 @@ async def test_a_change_that_fails_leaves_the_chain_as_it_was(store: Store, keys
     await add(store, "next")
     chain = await store.audit.verify()
     assert (chain.entries, chain.broken) == (ENTRIES + 1, None)
+
+
+async def test_an_entry_without_a_place_may_be_of_the_version_before(
+    settings: Settings, keys: list[int], sql: Sql
+) -> None:
+    """In a rolling upgrade, until a duty brings it in."""
+    await sql(COPY.format(new=999, place="NULL", k2=keys[2]))
+    found = audit_log((await examine(settings)).audit)
+    assert (found.level, "changed" in found.message) == ("warn", False)
+    assert re.search(
+        "entry 999 is not in the chain yet: a process of the version before .* by hand", found.message
+    )
 
 
 OLD = "INSERT INTO audit (at, person, action, subject, detail, address) VALUES (1, 'p', 'test.old', 's', 'd', '')"

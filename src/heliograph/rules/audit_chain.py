@@ -48,6 +48,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
 
     key: int | None  # None: it is not there any more
     why: str
+    is_unlinked: bool = False  # maybe of a process of the version before: it is brought in within a minute
 
 
 def said(entry: Sequence[Any], salt: str) -> str:
@@ -101,11 +102,11 @@ class Walk:
         for key in self._rewritten:
             self._break(key, f"entry {key} was rewritten, and no erasure explains it")
         if unlinked is not None:
-            self._break(unlinked, f"entry {unlinked} is not in the chain")
+            self._break(unlinked, f"entry {unlinked} is not in the chain", is_unlinked=True)
         return self._broken
 
-    def _break(self, key: int | None, why: str) -> None:
-        self._broken = self._broken or BrokenLink(key, why)
+    def _break(self, key: int | None, why: str, *, is_unlinked: bool = False) -> None:
+        self._broken = self._broken or BrokenLink(key, why, is_unlinked)
 
 
 def _removed(count: int) -> str:
