@@ -209,6 +209,8 @@ def test_attachments_in_an_object_store(
     assert s3.names() == []
     monkeypatch.setenv("HELIOGRAPH_ATTACHMENTS", "s3://no-such-bucket")
     wrong = found()
-    assert wrong["level"] == "FAIL" and "no-such-bucket" in wrong["message"] and wrong["fix"]
+    assert wrong["level"] == "FAIL" and wrong["fix"]
+    where = f"s3://no-such-bucket at {s3.url}"
+    assert wrong["message"] == f"attachment files in {where}: The specified bucket does not exist (NoSuchBucket)"
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     assert "heliograph[s3]" in found()["message"]

@@ -299,6 +299,32 @@ async def test_a_store_that_hangs_is_away(
     hanging.close()
 
 
+AT = "Generic S3 error: Error performing PUT http://s3/b/x in 262ms, after 2 retries, max_retries: 2"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (f"{AT} - HTTP error: error sending request", "HTTP error: error sending request"),
+        (
+            f"{AT} - Server returned non-2xx status code: 403 Forbidden: ",
+            "Server returned non-2xx status code: 403 Forbidden",
+        ),
+        (
+            f"{AT} - Server returned non-2xx status code: 502 Bad Gateway: <html><title>502 - Bad</title></html>",
+            "Server returned non-2xx status code: 502 Bad Gateway",
+        ),
+        (
+            f"{AT} - 403: <Error><Code>AccessDenied</Code>\n<Message>Access Denied.</Message></Error> Debug source: x",
+            "Access Denied (AccessDenied)",
+        ),
+        ("TimeoutError", "TimeoutError"),
+    ],
+)
+def test_what_a_store_says_is_told_in_a_sentence(said: str, told: str) -> None:
+    assert engine.plain(said) == told
+
+
 async def test_a_bucket_that_is_not_there_is_an_outage(store: Store, settings: Settings, clock: TestClock) -> None:
     hash_ = await store.attachments.put(FILE)
     no_bucket = msgspec.structs.replace(settings, attachments="s3://no-such-bucket", data=settings.data / "x")

@@ -1,6 +1,7 @@
 """An S3-compatible store of objects, for attachment files; `obstore` is its client (the extra heliograph[s3])."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ RETRIES, RETRY_S = 2, 5
 PART = 256 * 1024
 LISTED = 1000  # as many as S3 tells at once
 NO_BUCKET = "NoSuchBucket"
+SAID = re.compile("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
 class S3Bucket(msgspec.Struct, frozen=True):
@@ -97,8 +99,14 @@ class Objects:
         except Exception as error:
             if may_be_gone and isinstance(error, FileNotFoundError) and NO_BUCKET not in str(error):
                 raise
-            text = reason_of(error).partition(" Debug source:")[0]
-            raise StoreUnavailable(f"attachment files in {self._bucket}: {text}") from error
+            raise StoreUnavailable(f"attachment files in {self._bucket}: {plain(reason_of(error))}") from error
+
+
+def plain(text: str) -> str:
+    """What the store said, or what came instead of an answer, without addresses, times and XML."""
+    if said := SAID.search(text):
+        return f"{said[2].strip(' .')} ({said[1]})"
+    return text.partition(" Debug source:")[0].partition("<")[0].rpartition(" - ")[2].rstrip(" :")
 
 
 def _open(bucket: S3Bucket) -> "S3Store":
