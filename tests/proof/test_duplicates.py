@@ -58,7 +58,7 @@ def test_duplicates_are_what_was_in_flight_at_a_kill(database_url: str, tmp_path
                 if how != "leave":
                     service.start(port=port)
             load.more(20, 60)
-        finished(database_url)
+        finished(database_url, 300)  # suspects are tried one by one, with pauses (ADR 0012)
         arrived = sink.arrived()
         stored = {id_ for (id_,) in ask_database(database_url, "SELECT id FROM message WHERE status = 'sent'")}
     assert set(load.accepted.values()) <= stored == set(arrived)
