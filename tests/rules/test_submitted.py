@@ -289,6 +289,8 @@ BAD: dict[str, tuple[bytes, type[Refusal]]] = {
     "too deep": (nested(11), InvalidRequest),
     "a text too long": (b"\n" + b"x" * (16 << 20), BodyTooLong),
     "no base64": (b"Content-Transfer-Encoding: base64\n\nA", InvalidAttachment),
+    "not a character of base64": (b"Content-Transfer-Encoding: base64\n\n!!!!", InvalidAttachment),
+    "base64 that goes on after its end": (b"Content-Transfer-Encoding: base64\n\nQQ==QUJD", InvalidAttachment),
     "too many addresses": (b"To: " + b"a@b.test," * 1001 + b"\n\nx", InvalidRequest),
 }
 

@@ -76,7 +76,7 @@ def mails() -> Iterator[Session]:
         (b"From: hi@acme.test\r\nSubject: =?utf-8?q?a=0D=0ABcc:_b=40c=2Etest?=\r\n\r\nx", 0),
         (b"From: hi@acme.test\r\nSubject: x\r\nX-A: =?utf-8?q?a=0Ab?=\r\n\r\nx", 0),
         (b"From: hi@acme.test\r\nSubject: x\r\nX-A: a\rb\r\n\r\nx", 1),
-        (HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n!", 1),
+        (HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n!", 0),
         (HEAD + b"Content-Transfer-Encoding: base64\r\n\r\nA", 0),
         (HEAD + b"Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ", 0),
         (HEAD + b"Content-Type: text/plain; charset=\xff\r\n\r\n\xff\xfe", 1),

@@ -28,6 +28,7 @@ _ALIASES = {
 }
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]{1,40}(?:\*[0-9]{0,3}\*?)?)\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s"]+)', re.DOTALL)
 _WORD = re.compile(r"=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([BbQq])\?([^?\n]{0,1000})\?=")
+_WHITE = b" \t\r\n"  # that base64 may have in it
 PIECE = MIB  # octets
 _VALUE_MAX = 4096  # characters of a field that parameters are looked for in
 
@@ -45,10 +46,11 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
 
 
 def unwrapped(body: bytes, encoding: str) -> bytes:
-    """Without its transfer encoding. ValueError: it breaks off."""
+    """Without its transfer encoding. ValueError: it breaks off, or is no base64."""
     encoding = encoding.strip().lower()
     if encoding == "base64":
-        return pybase64.b64decode(body)
+        pieces = (body[at : at + PIECE].translate(None, _WHITE) for at in range(0, len(body), PIECE))
+        return pybase64.b64decode(b"".join(pieces), validate=True)
     return b"".join(_unquoted(body)) if encoding == "quoted-printable" else body
 
 
