@@ -163,6 +163,12 @@ def _format(given: str) -> str:
     return given
 
 
+def _some(given: list[str]) -> list[str]:
+    if not given:
+        raise ValueError("expected at least one, got an empty list")
+    return given
+
+
 def _like(pattern: str, what: str) -> Meta:
     return Meta(pattern=rf"^(?:{pattern})\Z", description=what)
 
@@ -383,7 +389,7 @@ class _Verify(_Table):
     magic: bool = _ABSENT
     language: _Language = _ABSENT
     webotp: Annotated[str, form(lambda given: _domain(given) if given else "")] = _ABSENT
-    channels: list[records.Channel] = _ABSENT
+    channels: Annotated[list[records.Channel], form(_some)] = _ABSENT
 
 
 class _DisplayName(_Table, kw_only=True):
@@ -426,7 +432,7 @@ class _Key(_Table):
     name: _Line
     token: Annotated[str, form(_token)] = _ABSENT
     domain: _Domain = _ABSENT
-    scopes: list[records.Scope] = _ABSENT
+    scopes: Annotated[list[records.Scope], form(_some)] = _ABSENT
     networks: list[_Network] = _ABSENT
 
 
