@@ -75,7 +75,8 @@ class Verifying:
         return msgspec.json.decode(answer.body, type=VerificationRecord)
 
     async def resend(self, id_: str) -> VerificationRecord:
-        return await resend_verification(self.context, self.caller, id_)
+        answer = await resend_verification(self.context, self.caller, id_, None)
+        return msgspec.json.decode(answer.body, type=VerificationRecord)
 
     async def cancel(self, id_: str) -> VerificationRecord:
         return await cancel_verification(self.context, self.caller, id_)

@@ -121,6 +121,32 @@ def test_the_same_code_once_more(shared_service: Service) -> None:
     assert_refused(shared_service.post(f"/v1/verify/{limited['id']}/resend", None), 429, "verify_rate_limited", "to")
 
 
+def test_a_code_goes_out_once_more_for_a_key(shared_service: Service) -> None:
+    begun = shared_service.post("/v1/verify", VERIFY).json
+    path, key = f"/v1/verify/{begun['id']}/resend", {"Idempotency-Key": "again-1"}
+    first = shared_service.post(path, None, headers=key)
+    limited = shared_service.post("/v1/verify", {"to": "+447400000105"}).json
+    replay = shared_service.post(path, {}, headers=key)
+    assert (first.status, replay.status, replay.raw) == (202, 202, first.raw)
+    assert "idempotency-replayed" not in first.headers and replay.headers["idempotency-replayed"] == "true"
+    other = f"/v1/verify/{limited['id']}/resend"
+    assert_refused(shared_service.post(other, {}, headers=key), 409, "idempotency_key_reused", "Idempotency-Key")
+    assert_refused(shared_service.post(other, {}, headers={"Idempotency-Key": "limited"}), 429, "verify_rate_limited")
+    assert_refused(shared_service.post(path, {}, headers={"Idempotency-Key": ""}), 400, "invalid_idempotency_key")
+
+
+@pytest.mark.parametrize("path", ["resend", "cancel"])
+def test_what_takes_no_fields_refuses_them(shared_service: Service, path: str) -> None:
+    begun = shared_service.post("/v1/verify", VERIFY).json
+    path = f"/v1/verify/{begun['id']}/{path}"
+    assert_refused(shared_service.post(path, {"channel": "email"}), 400, "invalid_request", "channel")
+    assert_refused(shared_service.post(path, []), 400, "invalid_request")
+    assert_refused(shared_service.post(path, b"{"), 400, "invalid_json")
+    text = {"Content-Type": "text/plain"}
+    assert_refused(shared_service.post(path, b"{}", headers=text), 415, "unsupported_media_type")
+    assert shared_service.post(path, {}).status in (200, 202)
+
+
 def test_a_code_is_called_back(shared_service: Service) -> None:
     begun = shared_service.post("/v1/verify", VERIFY).json
     canceled = shared_service.post(f"/v1/verify/{begun['id']}/cancel", None)

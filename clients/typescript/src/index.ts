@@ -55,7 +55,7 @@ type Listing = { [K in Operation]: Answer<K> extends { data: unknown[]; has_more
 type Item<K extends Listing> = Answer<K>["data"][number];
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 8_000, PATIENCE = 120_000; // ms
-const SENDS = /^POST \/v1\/(emails|sms|whatsapp|verify)(\/batch)?$/;
+const SENDS = /^POST \/v1\/(emails|sms|whatsapp|verify)(\/batch|\/\{id\}\/resend)?$/;
 
 /** The first page when it is awaited; every record, page after page, when it is iterated. */
 export class List<K extends Listing> implements PromiseLike<Result<Answer<K>>>, AsyncIterable<Item<K>> {
@@ -116,7 +116,7 @@ export class Heliograph {
   readonly verify = {
     start: (body: Body<"POST /v1/verify">, asked?: Asked) => this.ask("POST /v1/verify", { body, ...asked }),
     check: (id: string, code: string) => this.ask("POST /v1/verify/{id}/check", { id, body: { code } }),
-    resend: (id: string) => this.ask("POST /v1/verify/{id}/resend", { id }),
+    resend: (id: string, asked?: Asked) => this.ask("POST /v1/verify/{id}/resend", { id, ...asked }),
     cancel: (id: string) => this.ask("POST /v1/verify/{id}/cancel", { id }),
     list: (query: Query<"GET /v1/verify"> = {}) => this.list("GET /v1/verify", query),
     get: (id: string) => this.ask("GET /v1/verify/{id}", { id }),

@@ -127,22 +127,26 @@ async def start_verification(
     return Answer(202, response)
 
 
-async def resend_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
+async def resend_verification(context: Context, caller: Caller, id_: str, retry_key: IdempotencyKey | None) -> Answer:
     """The same code with the same expiry, by the channel used last and those behind it; it is not charged again."""
     found = await find_verification(context, caller, id_)
     channels = channels_from(found.channels, found.channel)
     to = CodeTo(given=found.to, normal=found.phone, channels=channels)
     await _check_recipient(context, caller, to)
     ways = ways_of(context, caller, to.normal, channels)
-    start = replace(_start(context, caller, to, id_, ways, None), price=0)
+    start = replace(_start(context, caller, to, id_, ways, retry_key), price=0)
 
     def digest(salt: str) -> str:
         return code_digest(context.code_key, bytes.fromhex(salt), code_of(context, id_, to.normal)).hex()
 
-    await context.store.verifications.again(Resend(start=start, digest=digest))
+    replay = await context.store.verifications.again(Resend(start=start, digest=digest))
+    if replay is not None:
+        return replay
     sent = await send_code(context, caller, id_, to.given, to.normal, ways)
-    await _finish(context, start, sent)
-    return to_record(await find_verification(context, caller, id_))
+    record = replace(to_record(found), channel=sent.channel, error_message=sent.error)
+    response = msgspec.json.encode(record)
+    await _finish(context, start, sent, response)
+    return Answer(202, response)
 
 
 async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
@@ -216,7 +220,7 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeTo) -> None
     split_suppressed(recipients, {to.normal} if suppressed else ())
 
 
-async def _finish(context: Context, start: Start, sent: Dispatched, response: bytes = b"") -> None:
+async def _finish(context: Context, start: Start, sent: Dispatched, response: bytes) -> None:
     item = sent.finish(start.id, start.team, start.key_id, context.clock.now(), start.owner, response)
     await context.store.verifications.finish(replace(item, retry_key=start.retry_key, counted_at=start.created_at))
 

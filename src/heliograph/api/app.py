@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -11,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 from heliograph import metrics, tracing
 from heliograph.accept.context import Context
 from heliograph.api.auth import check_scope, find_caller
+from heliograph.api.bodies import NoFields, to_request
 from heliograph.api.errors import error_body, error_headers
 from heliograph.api.rate import FREE, RateLimits
 from heliograph.api.route import Call, Route
@@ -146,17 +148,13 @@ class Api:
             )
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
-        value, raw = None, b""
-        if route.body is not None:
-            surface.check_media_type(request)
-            raw = await request.read_body(route.body_max, self._budget, record.id)
-            value = await asyncio.to_thread(surface.parse, raw) if len(raw) > IN_THREAD else surface.parse(raw)
+        value, size = await self._body(route, surface, request, record.id)
         if not route.query and not surface.any_query:
             request.query(())
         self._active += 1
         try:
             response = await route.call(
-                Call(self.context, self._management, route, request, params, caller, value, len(raw))
+                Call(self.context, self._management, route, request, params, caller, value, size)
             )
         finally:
             self._active -= 1
@@ -164,6 +162,18 @@ class Api:
         if state.requests.keeps(record.ref, most):
             self._answered(response, request, route.name, params, caller)
         return response
+
+    async def _body(self, route: Route, surface: Surface, request: Request, team: str) -> tuple[Any, int]:
+        """What it says, and its size. A POST that takes no fields may come without one, or with an empty object."""
+        if route.body is None and not (route.method == "POST" and request.has_body):
+            return {}, 0
+        surface.check_media_type(request)
+        raw = await request.read_body(route.body_max, self._budget, team)
+        value = await asyncio.to_thread(surface.parse, raw) if len(raw) > IN_THREAD else surface.parse(raw)
+        if route.body is None:
+            value = {} if value is None else value
+            to_request(value, NoFields)
+        return value, len(raw)
 
     def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""

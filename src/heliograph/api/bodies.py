@@ -18,6 +18,10 @@ T = TypeVar("T")
 PARAM_MAX = 1000  # characters of a field's name in an error
 
 
+class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of requests that say all in their path."""
+
+
 def parse_json(raw: bytes) -> Any:
     """msgspec reads what it cannot have misread; the strict reader decides about the rest (ADR 0009)."""
     if len(raw) > JSON_VALUES_MAX and _has_many_values(raw):

@@ -60,7 +60,8 @@ async def check_verification(call: Call) -> Response:
 
 
 async def resend_verification(call: Call) -> Response:
-    return answer(await resend(call.context, call.caller, call.params["id"]), 202)
+    id_ = call.params["id"]
+    return await once(call, read_key(call), lambda retry_key: resend(call.context, call.caller, id_, retry_key))
 
 
 async def cancel_verification(call: Call) -> Response:

@@ -186,10 +186,17 @@ async def rehearse(tx: Tx, item: Start) -> None:
     _decide(item, await _lately(tx, [item], now), accounts[item.team], now)
 
 
-async def again(tx: Tx, item: Resend, leases: Leases) -> None:
-    """Count it and take the verification, so that its carriers can be asked; raises what forbids that."""
+async def again(tx: Tx, item: Resend, leases: Leases) -> Answer | None:
+    """Count it and take the verification, so that its carriers can be asked; raises what forbids that.
+
+    An answer: this key was served before.
+    """
     start_, now = item.start, item.start.created_at
     row = (await _lock(tx, [(start_.team, start_.id)]))[start_.team, start_.id]
+    keys = [(start_.key_id, start_.retry_key.hash)] if start_.retry_key else []
+    remembered = await find_remembered(tx, keys, leases)
+    if start_.retry_key and (replay := replayed(remembered, start_.key_id, start_.retry_key, now)):
+        return replay
     is_same = hmac.compare_digest(row.digest, item.digest(row.salt))  # not after the master secret was replaced
     if verification.current_status(row.status, now, row.expires_at) != "pending" or not is_same:
         raise VerificationEnded(param="id")
@@ -199,10 +206,12 @@ async def again(tx: Tx, item: Resend, leases: Leases) -> None:
     _decide(start_, await _lately(tx, [start_], now), accounts[start_.team], now)
     await save_accounts(tx, accounts.values())
     lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
+    await remember(tx, [_key(start_, lease_until)] if start_.retry_key else [], now, remembered, leases)
     await tx.run(
         "resend_verification", team=start_.team, id=start_.id, at=str(now), owner=start_.owner, lease_until=lease_until
     )
     await conversion.count(tx, [(start_.team, start_.phone, now, 1, 0)])
+    return None
 
 
 async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) -> None:
@@ -485,8 +494,8 @@ class Verifications:
     async def rehearse(self, item: Start) -> None:
         await self._database.read(lambda tx: rehearse(tx, item))
 
-    async def again(self, item: Resend) -> None:
-        await self._database.write(lambda tx: again(tx, item, self._leases))
+    async def again(self, item: Resend) -> Answer | None:
+        return await self._database.write(lambda tx: again(tx, item, self._leases))
 
     async def cancel(self, team: int, id_: str) -> None:
         now = self._clock.now()

@@ -141,6 +141,10 @@ class Request:
         pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: value.replace("\0", "") for name, value in pairs}
 
+    @property
+    def has_body(self) -> bool:
+        return self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
+
     def check_media_type(self) -> None:
         given = self.headers.get(b"content-type", b"")
         if given != b"application/json" and given.split(b";")[0].strip().lower() != b"application/json":

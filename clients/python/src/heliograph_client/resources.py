@@ -142,8 +142,8 @@ class Verify(Resource[K]):
         return Ask(r.Check, "POST", path("verify", id, "check"), body={"code": code})
 
     @call
-    def resend(self, id: str) -> Ask[r.Verification]:
-        return Ask(r.Verification, "POST", path("verify", id, "resend"))
+    def resend(self, id: str, *, idempotency_key: str | None = None) -> Ask[r.Verification]:
+        return _send(r.Verification, path("verify", id, "resend"), {}, idempotency_key)
 
     @call
     def cancel(self, id: str) -> Ask[r.Verification]:

@@ -36,7 +36,7 @@ async def start(call: Call) -> Response:
     to, channel = form.get("To"), form.get("Channel") or "sms"
     found = await _newest(call, to or "")
     if found and found.status == "pending" and found.channel == channel:
-        await resend_verification(call.context, call.caller, found.id)
+        await resend_verification(call.context, call.caller, found.id, None)
         id_ = found.id
     else:
         begun = await start_verification(call.context, call.caller, VerifyRequest(to=to, channel=channel), None)
