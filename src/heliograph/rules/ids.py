@@ -59,8 +59,8 @@ def _whole_second(seconds: int) -> str:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Milliseconds of an ISO 8601 time with `Z` or an offset; finer fractions are cut off."""
-    found = _ISO.fullmatch(text)
+    """Milliseconds of a time of RFC 3339, which may have a small `t` and `z`; finer fractions are cut off."""
+    found = _ISO.fullmatch(text.upper())
     if found is None:
         return None
     whole, fraction, zone = found.groups()
