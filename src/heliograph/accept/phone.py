@@ -86,7 +86,7 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
         template=template,
         variables=values,
         body=body,
-        added=added_of(request, timing, template.priority),
+        added=added_of(request, timing, template.priority, sender_id=brand["name"]),
         timing=timing,
     )
 

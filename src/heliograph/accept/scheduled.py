@@ -7,7 +7,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.rules.field_docs import TIME, says
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.options import read_timing
+from heliograph.rules.options import read_timing, shown
 from heliograph.rules.refusals import AlreadySending, InvalidSchedule, MessageNotFound
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.storage.outbox import Waiting
@@ -50,4 +50,4 @@ def _record(found: Waiting | None, channel: Channel, id_: str) -> dict[str, Any]
         raise _nothing(channel, id_)
     if not found.done:
         raise AlreadySending
-    return {**msgspec.json.decode(found.record), "status": found.status}
+    return shown(found.record, found.status)

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
@@ -86,6 +87,7 @@ def sms_acceptance(
     validity_s = _validity_s(draft, context.clock.now())
     content = sms_content(team, setup.platform, draft.country, draft.body, validity_s)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
+    draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
     item = phone_acceptance(
         context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
     )

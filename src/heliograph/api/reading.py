@@ -28,7 +28,7 @@ from heliograph.rules.field_docs import (
 )
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.lanes import PRIORITIES
-from heliograph.rules.options import split_tag
+from heliograph.rules.options import shown, split_tag
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
@@ -191,7 +191,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         simulated = {event.recipient for event in events if event.simulated}
         recipients = [_recipient(one, simulated) for one in found.recipients]
         left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
-        record = _record(found.status, found.record)
+        record = shown(found.record, found.status)
         for name, value in _added(channel, record).items():
             record.setdefault(name, value)
         record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
@@ -204,7 +204,7 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         wanted = _search(call, channel, message.STATES[channel])
         found = await call.context.store.messages.search(call.team, wanted)
-        return _found(found, [_record(line.status, line.record) for line in found.lines])
+        return _found(found, [shown(line.record, line.status) for line in found.lines])
 
     return endpoint
 
@@ -288,10 +288,6 @@ def read_time(name: str, text: str) -> int:
     if at is None:
         raise InvalidRequest(f"{name} is a time such as 2026-11-15T09:30:00.000Z.", param=name)
     return at
-
-
-def _record(status: str, record: str) -> dict[str, Any]:
-    return {**msgspec.json.decode(record), "status": status}
 
 
 def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next 
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
 BODY_MAX = 20_000  # bytes
 DETAIL_MAX = 4096  # bytes of a carrier's words
+_UNSHOWN = ("headers", "sender_id")  # the recipient's message has them; other services' shapes tell them
 _LONG = ("to_addresses", "cc")  # of which only the first is told where the body would be too large
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}
@@ -85,7 +86,8 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
 def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
     own = event_data(event)
-    own.pop("headers", None)  # the receiver's mail has them
+    for name in _UNSHOWN:
+        own.pop(name, None)
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
     whole = {
         "id": event.id,

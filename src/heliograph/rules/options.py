@@ -68,7 +68,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a message carries of it, beside the record that its sender was answered."""
+    """What a message carries beside the record that its sender was answered."""
 
     tags: dict[str, str] = {}
     metadata: dict[str, Any] = {}
@@ -77,6 +77,14 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheduled_at: str | None = None
     expires_at: str | None = None
     priority: Priority = "normal"
+    sender_id: str | None = None  # of a phone message: who it is from; only shapes that have a word for it show it
+
+
+def shown(record: str, status: str) -> dict[str, Any]:
+    """A stored message as /v1 shows it."""
+    own: dict[str, Any] = msgspec.json.decode(record)
+    own.pop("sender_id", None)
+    return own | {"status": status}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,6 +111,7 @@ def added_of(
     *,
     reply_to_addresses: list[str] | None = None,
     headers: dict[str, str] | None = None,
+    sender_id: str | None = None,
 ) -> Added:
     """`priority`: where none is given."""
     return Added(
@@ -113,6 +122,7 @@ def added_of(
         priority=given.priority or priority,
         reply_to_addresses=reply_to_addresses or [],
         headers=headers or {},
+        sender_id=sender_id,
     )
 
 
@@ -176,7 +186,7 @@ def check_mail_headers(headers: dict[str, str] | None) -> None:
     names: set[str] = set()
     for name, value in headers.items():
         lower = name.lower()
-        if not _HEADER_NAME.fullmatch(lower):
+        if not name.isascii() or not _HEADER_NAME.fullmatch(lower):  # a Kelvin sign has a small k, too
             raise InvalidHeader(f"The header {quoted(name)} is not allowed. {InvalidHeader.fix}", param="headers")
         if lower in names:
             raise InvalidHeader(f"The header {name} is given twice. {InvalidHeader.fix}", param="headers")

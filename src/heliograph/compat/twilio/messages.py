@@ -28,13 +28,12 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.template import asked_names
-from heliograph.rules.webhook_formats.twilio import CALLBACK, error_code, to_status
+from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.request import Response
 
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND = {"sms": send_sms, "whatsapp": send_whatsapp}
-WHATSAPP = "whatsapp:"  # before a number
 PAGE, PAGE_MAX = 50, 100
 FREE_TEXT = (
     "SMS and WhatsApp messages are made from approved templates, so free text is refused. Send ContentSid=tpl_… with "
@@ -168,7 +167,7 @@ async def _callback(call: Call) -> dict[str, str] | None:
             param="StatusCallback",
         )
     await call.management.webhooks.check_target(url, "StatusCallback")
-    return {CALLBACK: url}
+    return {CALLBACK: url, ACCOUNT: call.params["account"]}
 
 
 def _send_at(form: dict[str, str]) -> str | None:
@@ -243,17 +242,17 @@ async def _show(call: Call, id_: str, status: int = 200) -> Response:
 
 def _record(call: Call, found: Whole) -> dict[str, Any]:
     facts, (recipient, *_) = found.facts, found.recipients
-    account = call.params["account"]
+    account, record = call.params["account"], msgspec.json.decode(facts.record)
     detail = msgspec.json.decode(recipient.detail) if recipient.detail else {}
     sent_at = next((event.created_at for event in found.events if event.status == "sent"), None)
     status = to_status(facts.status, detail.get("reason"), was_sent=sent_at is not None)
-    if facts.status == "queued" and "scheduled_at" in msgspec.json.decode(facts.record):
+    if facts.status == "queued" and "scheduled_at" in record:
         status = "scheduled"
     failed = facts.status == "failed"
-    prefix, body, sender, segments = WHATSAPP if facts.channel == "whatsapp" else "", "", None, 1
+    prefix, body, segments = WHATSAPP if facts.channel == "whatsapp" else "", "", 1
     if facts.content and facts.channel == "sms":
         content = msgspec.json.decode(facts.content, type=SmsContent)
-        body, sender, segments = content.body, content.sender_id, content.segments
+        body, segments = content.body, content.segments
     elif facts.content:
         body = msgspec.json.decode(facts.content, type=WhatsappContent).body
     uri = f"/{VERSION}/Accounts/{account}/Messages/{facts.id}"
@@ -262,7 +261,7 @@ def _record(call: Call, found: Whole) -> dict[str, Any]:
         "account_sid": account,
         "messaging_service_sid": None,
         "to": prefix + recipient.given,
-        "from": sender,
+        "from": sender(record),
         "body": body,
         "status": status,
         "direction": "outbound-api",

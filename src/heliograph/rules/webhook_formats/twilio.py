@@ -7,12 +7,15 @@ from urllib.parse import parse_qsl, urlencode
 
 from heliograph.rules.event import TYPES as OURS
 from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.ids import PREFIXES
 from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhook_formats.format import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 CALLBACK = "StatusCallback"  # in a message's metadata: where its own events are told
+ACCOUNT = "AccountSid"  # beside it: whose they are, as the sender calls it
+WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
 _CANCELED: Own = "canceled"
@@ -31,9 +34,16 @@ def error_code(reason: Any) -> int:
     return _CODES.get(reason, _UNKNOWN)
 
 
+def sender(record: dict[str, Any]) -> str | None:
+    """Who the message is from; None: it is older than that is known."""
+    name = record.get("sender_id")
+    return name and (WHATSAPP if record["id"].startswith(PREFIXES["whatsapp"]) else "") + name
+
+
 def body(event: StoredEvent, team: Team) -> bytes:
-    own, prefix = event_data(event), "whatsapp:" if event.type.startswith("whatsapp.") else ""
-    told = {"AccountSid": team.record.id, "ApiVersion": API_VERSION}
+    own, prefix = event_data(event), WHATSAPP if event.type.startswith("whatsapp.") else ""
+    account = own.get("metadata", {}).get(ACCOUNT)
+    told = {"AccountSid": account if isinstance(account, str) else team.record.id, "ApiVersion": API_VERSION}
     if event.record is None:  # a test, or what waited while the format changed
         return urlencode(told | {"EventType": event.type}).encode()
     reason = own.get("error", {}).get("reason")
@@ -41,6 +51,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
     told |= {
         "MessageSid": own["id"],
         "SmsSid": own["id"],
+        "From": sender(own) or "",
         "To": prefix + own["to"],
         "MessageStatus": status,
         "SmsStatus": status,
