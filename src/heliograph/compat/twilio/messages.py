@@ -51,7 +51,7 @@ async def send(call: Call) -> Response:
         to=to,
         template_id=template_id,
         variables=variables,
-        metadata=await _callback(call),
+        metadata={ACCOUNT: call.params["account"], **await _callback(call)},
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.now()),
     )
@@ -155,11 +155,11 @@ def _name(key: str, names: list[str]) -> str:
     return names[position - 1] if 1 <= position <= len(names) else key
 
 
-async def _callback(call: Call) -> dict[str, str] | None:
+async def _callback(call: Call) -> dict[str, str]:
     """Where the message's own events are told; what signs them is the secret of the team's endpoint of this format."""
     url = call.json.get("StatusCallback")
     if not url:
-        return None
+        return {}
     hooks = call.context.store.setup.current.webhooks.get(call.team, ())
     if not any(hook.format == "twilio" for hook in hooks):
         raise InvalidRequest(
@@ -167,7 +167,7 @@ async def _callback(call: Call) -> dict[str, str] | None:
             param="StatusCallback",
         )
     await call.management.webhooks.check_target(url, "StatusCallback")
-    return {CALLBACK: url, ACCOUNT: call.params["account"]}
+    return {CALLBACK: url}
 
 
 def _send_at(form: dict[str, str]) -> str | None:

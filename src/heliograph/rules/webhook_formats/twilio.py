@@ -13,8 +13,8 @@ from heliograph.rules.setup.records import Team
 from heliograph.rules.webhook_formats.format import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-CALLBACK = "StatusCallback"  # in a message's metadata: where its own events are told
-ACCOUNT = "AccountSid"  # beside it: whose they are, as the sender calls it
+ACCOUNT = "AccountSid"  # in the metadata of a message that came in Twilio's shape: whose it is
+CALLBACK = "StatusCallback"  # beside it: where its own events are told
 WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
