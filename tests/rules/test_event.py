@@ -105,6 +105,12 @@ def test_the_body_of_a_messages_event() -> None:
 def test_only_bad_news_carries_the_carriers_words(status: str, words: str | None) -> None:
     told = body(status=status)["data"]
     assert [name for name in ("bounce", "error") if name in told] == ([words] if words else [])
+    assert "detail" not in told
+
+
+def test_our_own_reason_has_the_name_that_reads_give_it() -> None:
+    told = body(status="failed", detail='{"reason":"canceled","text":"it was canceled"}')["data"]
+    assert told["detail"] == told["error"] == {"reason": "canceled", "text": "it was canceled"}
 
 
 def test_a_blind_copy_is_not_named() -> None:

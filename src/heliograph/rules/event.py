@@ -118,5 +118,7 @@ def _message_part(event: StoredEvent) -> dict[str, Any]:
     if "bcc" in own:
         own["bcc"] = []
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
-        own[_WORDS[event.status]] = msgspec.json.decode(event.detail)
+        own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
+        if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
+            own["detail"] = words
     return own
