@@ -6,7 +6,7 @@ Each database is filled by bench/fill.py with all the rows that the worker leave
 import http.client
 import random
 import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -217,9 +217,7 @@ def main() -> None:
     sizes = [1_000, 10_000] if given.quick else [int(size) for size in given.sizes.split(",")]
     compared = revisions(given.compare)
     share_cores()
-    if given.folder:
-        Path(given.folder).mkdir(exist_ok=True)
-    with nullcontext(Path(given.folder)) if given.folder else folder_on_disk() as folder, ExitStack() as stack:
+    with folder_on_disk(given.folder) as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)

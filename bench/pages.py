@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import apsw
 import asyncpg
@@ -85,7 +86,9 @@ class Demo(Group):
         log = folder.with_suffix(".log")
         log.unlink(missing_ok=True)
         where = ["--data", str(folder), "--database", database, "--listen", "127.0.0.1:0"]
-        super().__init__(name, revision.command("demo", *where), log, revision.environment())
+        super().__init__(
+            name, revision.command("demo", *where), log, revision.environment(HELIOGRAPH_BOUNCE_LISTEN="off")
+        )
         deadline = time.monotonic() + START_S
         while not (said := re.search(r"Dashboard +(\S+)(?s:.*)Live key +(\S+)", log.read_text())):
             self.check_alive()
@@ -103,10 +106,16 @@ class Demo(Group):
         self.cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
         self.ids: dict[str, str] = {}
 
-    def post(self, path: str, body: object) -> str:
+    def call(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        self._wire.request("POST", path, json.dumps(body), headers)
-        return str(json.loads(self._wire.getresponse().read()).get("id", ""))
+        self._wire.request(method, path, json.dumps(body) if body else None, headers)
+        return json.loads(self._wire.getresponse().read())
+
+    def webhook(self) -> str:
+        """The id of one that hears everything."""
+        there = self.call("GET", "/v1/webhooks")["data"]
+        made = there or [self.call("POST", "/v1/webhooks", {"url": "https://hook.invalid/", "events": ["*"]})]
+        return str(made[0]["id"])
 
     def hang_up(self) -> None:
         """Until the next request."""
@@ -128,17 +137,18 @@ def start(revision: Revision, kind: str, folder: Path, databases: Databases, cou
     name = f"demo-{kind}-{count}-{revision.name}"
     database, data = databases.new(kind, name), folder / name
     empty = Demo(revision, name, data, database)
-    webhook = empty.post("/v1/webhooks", {"url": "https://hook.invalid/", "events": ["*"]})
+    webhook = empty.webhook()
     empty.stop()
     began = time.monotonic()
-    fill(database, count, TEAM_REF)
-    asyncio.run(fill_beside(database, count, webhook))
+    if databases.ask(database, "SELECT count(*) FROM delivery")[0] == 0:  # written last: not there from a run before
+        fill(database, count, TEAM_REF)
+        asyncio.run(fill_beside(database, count, webhook))
     print(f"{count} messages written in {time.monotonic() - began:.0f} s", flush=True)
     demo = Demo(revision, revision.called(f"{KINDS[kind]}, {count:,}"), data, database)
     mail = {"to": "delivered@simulator.test", "from": "hello@demo.test", "subject": "Hello", "text": "Hello"}
-    demo.ids = {":webhook": webhook, ":mail": demo.post("/v1/emails", mail)}
+    demo.ids = {":webhook": webhook, ":mail": demo.call("POST", "/v1/emails", mail)["id"]}
     for _ in range(200):
-        demo.post("/v1/emails", {"to": "nobody"})  # refused, and shown under Requests
+        demo.call("POST", "/v1/emails", {"to": "nobody"})  # refused, and shown under Requests
     demo.hang_up()  # the next one is filled for longer than a server keeps an idle connection
     return demo
 
@@ -192,9 +202,9 @@ def slow(rounds: Rounds) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, sizes="1000000,10000000")
+    given = arguments(__doc__, sizes="1000000,10000000", folder="")
     sizes = [10_000] if given.quick else [int(size) for size in given.sizes.split(",")]
-    with folder_on_disk() as folder, ExitStack() as stack:
+    with folder_on_disk(given.folder) as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
@@ -213,6 +223,7 @@ def main() -> None:
     names = [demo.name for demo in demos]
     print(pages := report(rounds, names))
     if not given.quick:
+        given.folder = ""  # where it was is nobody else's concern
         text = (
             "So many messages of one team, as many recipients, events and searchable addresses, and "
             f"{SIDE:,} each of a webhook's deliveries, suppressions, verifications, ledger and audit entries and "

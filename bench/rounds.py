@@ -127,8 +127,12 @@ def command(given: argparse.Namespace) -> str:
 
 
 @contextmanager
-def folder_on_disk() -> Iterator[Path]:
+def folder_on_disk(kept: str = "") -> Iterator[Path]:
     """In the working folder; the system's for temporary files may be memory, and a commit must reach a disk."""
+    if kept:  # with what is in it, for the next run
+        Path(kept).mkdir(exist_ok=True)
+        yield Path(kept).absolute()
+        return
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=Path.cwd()))
     folder.chmod(0o755)
     try:
