@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from statistics import median
+from threading import Lock
 from typing import Any
 
 import apsw
@@ -76,7 +77,8 @@ PAGES = (
 OPERATOR = ("", f"/teams/{TEAM}", "/approvals", "/carriers", "/queues", "/people", "/audit")
 PATHS = [f"/teams/{TEAM}{page}" for page in PAGES] + [f"/operator{page}" for page in OPERATOR]
 TRIES = 10
-MOST_MS = 100.0  # expected (issue 6)
+MOST_MS, SEARCH_MS = 100.0, 300.0  # expected (issues 6 and 14)
+STARTING = Lock()  # one demo at a time: each looks which ports for mail are free
 
 
 class Demo(Group):
@@ -86,16 +88,15 @@ class Demo(Group):
         log = folder.with_suffix(".log")
         log.unlink(missing_ok=True)
         where = ["--data", str(folder), "--database", database, "--listen", "127.0.0.1:0"]
-        super().__init__(
-            name, revision.command("demo", *where), log, revision.environment(HELIOGRAPH_BOUNCE_LISTEN="off")
-        )
-        deadline = time.monotonic() + START_S
-        while not (said := re.search(r"Dashboard +(\S+)(?s:.*)Live key +(\S+)", log.read_text())):
-            self.check_alive()
-            if time.monotonic() > deadline:
-                self.stop()
-                raise SystemExit("the demo did not start")
-            time.sleep(0.1)
+        with STARTING:
+            super().__init__(name, revision.command("demo", *where), log, revision.environment())
+            deadline = time.monotonic() + START_S
+            while not (said := re.search(r"Dashboard +(\S+)(?s:.*)Live key +(\S+)", log.read_text())):
+                self.check_alive()
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise SystemExit("the demo did not start")
+                time.sleep(0.1)
         link, self.key = said.groups()
         host, _, token = link.removeprefix("http://").partition("/dashboard/link/")
         self._wire = http.client.HTTPConnection(host, timeout=60)
@@ -197,8 +198,14 @@ def report(rounds: Rounds, names: list[str]) -> str:
 
 
 def slow(rounds: Rounds) -> str:
-    found = [key for key in rounds.servers() if rounds.values(key, "median")[0] > MOST_MS]
-    return f"Above {MOST_MS:.0f} ms: {', '.join(found)}." if found else f"All medians are below {MOST_MS:.0f} ms."
+    """What takes longer than expected."""
+    goal = f"Expected: at most {MOST_MS:.0f} ms, and {SEARCH_MS:.0f} ms for a search in ten million messages."
+    found = [key for key in rounds.servers() if rounds.values(key, "median")[0] > most_ms(key)]
+    return f"{goal} Above it: {', '.join(found)}." if found else f"{goal} All medians are below it."
+
+
+def most_ms(key: str) -> float:
+    return SEARCH_MS if "?q=" in key and key.endswith(" 10,000,000") else MOST_MS
 
 
 def main() -> None:
