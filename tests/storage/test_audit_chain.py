@@ -159,9 +159,7 @@ async def test_an_entry_without_a_place_may_be_of_the_version_before(
     await sql(COPY.format(new=999, place="NULL", k2=keys[2]))
     found = audit_log((await examine(settings)).audit)
     assert (found.level, "changed" in found.message) == ("warn", False)
-    assert re.search(
-        "entry 999 is not in the chain yet: a process of the version before .* by hand", found.message
-    )
+    assert re.search("entry 999 is not in the chain yet: a process of the version before .* by hand", found.message)
 
 
 OLD = "INSERT INTO audit (at, person, action, subject, detail, address) VALUES (1, 'p', 'test.old', 's', 'd', '')"
