@@ -1,7 +1,12 @@
 """A log line tells what broke, and never what was in the variables."""
 
+import fcntl
 import json
 import logging
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +24,13 @@ from tests.service import PROGRAM, Service
 def as_json(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
     """What was logged so far, a JSON object a line."""
     handlers, level = logging.root.handlers[:], logging.root.level
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     logs.configure(lambda: 0.0, process=3, form="json")
     yield lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
+    logging.captureWarnings(False)
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
 
@@ -63,6 +71,69 @@ def test_what_libraries_say_is_json_too(as_json: Any) -> None:
     logging.getLogger("asyncio").info("chatter")
     (line,) = as_json()
     assert (line["event"], line["logger"], line["level"]) == ("a library says", "asyncio", "error")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [["some.one@example.test"], {"to": {"who": "some.one@example.test"}}, ValueError("some.one@example.test")],
+    ids=str,
+)
+def test_json_names_nobody_inside_of_values(as_json: Any, value: Any) -> None:
+    structlog.get_logger().warning("refused", value=value, count=3, share=0.5, none=None)
+    (line,) = as_json()
+    assert "example" not in json.dumps(line)
+    assert (line["count"], line["share"], line["none"]) == (3, 0.5, None)
+
+
+LAST_WORDS = """
+import logging, threading, warnings
+from heliograph import logs
+logs.configure(lambda: 0.0, form="json")
+
+def fail():
+    raise RuntimeError("broken on purpose")
+
+class Unraisable:
+    def __del__(self):
+        fail()
+
+logging.getLogger("asyncio").error("%d tasks", "seven")
+warnings.warn("old\\nhabits")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+Unraisable()
+fail()
+"""
+
+
+def test_what_nobody_catches_is_json_too() -> None:
+    done = subprocess.run([sys.executable, "-c", LAST_WORDS], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1
+    assert [line["event"] for line in lines] == ["a library says"] * 2 + ["nobody caught this"] * 3
+    assert lines[0]["text"] == "%d tasks" and "habits" in lines[1]["text"]
+    assert all("in fail" in line["exception"] for line in lines[2:])
+
+
+MANY_LINES = """
+from heliograph import logs
+import structlog
+logs.configure(lambda: 0.0, form="json")
+for number in range(30):
+    structlog.get_logger().info("long", text="x" * 10_000)
+"""
+
+
+def test_long_lines_of_several_processes_stay_whole() -> None:
+    """All have the standard error of their parent."""
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 1 << 20)  # one that is full takes a part at a time, whatever is done
+    processes = [subprocess.Popen([sys.executable, "-c", MANY_LINES], stderr=theirs) for _ in range(3)]
+    os.close(theirs)
+    with open(ours) as lines:
+        assert [len(json.loads(line)["text"]) for line in lines] == [10_000] * 90
+    assert [process.wait() for process in processes] == [0, 0, 0]
 
 
 def test_setting() -> None:

@@ -5,7 +5,9 @@ What is bound to a task (structlog.contextvars) is in all of its lines: a reques
 
 import logging
 import sys
+import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Literal
 
 import structlog
@@ -52,7 +54,7 @@ class Impersonal:
     @staticmethod
     def values(_: Any, __: str, line: Any) -> Any:
         """The same of what becomes JSON, before it does: an escape is not to lose its letter."""
-        return {name: hide_addresses(value) if isinstance(value, str) else value for name, value in line.items()}
+        return _hidden(line)
 
 
 class Retold(logging.Handler):
@@ -60,7 +62,11 @@ class Retold(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         told = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
-        told("a library says", logger=record.name, text=record.getMessage(), exc_info=record.exc_info)
+        try:
+            text = record.getMessage()
+        except Exception:  # of arguments that do not fit: it must not break who logs it
+            text = str(record.msg)
+        told("a library says", logger=record.name, text=text, exc_info=record.exc_info)
 
 
 def configure(now: Callable[[], float], process: int | None = None, form: Format = "text") -> None:
@@ -68,6 +74,10 @@ def configure(now: Callable[[], float], process: int | None = None, form: Format
     as_json = form == "json"
     if as_json:
         logging.basicConfig(level=logging.WARNING, handlers=[Retold()], force=True)
+        logging.captureWarnings(True)
+        sys.excepthook = _uncaught
+        threading.excepthook = lambda lost: _uncaught(lost.exc_type, lost.exc_value, lost.exc_traceback)
+        sys.unraisablehook = lambda lost: _uncaught(lost.exc_type, lost.exc_value, lost.exc_traceback)
 
     def numbered(_: Any, __: str, line: Any) -> Any:
         return line if process is None else {"process": process, **line}
@@ -86,9 +96,28 @@ def configure(now: Callable[[], float], process: int | None = None, form: Format
                 else [Impersonal(_for_eyes())]
             ),
         ],
-        logger_factory=lambda: structlog.PrintLogger(sys.stderr),  # looked up for each line, since it may be replaced
+        # Looked up for each line, since it may be replaced. Written at once: other processes write there too.
+        logger_factory=lambda: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _hidden(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return hide_addresses(value)
+        case dict():
+            return {name: _hidden(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_hidden(one) for one in value]
+    return hide_addresses(repr(value))
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if kind is not SystemExit:
+        structlog.get_logger().critical("nobody caught this", exc_info=(kind, error, trace))
 
 
 def _for_eyes() -> structlog.dev.ConsoleRenderer:
