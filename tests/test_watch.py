@@ -111,6 +111,36 @@ def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
     assert (process.returncode, said) == (0, "alive\n")
 
 
+BUSY = """
+import asyncio, re, sys, time
+from heliograph import watch
+
+watch.THREADS = 0.01  # of a minute
+
+def hold_everything():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+async def main():
+    running = asyncio.create_task(watch.LoopWatch(60).run())
+    ends = time.process_time() + 1.5
+    while time.process_time() < ends:
+        await asyncio.sleep(0)
+    print("busy", flush=True)
+    if sys.argv[1] == "hold":
+        hold_everything()
+    running.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("then", "code"), [("hold", -signal.SIGPROF), ("go on", 0)])
+def test_a_process_is_ended_also_when_no_thread_of_it_can_run(then: str, code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", BUSY, then], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, "busy" in done.stdout) == (code, True)
+    assert ("in hold_everything" in done.stderr) == (then == "hold")
+
+
 def test_without_a_limit_nothing_is_ended(tmp_path: Path) -> None:
     process = stuck(0, str(tmp_path / "go on"))
     time.sleep(1)

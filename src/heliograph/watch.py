@@ -1,7 +1,9 @@
 """Watches the event loop: how late it runs, and what blocked it."""
 
 import asyncio
+import faulthandler
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -19,10 +21,15 @@ HELD_S = 0.25  # beyond this the log names what blocked the loop
 SPAN_S = 60.0  # the metric is the longest lag of this span and the one before
 OURS = "/heliograph/"
 STUCK = 70  # the exit code: EX_SOFTWARE
+STDERR = 2
+THREADS = 2  # whose CPU time is counted together
 
 
 class LoopWatch:
     """The loop records when it runs; a thread inspects it while it is late, and ends a process whose loop is stuck.
+
+    Where what holds the loop lets no other thread run either, a regular expression for example, the kernel ends it by a
+    signal: after as much CPU time, which does not pass while the process or the machine stands still.
 
     A request costs nothing but the name of its route, which its task carries.
     """
@@ -42,6 +49,8 @@ class LoopWatch:
         """Run until cancelled."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         self._due = loop.time() + TICK_S
+        if self._stuck_s:
+            faulthandler.register(signal.SIGPROF, file=STDERR, chain=True)  # says where, and then ends the process
         looking = (loop, threading.get_ident(), stop)
         threading.Thread(target=self._look, args=looking, name="loop watch", daemon=True).start()
         try:
@@ -49,8 +58,10 @@ class LoopWatch:
                 await asyncio.sleep(TICK_S)
                 self._note(loop.time())
                 self._due = loop.time() + TICK_S
+                signal.setitimer(signal.ITIMER_PROF, THREADS * self._stuck_s)
         finally:
             stop.set()
+            signal.setitimer(signal.ITIMER_PROF, 0)
             metrics.flush()
 
     def _note(self, now: float) -> None:
@@ -65,10 +76,7 @@ class LoopWatch:
         self._held_by = None
 
     def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
-        seen, looks = (
-            self._due,
-            0,
-        )  # looks at one and the same delay: while the whole process stands still, there are none
+        seen, looks = self._due, 0  # at one and the same delay: none while the whole process stands still
         while not stop.wait(LOOK_S):
             late = loop.time() - self._due
             if self._held_by is None and late > HELD_S:
