@@ -31,6 +31,20 @@ async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Stor
     assert (await store.ledger.account(1)).held == 0
 
 
+async def test_work_that_was_lost_is_not_what_has_its_key_now(store: Store, clock: TestClock) -> None:
+    """SQLite gives the last row's key again when that row is gone."""
+    await store.messages.accept(message(clock))
+    (frozen,) = await store.outbox.claim("email", 1)
+    clock.forward(LEASE_MS)
+    await store.outbox.reclaim()
+    (again,) = await store.outbox.claim("email", 1)
+    assert await store.outbox.record(sent(again, clock))
+    await store.messages.accept(message(clock))
+    (new,) = await store.outbox.claim("email", 1)
+    assert not await store.outbox.record(sent(frozen, clock, "failed"))
+    assert await store.outbox.record(sent(new, clock))
+
+
 async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, clock: TestClock) -> None:
     frozen = start(clock, retry_key=retry_key("key"))
     await store.verifications.start(frozen)

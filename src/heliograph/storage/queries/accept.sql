@@ -65,9 +65,10 @@ FROM rows(:recipients, message bigint, position smallint, address text, given te
           updated_at bigint) AS r;
 
 -- name: insert_outbox
+-- Epochs begin with the time: SQLite gives a key again when its row is gone, and a lost claim must not fit the new one.
 INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, expires_at, attempt, deferrals, claims,
                     epoch)
-SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0, '{}', 0, 0
+SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0, '{}', 0, first_at
 FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
           first_at bigint, expires_at bigint) AS r;
 
