@@ -44,6 +44,13 @@ def test_a_time_is_said_as_a_span_then_as_a_day(back: timedelta, text: str) -> N
     assert ago(ms, Reader(int(NOW.timestamp() * 1000), UTC)) == text
 
 
+@pytest.mark.parametrize("zone", ["Europe/Vienna", "America/New_York"])
+@pytest.mark.parametrize("year", [1, 9999])
+def test_the_ends_of_time_are_said_in_any_zone(year: int, zone: str) -> None:
+    end = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
+    assert str(year) in ago(int(end.timestamp() * 1000), Reader(int(NOW.timestamp() * 1000), zone_of(zone)))
+
+
 def test_the_exact_time_is_in_the_readers_zone_for_eyes_and_ears() -> None:
     made = environment().from_string("{{ at | when }}{{ at | exact }}{{ iso | when }}")
     shown = made.render(at=int(NOW.timestamp() * 1000), iso=NOW.isoformat())

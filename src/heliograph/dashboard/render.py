@@ -85,7 +85,7 @@ def ago(ms: int, reader: Reader) -> str:
     """Within a week as a span, then as a day; page.js says it in the same words."""
     away = abs(reader.now - ms)
     if away >= WEEK_MS:
-        day, today = (datetime.fromtimestamp(one / 1000, reader.zone) for one in (ms, reader.now))
+        day, today = (_local(one, reader.zone) for one in (ms, reader.now))
         return day.strftime("%-d %b" if day.year == today.year else "%-d %b %Y")
     if away < 10_000:
         return "just now"
@@ -99,7 +99,15 @@ def ago(ms: int, reader: Reader) -> str:
 
 
 def _exact(ms: int, zone: tzinfo) -> str:
-    return datetime.fromtimestamp(ms / 1000, zone).strftime("%-d %b %Y, %H:%M:%S %Z")
+    return _local(ms, zone).strftime("%-d %b %Y, %H:%M:%S %Z")
+
+
+def _local(ms: int, zone: tzinfo) -> datetime:
+    """In UTC, where it is in no year that can be written in the zone: the last day of 9999, for example."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, zone)
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _ms(at: int | str) -> int:
