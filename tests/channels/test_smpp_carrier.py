@@ -116,6 +116,7 @@ async def test_accepted() -> None:
         (600, "000000001000000R"),
         (86_400, "000001000000000R"),
         (2 * 86_400 - 1, "000001235959000R"),
+        (100 * 86_400, "000031000000000R"),
     ],
 )
 async def test_how_long_the_carrier_may_try(validity_s: int, written: str) -> None:

@@ -13,6 +13,7 @@ Long = Literal["udh", "payload"]  # how to send a text that does not fit into on
 HAS_HEADER = 0x40  # esm_class: the text starts with a user data header
 RECEIPT_WANTED = 1
 
+VALIDITY_MAX_S = 31 * 86_400
 LETTERS_MAX = 11  # of an alphanumeric sender, by the air interface
 SHORT_CODE_MAX = 8  # digits
 _NUMBER = re.compile("([+]?)([0-9]+)")
@@ -29,8 +30,8 @@ def sender_address(sender: str) -> SmppAddress:
 
 
 def relative(seconds: int) -> str:
-    """A relative time in SMPP's form (YYMMDDhhmmsstnnR); empty for 0."""
-    days, rest = divmod(seconds, 86_400)
+    """A relative time in SMPP's form (YYMMDDhhmmsstnnR), whose days end at 31; empty for 0."""
+    days, rest = divmod(min(seconds, VALIDITY_MAX_S), 86_400)
     return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
 
 
