@@ -16,6 +16,7 @@ from heliograph.web.status import status_of
 from tests.api.test_request_log import TOKEN, Calls, calls  # noqa: F401
 from tests.asked import asked
 from tests.clocks import TestClock
+from tests.service import Service
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +80,11 @@ async def test_no_such_prefix_is_answered_as_our_own(store: Store, clock: TestCl
     api = Api(context, make_management(context), RateLimits(), ByteBudget(), [OTHER])
     told = await api(asked("GET", "/compat/others/send", {}))
     assert told.status == 404 and b'"code":"not_found"' in told.body
+
+
+@pytest.mark.parametrize(
+    "path", ["postal/api/v1/send/raw", "postmark/server", "resend/nothing", "twilio/2010-04-01/Accounts/AC1/Calls.json"]
+)
+def test_a_call_that_is_not_there_says_where_the_list_is(shared_service: Service, path: str) -> None:
+    told = shared_service.get(f"/compat/{path}")
+    assert told.status == 404 and b"/docs/guides/compat" in told.raw

@@ -23,6 +23,7 @@ from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
     InternalError,
+    NotFound,
     RateLimitExceeded,
     Refusal,
     ServiceUnavailable,
@@ -204,6 +205,9 @@ class Api:
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
+        if route == "none" and surface.prefix and isinstance(refusal, NotFound):
+            told = f"There is no such call here: {self.context.base_url}/docs/guides/compat lists those there are."
+            refusal = NotFound(told)
         metrics.refused(refusal.code).inc()
         now, response = self.context.clock.now(), surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):

@@ -17,7 +17,7 @@ GUIDES: dict[str, dict[str, str]] = {
     "Guides": {
         "webhooks": "Receive events, check their signature, replay what you missed.",
         "verify": "One-time codes: the text, who sends it, the guard against fraud.",
-        "compat": "Programs written for Resend work unchanged: calls, fields, refusals, webhooks.",
+        "compat": "Programs written for Resend, Twilio, Postmark or Postal work unchanged: calls, refusals, webhooks.",
         "smtp": "Send from programs that speak only SMTP.",
         "idempotency": "Retry a send without sending twice.",
         "pagination": "Read long lists page by page.",

@@ -39,8 +39,10 @@ def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
     channels: list[Channel] = []
     for name in given if isinstance(given, list) else ["sms" if given is None else given]:
         channel = next((one for one in ("sms", *team.record.verify.channels) if one == name), None)
-        if channel is None or channel in channels:
+        if channel is None:
             raise UnsupportedChannel(f"Verify cannot send by {quoted(name)}. {UnsupportedChannel.fix}", param="channel")
+        if channel in channels:
+            raise UnsupportedChannel(f"The channel {name} is named twice. Name each once.", param="channel")
         channels.append(channel)
     if not channels:
         raise UnsupportedChannel(param="channel")

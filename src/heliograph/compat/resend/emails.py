@@ -88,7 +88,7 @@ async def send_several(call: Call) -> Response:
     mode = call.request.headers.get(b"x-batch-validation", b"strict").decode("latin-1")
     if mode not in ("strict", "permissive"):
         raise InvalidRequest("x-batch-validation is strict or permissive.", param="x-batch-validation")
-    if not isinstance(call.json, list) or len(call.json) > BATCH_MAX:
+    if not isinstance(call.json, list) or not 1 <= len(call.json) <= BATCH_MAX:
         raise InvalidRequest(f"The body must be a list of 1 to {BATCH_MAX} emails.")
 
     async def story(retry_key: IdempotencyKey | None) -> Answer:
