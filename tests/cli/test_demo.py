@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import demo, in_own_folder
-from heliograph.settings import Settings
+from heliograph.cli.demo import demo, in_own_folder, with_mail
+from heliograph.settings import Origin, Settings
 
 HOME = Path("heliograph-demo")
 
@@ -28,6 +28,13 @@ HOME = Path("heliograph-demo")
 def test_the_demo_has_its_own_folder(given: Settings, data: Path, database: str) -> None:
     settings = in_own_folder(given)
     assert (settings.data, settings.database) == (data, database)
+
+
+def test_what_is_off_stays_off() -> None:
+    off = Origin("environment", "HELIOGRAPH_…=off")
+    settings = with_mail(Settings(sources={"bounce_listen": off, "submission_listen": off}))
+    assert settings.bounce_listen is None
+    assert not settings.submission()
 
 
 def test_its_help_tells_its_own_defaults() -> None:

@@ -37,11 +37,7 @@ def demo(settings: Settings) -> None:
     heliograph demo
     heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
     """
-    settings = in_own_folder(settings)
-    if settings.bounce_listen is None and _is_free(*BOUNCES):
-        settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
-    if not settings.submission() and _is_free(*MAILS):
-        settings = msgspec.structs.replace(settings, submission_listen=(MAILS,))
+    settings = with_mail(in_own_folder(settings))
     with clear_mistakes(settings):
         secrets = make_secrets(settings)
         tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
@@ -70,6 +66,15 @@ def in_own_folder(settings: Settings) -> Settings:
     own = f"sqlite:///{data / 'heliograph.db'}"
     database = own if settings.database == usual.database else settings.database
     return msgspec.structs.replace(settings, data=data, database=database)
+
+
+def with_mail(settings: Settings) -> Settings:
+    """Takes bounces, and mail by SMTP, where nothing was said about it and the port is free."""
+    if "bounce_listen" not in settings.sources and _is_free(*BOUNCES):
+        settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
+    if "submission_listen" not in settings.sources and not settings.submission() and _is_free(*MAILS):
+        settings = msgspec.structs.replace(settings, submission_listen=(MAILS,))
+    return settings
 
 
 def _is_free(host: str, port: int) -> bool:
