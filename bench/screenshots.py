@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,14 +22,25 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from heliograph.cli.options import with_store
+from heliograph.manage.people import admit
 from heliograph.rules.setup.keys import make_token
+from heliograph.settings import Settings
+from heliograph.storage.people import Identity
 
+Scheme = Literal["light", "dark"]
+PASSWORD = "correct horse battery"
+ISSUER = "http://127.0.0.1:1"  # nobody answers there
+# What a virtual device can do.
+DEVICE = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True} | dict.fromkeys(
+    ("hasResidentKey", "hasUserVerification", "isUserVerified"), True
+)
 HERE = Path(__file__).parents[1]
 SCREENS, SHOP = HERE / "docs" / "screens", Path(__file__).with_name("shop.toml")
 TEAM, SANDBOX, NEW = (f"/dashboard/teams/team_{name}" for name in ("lantern", "demo_sandbox", "new"))
@@ -59,7 +71,12 @@ MORE = {
     "docs-search": "/docs?q=bounce",
     "docs-not-found": "/docs/api/nothing",
 }  # fmt: skip
-SIZES = {"1440": {"width": 1440, "height": 900}, "390": {"width": 390, "height": 844}}
+STRANGERS = {
+    "sign-in": "/dashboard/sign-in",
+    "sign-in-left": "/dashboard/sign-in?out",
+    "sign-in-provider-away": "/dashboard/sign-in/provider",
+}
+SIZES: dict[str, ViewportSize] = {"1440": {"width": 1440, "height": 900}, "390": {"width": 390, "height": 844}}
 DAY_MS = 86_400_000
 NAMES = ("ada", "ben", "chloe", "david", "elif", "fatima", "george", "hana", "ines", "jonas", "kim", "lena", "marco")
 FAMILIES = ("moss", "okafor", "lind", "weber", "rossi")
@@ -72,21 +89,27 @@ def main() -> None:
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every page into this folder")
     parser.add_argument("--dark", choices=("all", "none"), default="all", help="with --all: the dark ones too")
     parser.add_argument("--size", choices=SIZES, help="with --all: of this width only")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="with --all: pages whose name has this in it")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     random.seed(14)
     try:
-        apply_shop(folder)
+        command(folder, "apply", str(SHOP))
         with running(folder, shifted=True) as (process, link):
             live_two_weeks(process, link.partition("/dashboard")[0])
+        invitation = invite(folder)
         with running(folder) as (_, link):
             base = link.partition("/dashboard")[0]
             furnish(base)
             if given.all:
                 trouble(base)
             time.sleep(3)  # until the simulators have said all
-            schemes = ("light",) if given.all and given.dark == "none" else ("light", "dark")
-            shoot(link, given.all, schemes, [given.size] if given.size else [*SIZES])
+            schemes: tuple[Scheme, ...] = ("light",) if given.all and given.dark == "none" else ("light", "dark")
+            if given.all:
+                album = Album(given.all, schemes, (given.size,) if given.size else (*SIZES,), given.only)
+                shoot_all(link, invitation, album)
+            else:
+                shoot_readme(link, schemes)
     finally:
         shutil.rmtree(folder)
 
@@ -99,6 +122,9 @@ SETTINGS = {
     "HELIOGRAPH_SIMULATOR_STEP_MS": "1",
     "HELIOGRAPH_BOUNCE_LISTEN": "off",
     "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
+    "HELIOGRAPH_OIDC_ISSUER": ISSUER,
+    "HELIOGRAPH_OIDC_CLIENT_ID": "heliograph",
+    "HELIOGRAPH_OIDC_NAME": "Example ID",
 }
 PROGRAM = "from heliograph.cli.main import main; main()"
 # Both clocks of the machine are ahead by what was last read from the standard input, in ms.
@@ -115,26 +141,29 @@ threading.Thread(target=listen, daemon=True).start()
 """
 
 
-def apply_shop(folder: Path) -> None:
+def command(folder: Path, *words: str) -> str:
     where = ["--data", str(folder), "--database", f"sqlite:///{folder / 'heliograph.db'}"]
-    command = [sys.executable, "-c", PROGRAM, "apply", str(SHOP), *where]
-    subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+    given = [sys.executable, "-c", PROGRAM, *words, *where]
+    return subprocess.run(given, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def invite(folder: Path) -> str:
+    """The link of a read-only operator; and the demo's person has an account at the identity provider."""
+    settings = Settings(data=folder, database=f"sqlite:///{folder / 'heliograph.db'}")
+    known = Identity(issuer=ISSUER, subject="demo", email="demo@heliograph.test", name="Demo")
+    with_store(settings, "Connecting", lambda store: admit(store, "127.0.0.1", known, {}, "Example ID"))
+    return command(folder, "user", "add", "auditor@example.com", "--operator", "--read-only").strip()
 
 
 @contextmanager
 def running(folder: Path, *, shifted: bool = False) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A demo, and the link that signs in to it."""
-    program = SHIFTED + PROGRAM if shifted else PROGRAM
-    command = [sys.executable, "-c", program, "demo", "--listen", "127.0.0.1:0", "--data", str(folder)]
+    """A demo, and the link that signs in to it. It has a name: browsers have no passkeys for an address."""
+    program, port = SHIFTED + PROGRAM if shifted else PROGRAM, free_port()
+    command = [sys.executable, "-c", program, "demo", "--listen", f"127.0.0.1:{port}", "--data", str(folder)]
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=ENVIRONMENT
-        | {
-            "HELIOGRAPH_SIMULATOR_STEP_MS": "1",
-            "HELIOGRAPH_BOUNCE_LISTEN": "off",
-            "HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8",
-        },
+        env=ENVIRONMENT | SETTINGS | {"HELIOGRAPH_PUBLIC_URL": f"http://localhost:{port}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -154,11 +183,17 @@ def running(folder: Path, *, shifted: bool = False) -> Iterator[tuple["subproces
         process.wait()
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 def post(base: str, path: str, body: object, method: str = "POST") -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{base}/v1/{path}", json.dumps(body).encode(), headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:  # some are meant to be refused
         return {"error": error.code}
@@ -198,9 +233,7 @@ def live_two_weeks(process: "subprocess.Popen[str]", base: str) -> None:
 def send_one(base: str) -> None:
     name, order = random.choice(NAMES), f"LB-{random.randrange(4000, 4999)}"
     phone = random.choice(("+15005550006", "+15005550006", "+447400123456", "+4915112345678", "+15005550005"))
-    address = (
-        f"{name}.{random.choice(('moss', 'okafor', 'lind', 'weber', 'rossi'))}@example.{random.choice(('com', 'org'))}"
-    )
+    address = f"{name}.{random.choice(FAMILIES)}@example.{random.choice(('com', 'org'))}"
     kind = random.choices([*SHARES], [*SHARES.values()])[0]
     sender = {"from": "orders@lanternbooks.example"}
     match kind:
@@ -260,40 +293,92 @@ def trouble(base: str) -> None:
 # -- the pictures --------------------------------------------------------------------------------------------
 
 
-def shoot(link: str, everything: Path | None, schemes: tuple[str, ...], sizes: list[str]) -> None:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+class Album(NamedTuple):
+    folder: Path
+    schemes: tuple[Scheme, ...]
+    sizes: tuple[str, ...]
+    only: str = ""  # names of pages have this in them
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
         raise SystemExit("there is no chromium on this machine (apt-get install chromium)")
-    base = link.partition("/dashboard")[0]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        options: dict[str, Any] = {"base_url": base, "viewport": SIZES["1440"]}
-        first = browser.new_context(**options)
-        page = first.new_page()
-        page.set_default_timeout(15_000)
-        page.goto(link)
-        if everything:
-            keep(page, everything / "link-1440-light.png")
-        page.locator("main form button").first.click()
-        page.wait_for_url("**/dashboard")
-        ids = find_ids(page)
-        paths = README if not everything else {**walk(page), **MORE}
-        state = first.storage_state()
-        for scheme in schemes:
-            for size in sizes if everything else ["1440"]:
-                options = {"base_url": base, "viewport": SIZES[size], "color_scheme": scheme}
-                page = browser.new_context(storage_state=state, **options).new_page()
-                for name, path in paths.items():
-                    go(page, re.sub(":([a-z]+)", lambda found: ids.get(found[1], "none"), path))
-                    if everything:
-                        keep(page, everything / f"{name}-{size}-{scheme}.png")
-                    else:
-                        keep_small(page, SCREENS / f"{name}-{scheme}.png")
-                if everything:
-                    stranger = browser.new_context(**options).new_page()
-                    go(stranger, "/dashboard/sign-in")
-                    keep(stranger, everything / f"sign-in-{size}-{scheme}.png")
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
         browser.close()
+
+
+def enter(browser: Browser, link: str, password: str = "") -> Page:
+    """Somebody who follows a link."""
+    page = browser.new_context(base_url=link.partition("/dashboard")[0], viewport=SIZES["1440"]).new_page()
+    page.set_default_timeout(15_000)
+    page.goto(link)
+    if password:
+        page.get_by_label("New password").fill(password)
+    page.locator("main form button.main").first.click()
+    page.wait_for_url("**/dashboard")
+    return page
+
+
+def shoot_readme(link: str, schemes: tuple[Scheme, ...]) -> None:
+    with chromium() as browser:
+        first = enter(browser, link)
+        ids = find_ids(first)
+        for scheme in schemes:
+            first.emulate_media(color_scheme=scheme)
+            for name, path in README.items():
+                go(first, filled(path, ids))
+                keep_small(first, SCREENS / f"{name}-{scheme}.png")
+
+
+def shoot_all(link: str, invitation: str, album: Album) -> None:
+    """As an operator, a read-only one, and a stranger."""
+    with chromium() as browser:
+        strangers = STRANGERS | {"invitation-link": urlsplit(invitation).path}
+        shoot(browser, strangers, album, base_url=link.partition("/dashboard")[0])
+        operator = enter(browser, link)
+        add_passkey(operator)
+        auditor = enter(browser, f"{link.partition('/dashboard')[0]}{urlsplit(invitation).path}", PASSWORD)
+        ids = find_ids(operator)
+        pages = {name: filled(path, ids) for name, path in {**walk(operator), **MORE}.items()}
+        watched = {f"read-only-{name}": path for name, path in walk(auditor).items() if not name.startswith("docs")}
+        for paths, page in ((pages, operator), (watched, auditor)):
+            shoot(
+                browser,
+                paths,
+                album,
+                base_url=page.url.partition("/dashboard")[0],
+                storage_state=page.context.storage_state(),
+            )
+
+
+def shoot(browser: Browser, paths: dict[str, str], album: Album, **options: Any) -> None:
+    wanted = {name: path for name, path in paths.items() if re.search(album.only, name)}
+    for scheme in album.schemes:
+        for size in album.sizes:
+            page = browser.new_context(viewport=SIZES[size], color_scheme=scheme, **options).new_page()
+            for name, path in wanted.items():
+                go(page, path)
+                keep(page, album.folder / f"{name}-{size}-{scheme}.png")
+            page.context.close()
+
+
+def filled(path: str, ids: dict[str, str]) -> str:
+    return re.sub(":([a-z]+)", lambda found: ids.get(found[1], "none"), path)
+
+
+def add_passkey(page: Page) -> None:
+    """With an authenticator of Chromium's own."""
+    session = page.context.new_cdp_session(page)
+    session.send("WebAuthn.enable")
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})
+    page.goto("/dashboard/account")
+    page.get_by_label("Name of the passkey").fill("My laptop")
+    page.get_by_role("button", name="Add passkey").click()
+    page.get_by_text("The passkey My laptop is added.").wait_for()
 
 
 def go(page: Page, path: str) -> None:

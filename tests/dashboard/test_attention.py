@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.attention import Concern, notices, of_channels, of_instance, of_team
 from heliograph.rules.circuit import Circuit
+from heliograph.rules.groups import OPERATOR, READ_ONLY
 from heliograph.rules.pricing import Account
 from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Webhook
@@ -17,7 +18,7 @@ DOMAIN = Domain(id="dom_1", team="team_1", name="a.test", brand="A", verified=Tr
 HOOK = Webhook(id="wh_1", team="team_1", url="https://a.test/hook", secret="")
 
 
-def concerns(operator: bool = False, account: dict[str, Any] | None = None, **changed: Any) -> list[Concern]:
+def concerns(role: str = "", account: dict[str, Any] | None = None, **changed: Any) -> list[Concern]:
     """Of a team that is well but for these changes; its webhook wh_2 fails."""
     record = {name: changed.pop(name) for name in list(changed) if name in TeamRecord.__struct_fields__}
     own: dict[str, Any] = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
@@ -25,20 +26,20 @@ def concerns(operator: bool = False, account: dict[str, Any] | None = None, **ch
     reputation = changed.pop("reputation", None)
     team = Team(**well | changed)
     money: dict[str, Any] = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999}
-    return list(of_team(team, reputation, Account(**money | (account or {})), {"wh_2": 5}, NOW, operator))
+    return list(of_team(team, reputation, Account(**money | (account or {})), {"wh_2": 5}, NOW, role))
 
 
 def test_all_is_well() -> None:
     assert concerns(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # switched off by somebody
     assert concerns(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
-    assert list(of_instance(Setup(), [], operator=True)) == []
+    assert list(of_instance(Setup(), [], OPERATOR)) == []
 
 
 @pytest.mark.parametrize(
     ("given", "word", "to"),
     [
         ({"suspended": True}, "suspended", "/team"),
-        ({"suspended": True, "operator": True}, "suspended", "/dashboard/operator/teams/team_1"),
+        ({"suspended": True, "role": OPERATOR}, "suspended", "/dashboard/operator/teams/team_1"),
         ({"mode": "sandbox", "domains": {}}, "sandbox", "/settings"),
         ({"domains": {}}, "pending", "/senders"),
         ({"domains": {"a.test": replace(DOMAIN, verified=False)}}, "unverified", "/senders/domains/dom_1"),
@@ -59,21 +60,22 @@ def test_one_concern_and_its_mend(given: dict[str, Any], word: str, to: str) -> 
 def test_what_operators_see() -> None:
     circuit = Circuit(id="sim-sms", since=0, until=5, reason="no answer in time")
     setup = Setup(platform=Platform(paused=True, paused_reason="restored"))
-    paused, open_ = of_instance(setup, [circuit], operator=True)
+    paused, open_ = of_instance(setup, [circuit], OPERATOR)
     assert paused.to == "/dashboard/operator/queues"
     assert open_.to == "/dashboard/operator/carriers"
     assert "no answer in time" in open_.text
     assert "restored" in paused.text
-    (told,) = of_instance(setup, [circuit], operator=False)
+    (told,) = of_instance(setup, [circuit], "")
     assert (told.word, told.to) == ("paused", "/messages?status=queued")
     assert "restored" not in told.text
 
 
 def test_simulated_channels_and_their_cure() -> None:
-    (told,) = of_channels(Setup(), operator=True)
+    (told,) = of_channels(Setup(), OPERATOR)
     assert told.text.startswith("Email, SMS and WhatsApp are simulated:")
     assert told.to == "/dashboard/operator/carriers/new"
-    assert [one.to for one in of_channels(Setup(), operator=False)] == ["/inbox"]
+    assert [one.to for one in of_channels(Setup(), READ_ONLY)] == ["/dashboard/operator/carriers"]
+    assert [one.to for one in of_channels(Setup(), "")] == ["/inbox"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_what_every_page_of_the_team_says(
     own = TeamRecord(ref=1, id="team_1", name="T", mode="live", **record)
     team = Team(record=own, domains={"a.test": replace(DOMAIN, **domain)})
     account = Account(team=1, available=available, held=0, month="2027-01", used=0)
-    assert [one.word for one in notices(Setup(), team, account, NOW, False)] == words
+    assert [one.word for one in notices(Setup(), team, account, NOW, "")] == words
     paused = Setup(platform=Platform(paused=True))
-    assert [one.word for one in notices(paused, team, account, NOW, True)] == ["paused", *words]
-    assert [one.word for one in notices(paused, None, None, NOW, True)] == ["paused"]  # an operator's page
+    assert [one.word for one in notices(paused, team, account, NOW, OPERATOR)] == ["paused", *words]
+    assert [one.word for one in notices(paused, None, None, NOW, OPERATOR)] == ["paused"]  # an operator's page

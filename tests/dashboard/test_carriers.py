@@ -23,7 +23,7 @@ def fits(page: Any) -> bool:
 def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot, width: str) -> None:
     viewport = {"viewport": PHONE} if width == "phone" else {}
     page = site.open(f"{width}@example.com", "--operator", path=HERE, **viewport)
-    expect(page.get_by_text("Email is simulated")).to_be_visible()
+    expect(page.get_by_text("Email and WhatsApp are simulated")).to_be_visible()
     shoot(page, f"carriers-{width}")
     page.get_by_role("link", name="Set up Email").click()
     shoot(page, f"carrier-new-{width}")
@@ -68,7 +68,7 @@ def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot, wi
     shoot(page, f"carrier-edit-{width}")
     page.goto(f"{HERE}/relay-{width}")
     page.get_by_role("button", name="Remove carrier").click()
-    expect(page.get_by_text("Email is simulated")).to_be_visible()
+    expect(page.get_by_text("Email and WhatsApp are simulated")).to_be_visible()
     assert fits(page)
 
 

@@ -42,8 +42,8 @@ async def test_every_page_of_the_team_names_the_channels(pages: Pages, store: St
 @pytest.mark.parametrize(
     ("channels", "told"),
     [
-        ((), "Email, SMS, WhatsApp: still simulated"),
-        (("email", "sms"), "WhatsApp: still simulated"),
+        ((), "Email, SMS and WhatsApp are still simulated"),
+        (("email", "sms"), "WhatsApp is still simulated"),
         (("email", "sms", "whatsapp"), "What it sends now reaches people"),
     ],
 )
@@ -56,7 +56,7 @@ async def test_going_live(pages: Pages, store: Store, channels: tuple[str, ...],
     assert ("reaches people" in shown.notice) is is_real
     page = (await pages.get(f"{HERE}/settings")).text
     assert ("Live Messages reach people, and count" in page) is is_real
-    assert (told.replace("still simulated", "simulated, so that nothing") in page) is not is_real
+    assert (told.replace("still simulated", "simulated: such messages") in page) is not is_real
 
 
 @pytest.mark.parametrize(("detail", "shown"), [({"simulated": True}, True), ({"text": "simulated"}, False)])

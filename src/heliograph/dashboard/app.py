@@ -15,7 +15,7 @@ from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import Reader, render
 from heliograph.dashboard.visit import (
     COOKIE,
-    OPERATOR,
+    OPERATOR_PAGES,
     Answer,
     Download,
     Gone,
@@ -88,7 +88,7 @@ class Dashboard:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             call_task(f"{route.method} {route.path}")
             visit = await self._arrive(request, params)
-            if not (visit.sees(route.need) if route.method == "GET" else visit.may(route.need)):
+            if not (visit.sees if route.method == "GET" and not route.form else visit.may)(route.need):
                 return self._turned_away(visit), visit
             if "team" in params and visit.team_found is None:
                 raise Gone
@@ -175,14 +175,14 @@ class Dashboard:
         if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
             return answer
         team = visit.team_found if visit.may("viewer") else None
-        if visit.request.path.startswith(OPERATOR):
+        if visit.request.path.startswith(OPERATOR_PAGES):
             team = None
         try:
             account = await self._store.ledger.account(team.record.ref) if team else None
         except StoreUnavailable as error:
             return _away(visit.request, error)
-        now, operator = self._tools.context.clock.now(), visit.sees("operator")
-        notices = attention.notices(visit.setup, team, account, now, operator) if team or operator else []
+        now, role = self._tools.context.clock.now(), visit.instance_role
+        notices = attention.notices(visit.setup, team, account, now, role) if team or role else []
         return replace(answer, values={"notices": notices} | answer.values)
 
     # -- answering ------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from heliograph.dashboard.render import CHANNEL_NAMES, money
+from heliograph.dashboard.render import CHANNEL_NAMES, are, money
 from heliograph.rules.circuit import Circuit
+from heliograph.rules.groups import OPERATOR, READ_ONLY
 from heliograph.rules.pricing import Account, month_of
 from heliograph.rules.reputation import Reputation, rates
 from heliograph.rules.routing import simulated_channels
@@ -21,40 +22,44 @@ class Concern(msgspec.Struct, frozen=True):
     everywhere: bool = False  # said on every page, not on the overview alone
 
 
-OPERATOR = "/dashboard/operator"
+HERE = "/dashboard/operator"
+
+# `role` is the reader's in the instance: who can mend it is led to where, the others to where it is seen.
 
 
-def of_instance(setup: Setup, circuits: Iterable[Circuit], operator: bool) -> Iterator[Concern]:
-    """`operator`: the reader is one, and can mend it."""
+def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterator[Concern]:
     if setup.platform.paused:
         text, reason = "Delivery is paused: messages are accepted and wait.", setup.platform.paused_reason
-        if operator and reason:
+        if role and reason:
             text = f"Delivery is paused: {reason}. Messages are accepted and wait."
-        mend = ("Resume delivery", f"{OPERATOR}/queues") if operator else ("See what waits", "/messages?status=queued")
-        yield Concern("paused", text, *mend, everywhere=True)
-    for circuit in circuits if operator else ():
+        way = {
+            OPERATOR: ("Resume delivery", f"{HERE}/queues"),
+            READ_ONLY: ("See the queues", f"{HERE}/queues"),
+            "": ("See what waits", "/messages?status=queued"),
+        }
+        yield Concern("paused", text, *way[role], everywhere=True)
+    for circuit in circuits if role else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
-        yield Concern("failed", text, "Look at the carriers", f"{OPERATOR}/carriers")
+        yield Concern("failed", text, "Look at the carriers", f"{HERE}/carriers")
 
 
-def of_channels(setup: Setup, operator: bool) -> Iterator[Concern]:
+def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
     """The channels of which nothing leaves this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
-        are = f"{_listed(names)} {'is' if len(names) == 1 else 'are'} simulated"
-        text = f"{are}: messages reach nobody, even those that say delivered."
-        mend = ("Add a carrier", f"{OPERATOR}/carriers/new") if operator else ("See the test inbox", "/inbox")
-        yield Concern("simulated", text, *mend, everywhere=True)
+        text = f"{are(names)} simulated: messages reach nobody, even those that say delivered."
+        way = {
+            OPERATOR: ("Add a carrier", f"{HERE}/carriers/new"),
+            READ_ONLY: ("Look at the carriers", f"{HERE}/carriers"),
+            "": ("See the test inbox", "/inbox"),
+        }
+        yield Concern("simulated", text, *way[role], everywhere=True)
 
 
-def _listed(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def notices(setup: Setup, team: Team | None, account: Account | None, now: int, operator: bool) -> list[Concern]:
+def notices(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Concern]:
     """What every page of the team says, or without a team every page of an operator's."""
-    found = [*of_instance(setup, (), operator)]
+    found = [*of_instance(setup, (), role)]
     if team and account:
-        found += [*of_channels(setup, operator), *of_team(team, None, account, {}, now, operator)]
+        found += [*of_channels(setup, role), *of_team(team, None, account, {}, now, role)]
     return [one for one in found if one.everywhere]
 
 
@@ -64,12 +69,16 @@ def of_team(
     account: Account,
     failing: dict[str, int],
     now: int,
-    operator: bool,
+    role: str,
 ) -> Iterator[Concern]:
-    """`failing`: webhooks whose last tries failed; `operator`: the reader is one."""
+    """`failing`: webhooks whose last tries failed."""
     if team.record.suspended:
-        mend = ("Lift it", f"{OPERATOR}/teams/{team.record.id}") if operator else ("Ask an operator", "/team")
-        yield Concern("suspended", "The team is suspended: nothing can be sent.", *mend, everywhere=True)
+        way = {
+            OPERATOR: ("Lift it", f"{HERE}/teams/{team.record.id}"),
+            READ_ONLY: ("See the team", f"{HERE}/teams/{team.record.id}"),
+            "": ("Ask an operator", "/team"),
+        }
+        yield Concern("suspended", "The team is suspended: nothing can be sent.", *way[role], everywhere=True)
     yield from _email(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:

@@ -61,6 +61,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     form_max: int = BODY_MAX  # bytes of its form
     files: bool = False  # whether its form may bring files
     expired: View | None = None  # shows the form of a session that is over again, with what was typed
+    form: bool = False  # of a GET: nothing but a form, so only for those who may send it
 
 
 PAGES: list[PageRoute] = [
@@ -101,7 +102,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", OPERATOR + "/notices/test", notices.test_chat, "operator"),
     # people and the audit log
     PageRoute("GET", TEAM + "/team", members.show, "viewer"),
-    PageRoute("GET", TEAM + "/team/new", members.show_new, "owner"),
+    PageRoute("GET", TEAM + "/team/new", members.show_new, "owner", form=True),
     PageRoute("POST", TEAM + "/team", members.invite, "owner"),
     PageRoute("POST", TEAM + "/team/{person}/role", members.set_role, "owner", suspended=True),
     PageRoute("POST", TEAM + "/team/{person}/link", members.make_link, "owner"),
@@ -109,7 +110,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/audit", audit.show, "viewer"),
     PageRoute("GET", TEAM + "/audit.csv", audit.export, "viewer"),
     PageRoute("GET", OPERATOR + "/people", people.show, "operator"),
-    PageRoute("GET", OPERATOR + "/people/new", people.show_new, "operator"),
+    PageRoute("GET", OPERATOR + "/people/new", people.show_new, "operator", form=True),
     PageRoute("POST", OPERATOR + "/people", people.add, "operator"),
     PageRoute("GET", OPERATOR + "/people/{person}", people.show_one, "operator"),
     PageRoute("POST", OPERATOR + "/people/{person}/operator", people.set_operator, "operator"),
@@ -127,16 +128,16 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM}/live", live.team, "viewer"),  # of all lists of the team
     # Developers
     PageRoute("GET", TEAM + "/keys", keys.show, "developer"),
-    PageRoute("GET", TEAM + "/keys/new", keys.show_new, "developer"),
+    PageRoute("GET", TEAM + "/keys/new", keys.show_new, "developer", form=True),
     PageRoute("POST", TEAM + "/keys", keys.create, "developer"),
     PageRoute("GET", TEAM + "/keys/{key}", keys.show_one, "developer"),
     PageRoute("POST", TEAM + "/keys/{key}/rotate", keys.rotate, "developer"),
     PageRoute("POST", TEAM + "/keys/{key}/revoke", keys.revoke, "developer", suspended=True),
     PageRoute("GET", TEAM + "/webhooks", webhooks.show, "viewer"),
-    PageRoute("GET", TEAM + "/webhooks/new", webhooks.new, "developer"),
+    PageRoute("GET", TEAM + "/webhooks/new", webhooks.new, "developer", form=True),
     PageRoute("POST", TEAM + "/webhooks", webhooks.create, "developer"),
     PageRoute("GET", TEAM + "/webhooks/{webhook}", webhooks.show_one, "viewer"),
-    PageRoute("GET", TEAM + "/webhooks/{webhook}/edit", webhooks.edit, "developer"),
+    PageRoute("GET", TEAM + "/webhooks/{webhook}/edit", webhooks.edit, "developer", form=True),
     PageRoute("POST", TEAM + "/webhooks/{webhook}", webhooks.change, "developer"),
     PageRoute("POST", TEAM + "/webhooks/{webhook}/switch", webhooks.switch, "developer", suspended=True),
     PageRoute("POST", TEAM + "/webhooks/{webhook}/rotate", webhooks.rotate, "developer", suspended=True),
@@ -173,11 +174,11 @@ PAGES: list[PageRoute] = [
     # suppressions
     PageRoute("GET", TEAM + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM + "/suppressions", suppressions.add, "developer", suspended=True),
-    PageRoute("GET", TEAM + "/suppressions/new", suppressions.show_new, "developer"),
-    PageRoute("GET", TEAM + "/suppressions/import", suppressions.show_upload, "developer"),
-    PageRoute("GET", TEAM + "/suppressions/remove", suppressions.ask_remove, "developer"),
+    PageRoute("GET", TEAM + "/suppressions/new", suppressions.show_new, "developer", form=True),
+    PageRoute("GET", TEAM + "/suppressions/import", suppressions.show_upload, "developer", form=True),
+    PageRoute("GET", TEAM + "/suppressions/remove", suppressions.ask_remove, "developer", form=True),
     PageRoute("POST", TEAM + "/suppressions/remove", suppressions.remove, "developer"),
-    PageRoute("GET", TEAM + "/suppressions/erase", erase.show, "owner"),
+    PageRoute("GET", TEAM + "/suppressions/erase", erase.show, "owner", form=True),
     PageRoute("POST", TEAM + "/suppressions/erase", erase.erase, "owner", suspended=True),
     PageRoute("GET", TEAM + "/suppressions/export", suppressions.export, "viewer"),
     PageRoute("POST", TEAM + "/suppressions/import", suppressions.import_file, "developer", True, IMPORT_MAX, True),
@@ -186,11 +187,11 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/suppressions/imports/{id}/live", suppressions.live, "developer"),
     # Senders
     PageRoute("GET", f"{TEAM}/senders", senders.show, "viewer"),
-    PageRoute("GET", f"{TEAM}/senders/domains/new", sender_domain.new, "developer"),
+    PageRoute("GET", f"{TEAM}/senders/domains/new", sender_domain.new, "developer", form=True),
     PageRoute("POST", f"{TEAM}/senders/domains", sender_domain.add, "developer"),
-    PageRoute("GET", f"{TEAM}/senders/names/new", senders.new_name, "developer"),
+    PageRoute("GET", f"{TEAM}/senders/names/new", senders.new_name, "developer", form=True),
     PageRoute("POST", f"{TEAM}/senders/names", senders.add_name, "developer"),
-    PageRoute("GET", f"{TEAM}/senders/sender-ids/new", senders.new_sender_id, "developer"),
+    PageRoute("GET", f"{TEAM}/senders/sender-ids/new", senders.new_sender_id, "developer", form=True),
     PageRoute("POST", f"{TEAM}/senders/sender-ids", senders.set_sender_id, "developer"),
     PageRoute("POST", f"{TEAM}/senders/remove", senders.remove, "developer", suspended=True),
     PageRoute("POST", f"{TEAM}/senders/ask", senders.ask_again, "developer"),
@@ -202,13 +203,13 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{TEAM}/senders/domains/{{id}}/rotate", sender_domain.rotate, "developer"),
     PageRoute("POST", f"{TEAM}/senders/domains/{{id}}/brand", sender_domain.set_brand, "owner"),
     PageRoute("POST", f"{TEAM}/senders/domains/{{id}}/remove", sender_domain.remove, "owner", suspended=True),
-    PageRoute("GET", f"{TEAM}/senders/recipients/new", sender_recipient.new, "developer"),
-    PageRoute("GET", f"{TEAM}/senders/recipients", sender_recipient.show, "developer"),
+    PageRoute("GET", f"{TEAM}/senders/recipients/new", sender_recipient.new, "developer", form=True),
+    PageRoute("GET", f"{TEAM}/senders/recipients", sender_recipient.show, "developer", form=True),
     PageRoute("POST", f"{TEAM}/senders/recipients", sender_recipient.ask, "developer"),
     PageRoute("POST", f"{TEAM}/senders/recipients/confirm", sender_recipient.confirm, "developer"),
     # templates
     PageRoute("GET", TEAM + "/templates", templates.index, "viewer"),
-    PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer"),
+    PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer", form=True),
     PageRoute(
         *("POST", TEAM + "/templates/new", template_edit.create, "developer"),
         form_max=TEMPLATE_MAX,
@@ -216,14 +217,14 @@ PAGES: list[PageRoute] = [
     ),
     PageRoute("POST", TEAM + "/templates/preview", template_edit.preview, "developer", form_max=TEMPLATE_MAX),
     PageRoute("GET", TEAM + "/templates/{template}", templates.show_template, "viewer"),
-    PageRoute("GET", TEAM + "/templates/{template}/edit", template_edit.edit, "developer"),
+    PageRoute("GET", TEAM + "/templates/{template}/edit", template_edit.edit, "developer", form=True),
     PageRoute(
         *("POST", TEAM + "/templates/{template}/edit", template_edit.save, "developer"),
         form_max=TEMPLATE_MAX,
         expired=template_edit.expired,
     ),
     PageRoute("GET", TEAM + "/templates/{template}/preview", templates.preview, "viewer"),
-    PageRoute("GET", TEAM + "/templates/{template}/test", templates.show_test, "developer"),
+    PageRoute("GET", TEAM + "/templates/{template}/test", templates.show_test, "developer", form=True),
     PageRoute("GET", TEAM + "/templates/{template}/versions", templates.show_versions, "viewer"),
     PageRoute("GET", TEAM + "/templates/{template}/versions/{version}", templates.show_version, "viewer"),
     PageRoute("POST", TEAM + "/templates/{template}/publish", template_change.publish, "developer"),
@@ -245,7 +246,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{TEAM}/settings/sandbox", settings.leave_live, "owner", suspended=True),
     # Operator
     PageRoute("GET", OPERATOR, operator.show, "operator"),
-    PageRoute("GET", f"{OPERATOR}/teams/new", operator.show_new, "operator"),
+    PageRoute("GET", f"{OPERATOR}/teams/new", operator.show_new, "operator", form=True),
     PageRoute("POST", f"{OPERATOR}/teams", operator.create, "operator"),
     PageRoute("GET", f"{OPERATOR}/teams/{{team}}", operator.show_team, "operator"),
     PageRoute("POST", f"{OPERATOR}/teams/{{team}}/plan", operator.set_plan, "operator"),
@@ -260,10 +261,10 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{OPERATOR}/approvals/{{team}}/templates/{{template}}", approvals.decide_template, "operator"),
     PageRoute("GET", f"{OPERATOR}/carriers", carriers.show, "operator"),
     PageRoute("POST", f"{OPERATOR}/carriers", carriers.create, "operator"),
-    PageRoute("GET", f"{OPERATOR}/carriers/new", carriers.choose, "operator"),
+    PageRoute("GET", f"{OPERATOR}/carriers/new", carriers.choose, "operator", form=True),
     PageRoute("GET", f"{OPERATOR}/carriers/{{carrier}}", carriers.show_one, "operator"),
     PageRoute("POST", f"{OPERATOR}/carriers/{{carrier}}", carriers.change, "operator"),
-    PageRoute("GET", f"{OPERATOR}/carriers/{{carrier}}/edit", carriers.edit, "operator"),
+    PageRoute("GET", f"{OPERATOR}/carriers/{{carrier}}/edit", carriers.edit, "operator", form=True),
     PageRoute("POST", f"{OPERATOR}/carriers/{{carrier}}/edit", carriers.save, "operator"),
     PageRoute("POST", f"{OPERATOR}/carriers/{{carrier}}/remove", carriers.remove, "operator"),
     PageRoute("POST", f"{OPERATOR}/carriers/{{carrier}}/test", carriers.test, "operator"),

@@ -42,6 +42,7 @@ def environment() -> Environment:
         "number": number,
         "plural": plural,
         "lasted": lasted,
+        "are": are,
     }
     made.globals["state_of"] = state_of
     return made
@@ -129,6 +130,12 @@ def money(micros: int, currency: str | None = None) -> str:
 def unit_price(micros: int, currency: str = "") -> str:
     """45000 and USD → '0.0450 USD': what one costs, so that the fourth decimal counts."""
     return format_money(micros) + (f"\u00a0{currency}" if currency else "")
+
+
+def are(names: list[str]) -> str:
+    """Email and SMS → 'Email and SMS are'."""
+    *others, last = names
+    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 
 
 def channel_name(channel: str) -> str:

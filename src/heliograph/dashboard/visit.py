@@ -13,7 +13,7 @@ from heliograph.dashboard.oidc import Provider
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.manage.management import Management
 from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.groups import ROLES
+from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Key, Team
@@ -28,7 +28,7 @@ from heliograph.web.request import Headers, Request
 # operator opens what an operator opens and sends no form.
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
-OPERATOR = "/dashboard/operator"
+OPERATOR_PAGES = "/dashboard/operator"
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,12 +125,17 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return is_seen(need, self.who, self.roles, self.team_found)
 
     @property
+    def instance_role(self) -> str:
+        """As of a Person: operator, read-only operator, or empty."""
+        return OPERATOR if self.may("operator") else READ_ONLY if self.sees("operator") else ""
+
+    @property
     def is_watched(self) -> bool:
         """The page is open because a read-only operator sees everything: there is nothing to send on it."""
-        if not (self.who and self.who.observer and not self.who.operator):
+        if self.instance_role != READ_ONLY:
             return False
         team = self.team_found
-        return self.request.path.startswith(OPERATOR) or (team is not None and team.record.id not in self.roles)
+        return self.request.path.startswith(OPERATOR_PAGES) or (team is not None and team.record.id not in self.roles)
 
     @property
     def actor(self) -> Actor:

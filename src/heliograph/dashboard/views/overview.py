@@ -78,7 +78,7 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
     stream = await live.team_stream_address(visit, "overview")
     seen = await store.figures.overview(team.record.ref, _earlier(times), width, hooks)
     account = await store.ledger.account(team.record.ref)
-    operator = visit.sees("operator")
+    role = visit.instance_role
     channels = [channel] if channel else list(CHANNELS)
     series = _fold(seen.figures, times, width, channels)
     before = [counts for (start, of), counts in seen.figures.items() if of in channels and start < times[0].start]
@@ -107,10 +107,10 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "many": QUEUE_MOST,
         "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
         "concerns": [
-            *attention.of_instance(visit.setup, visit.store.circuits.current.values(), operator),
-            *attention.of_channels(visit.setup, operator),
+            *attention.of_instance(visit.setup, visit.store.circuits.current.values(), role),
+            *attention.of_channels(visit.setup, role),
             *attention.of_team(
-                team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, operator
+                team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, role
             ),
         ],
         "magic": MAGIC,

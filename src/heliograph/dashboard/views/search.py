@@ -15,7 +15,8 @@ from heliograph.storage.search import Search
 
 MOST = 5  # of each kind
 # Name, place, icon, other words for it, and who may open it. Places that begin with /dashboard are no team's.
-PAGES: tuple[tuple[str, str, str, str, Need], ...] = (
+Place = tuple[str, str, str, str, Need]
+PAGES: tuple[Place, ...] = (
     ("Overview", "", "home", "home dashboard figures charts", "viewer"),
     ("Messages", "/messages", "messages", "email sms whatsapp sent log", "viewer"),
     ("Verifications", "/verifications", "verify", "codes otp verify", "viewer"),
@@ -23,9 +24,6 @@ PAGES: tuple[tuple[str, str, str, str, Need], ...] = (
     ("Templates", "/templates", "template", "content", "viewer"),
     ("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id", "viewer"),
     ("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe", "viewer"),
-    ("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
-    ("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
-    ("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
     ("Quick start", "/start", "start", "first message examples curl python node", "viewer"),
     ("API keys", "/keys", "key", "token secret", "developer"),
     ("Webhooks", "/webhooks", "webhook", "endpoints callbacks", "viewer"),
@@ -45,6 +43,12 @@ PAGES: tuple[tuple[str, str, str, str, Need], ...] = (
     ("Queues", "/dashboard/operator/queues", "queue", "operator pause resume dead letters", "operator"),
     ("People", "/dashboard/operator/people", "people", "operator accounts", "operator"),
     ("Platform", "/dashboard/operator/platform", "settings", "operator instance settings", "operator"),
+)
+# Only for those who may send them.
+FORMS: tuple[Place, ...] = (
+    ("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
+    ("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
+    ("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
 )
 
 
@@ -82,7 +86,7 @@ async def _groups(visit: Visit, text: str) -> list[HitGroup]:
         await _verifications(visit, text),
         HitGroup(name="Templates", hits=_templates(visit, part)),
         HitGroup(name="Domains", hits=_domains(visit, part)),
-        HitGroup(name="API keys", hits=_keys(visit, part) if visit.may("developer") else []),
+        HitGroup(name="API keys", hits=_keys(visit, part) if visit.sees("developer") else []),
         HitGroup(name="Webhooks", hits=_webhooks(visit, part)),
         await _suppressions(visit, text),
         HitGroup(name="People", hits=await _people(visit, part)),
@@ -95,13 +99,14 @@ def _has(part: str, *texts: str) -> bool:
 
 def _pages(visit: Visit, part: str) -> list[Hit]:
     """Those whose name has it before those that other words lead to."""
+    open_ = [one for one in PAGES if visit.sees(one[-1])] + [one for one in FORMS if visit.may(one[-1])]
     known = [
         (
             not _has(part, name),
             Hit(name=name, to=place if place.startswith("/dashboard") else visit.base + place, icon=icon),
         )
-        for name, place, icon, words, need in PAGES
-        if visit.sees(need) and _has(part, name, words)
+        for name, place, icon, words, _ in open_
+        if _has(part, name, words)
     ]
     return [hit for _, hit in sorted(known, key=lambda one: one[0])]
 

@@ -2,6 +2,7 @@
 
 import re
 
+from heliograph.dashboard.render import are
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import teams
 from heliograph.rules.limits import DAY_MS
@@ -46,7 +47,7 @@ async def go_live(visit: Visit) -> Answer:
 def _told(simulated: list[str]) -> str:
     if not simulated:
         return "The team is live. What it sends now reaches people."
-    return f"The team is live. {', '.join(simulated)}: still simulated, so that nothing of it reaches anybody yet."
+    return f"The team is live. {are(simulated)} still simulated: such messages reach nobody yet."
 
 
 async def leave_live(visit: Visit) -> Answer:
