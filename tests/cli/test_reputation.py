@@ -29,8 +29,7 @@ async def _reputation() -> Reputation | None:
 def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:
     run("apply", example)
     assert run("reputation").out == "no email was sent in the last 7 days\n"
-    nothing = "of 0 emails 0.0 % bounced and 0.00 % were complained about"
-    assert run("reputation", "team_acme").out == f"team_acme  ok: {nothing}\n"
+    assert run("reputation", "team_acme").out == "team_acme  ok: no email was sent\n"
     assert run("reputation", "resume", "team_acme").out == "direct sends of team_acme were not paused\n"
 
     asyncio.run(_judge(1000, 100, 2))

@@ -83,6 +83,27 @@ async def test_what_was_found_stays_with_its_time(store: Store, pages: Pages, cl
     assert "ns1.acme.test did not answer" in page.text and "There is no TXT record" not in page.text
 
 
+@pytest.mark.parametrize(
+    ("mend", "why"),
+    [
+        ("TXT a.test could not be looked up: the resolver knows no zone for it.", "the resolver knows no zone for it."),
+        ("ns1.acme.test did not answer in time.", "ns1.acme.test did not answer in time."),
+    ],
+)
+async def test_a_dns_that_is_silent_is_told_once(
+    store: Store, pages: Pages, clock: TestClock, mend: str, why: str
+) -> None:
+    await set_up(store, PUBLIC)
+    here = await added(pages)
+    id_, now = here.rpartition("/")[2], clock.now()
+    silent = Verdict(ok=False, answered=False, mend=mend)
+    kept = tuple(KeptVerdict(record=r, verdict=silent, at=now) for r in await pages.domains.records(id_))
+    await store.domain_checks.keep(DomainCheck(domain=id_, checked_at=now, since=now, next_at=now, records=kept))
+    page = await pages.get(here)
+    assert f"The records could not be looked up Nothing is known of them: {why}" in page.text
+    assert page.text.count(why) == 1 and "is there yet" not in page.text
+
+
 async def test_the_zone_file_is_of_the_zone_that_is_chosen(store: Store, pages: Pages) -> None:
     await set_up(store, PUBLIC)
     here = await added(pages)

@@ -12,7 +12,7 @@ import pytest
 
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
-from heliograph.dashboard.views.messages import read_moment
+from heliograph.dashboard.views.messages import moment_field, read_moment
 from heliograph.rules.setup.records import Domain, Key, TeamRecord, Template, Webhook
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -185,6 +185,21 @@ def test_moments(text: str, is_end: bool, expected: int | None) -> None:
 
 def test_days_are_the_readers() -> None:
     assert read_moment("1970-01-02", ZoneInfo("Europe/Vienna"), is_end=False) == 82_800_000
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("", "date", ""),
+        ("2026-07-01", "date", "2026-07-01"),
+        ("2026-07-01T12:00:00.000Z", "datetime-local", "2026-07-01T14:00"),  # as the charts link to it
+        ("2026-07-01T12:00", "datetime-local", "2026-07-01T12:00"),  # as the field sends it
+        ("9999-12-31T23:59:59Z", "text", "9999-12-31T23:59:59Z"),
+        ("<script>", "text", "<script>"),
+    ],
+)
+def test_a_time_stands_in_a_field_as_the_reader_has_it(text: str, kind: str, value: str) -> None:
+    assert moment_field(text, ZoneInfo("Europe/Vienna")) == (kind, value)
 
 
 # -- in a browser ------------------------------------------------------------------------------------------------------

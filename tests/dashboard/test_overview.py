@@ -3,9 +3,10 @@
 import re
 from typing import Any
 
-from tests.dashboard.conftest import Shoot, Site
+from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
+expect = sync_api.expect
 PHONE = "+15005550006"
 
 
@@ -47,10 +48,10 @@ def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
     assert table_of(page, "Delivery rate")[1:] == ["75 %"]
     for span in ("24 hours", "12 months"):
         page.get_by_role("link", name=span).click()
-        assert page.get_by_role("heading", name=f"Sent, last {span}").is_visible()
+        expect(page.get_by_role("heading", name=f"Sent, last {span}")).to_be_visible()
     page.get_by_role("group", name="Channel").get_by_role("link", name="SMS").click()
-    assert page.locator(".figure").first.inner_text() == "1"
-    assert page.get_by_role("heading", name="Sent, last 12 months").is_visible()
+    expect(page.locator(".figure").first).to_have_text("1")
+    expect(page.get_by_role("heading", name="Sent, last 12 months")).to_be_visible()
     assert page.get_by_role("heading", name="Bounce rate").count() == 0
 
 

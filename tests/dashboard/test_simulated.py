@@ -32,7 +32,7 @@ async def connect(store: Store, *channels: Any) -> None:
 
 async def test_every_page_of_the_team_names_the_channels(pages: Pages, store: Store) -> None:
     for path in ("", "/messages", "/templates", "/settings"):
-        assert "Email, SMS and WhatsApp are simulated:" in (await pages.get(HERE + path, "viewer")).text, path
+        assert "Email, SMS and WhatsApp are simulated" in (await pages.get(HERE + path, "viewer")).text, path
     await connect(store, "email")
     assert "SMS and WhatsApp are simulated:" in (await pages.get(HERE)).text
     await connect(store, "sms", "whatsapp")

@@ -116,7 +116,7 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
 def _money(team: Team, account: Account, now: int) -> Iterator[Concern]:
     record = team.record
     if account.available < record.credit_low:
-        text = f"The credit is low: {money(account.available, record.currency)} left."
+        text = f"The credit is low, {money(account.available, record.currency)} left."
         yield Concern("low", text, "Billing", "/billing", everywhere=True)
     if 0 < record.email_quota <= used_this_month(account, now):
         text = "This month's email quota is used up: priced templates cost credit now."

@@ -104,5 +104,7 @@ def check_direct(known: Reputation | None) -> None:
 
 
 def rates(seen: Counts | Reputation) -> str:
+    if not seen.sends:
+        return "no email was sent"
     bounced, complained = (100 * count / max(seen.sends, 1) for count in (seen.bounces, seen.complaints))
     return f"of {seen.sends} emails {bounced:.1f} % bounced and {complained:.2f} % were complained about"

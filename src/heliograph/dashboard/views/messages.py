@@ -49,6 +49,7 @@ async def show_list(visit: Visit) -> Answer:
         "templates": [("", "Any template"), *_templates(visit)],
         "domains": [("", "Any domain"), *((name, name) for name in sorted(visit.team.domains))],
         "keys": [("", "Any key"), *_keys(visit)] if visit.may("developer") else [],
+        "moments": {name: moment_field(visit.query.get(name, ""), visit.zone) for name in ("from", "until")},
         "has_more": any(visit.query.get(name) for name in MORE),
         "file": f"{visit.base}/messages.csv?{urlencode(kept(visit))}",
         **paging(visit, found),
@@ -184,6 +185,17 @@ def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
         return max(0, int((at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() * 1000))
     except (ValueError, OverflowError):
         return None
+
+
+def moment_field(text: str, zone: tzinfo) -> tuple[str, str]:
+    """The kind of a field for such a time, and what stands in it: a day, or a time where the reader is."""
+    if len(text) in (0, 10):
+        return "date", text
+    try:
+        at = datetime.fromisoformat(text)
+        return "datetime-local", (at.astimezone(zone) if at.tzinfo else at).strftime("%Y-%m-%dT%H:%M")
+    except (ValueError, OverflowError):
+        return "text", text
 
 
 def _address(text: str) -> str | None:

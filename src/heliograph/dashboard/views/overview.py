@@ -25,6 +25,7 @@ from heliograph.storage.figures import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
+MANY = 300  # per cent more than before: said in multiples from here on
 MAGIC = "delivered@simulator.test"
 STATES = ("delivered", "read", "bounced", "complained", "failed")  # of the table, after `sent`
 # Of emails alone: what its figures are called, the state, and what the reputation guard counts it as.
@@ -202,6 +203,8 @@ def _change(now: int, before: int, span: str) -> str:
     share = 100 * (now - before) / before
     if abs(share) < 0.5:
         return f"same as previous {span}"
+    if share >= MANY:
+        return f"▲ {now / before:.0f} × previous {span}"
     return f"{'▲' if share > 0 else '▼'} {abs(share):.0f} % vs. previous {span}"
 
 

@@ -35,7 +35,7 @@ PAGES: tuple[Place, ...] = (
     ("Chat notices", "/notices", "settings", "slack mattermost discord alerts", "viewer"),
     ("Audit log", "/audit", "audit", "changes history who", "viewer"),
     ("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
-    ("Your email notices", "/dashboard/account/notices", "inbox", "alerts mails", "person"),
+    ("Your email notices", "/dashboard/account/notices", "email", "alerts mails", "person"),
     ("All teams", "/dashboard", "team", "switch team", "person"),
     ("Operator", "/dashboard/operator", "operator", "instance teams", "operator"),
     ("Approvals", "/dashboard/operator/approvals", "check", "operator domains templates", "operator"),

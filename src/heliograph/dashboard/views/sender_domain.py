@@ -202,6 +202,15 @@ def _lines(looked: LookedUp, zone: str) -> list[RecordLine]:
     return found
 
 
+def _silence(lines: list[RecordLine]) -> str:
+    """Why none of the records could be looked up; empty: some could, or none was tried."""
+    verdicts = [line.kept.verdict for line in lines if line.kept]
+    if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
+        return ""
+    mend = verdicts[0].mend
+    return (mend.partition(" could not be looked up")[2] or mend).strip(" :.()")
+
+
 def _every(looked: LookedUp) -> str:
     """How often it is looked up just now."""
     if not looked.is_watched or not looked.next_at or not looked.checked_at:
@@ -217,6 +226,7 @@ async def _page(visit: Visit, domain: Domain, errors: Mapping[str, str] = {}) ->
     followed = await stream_address(visit, f"{here}/live", _watch(visit, domain))
     looked = await _domains(visit).looked_up(domain.id)
     zone = _zone(visit, domain, looked)
+    lines = _lines(looked, zone)
     values = {
         "live": followed,
         "domain": domain,
@@ -225,7 +235,8 @@ async def _page(visit: Visit, domain: Domain, errors: Mapping[str, str] = {}) ->
         "is_public": _domains(visit).is_public,
         "looked": looked,
         "every": _every(looked),
-        "lines": _lines(looked, zone),
+        "lines": lines,
+        "silence": _silence(lines),
         "zone": zone,
         "zones": zones(domain.name),
         "purposes": PURPOSES,

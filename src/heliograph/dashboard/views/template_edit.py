@@ -1,6 +1,5 @@
 """The editor of a template: what was typed is never lost, whatever becomes of it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -73,12 +72,12 @@ async def preview(visit: Visit) -> Answer:
     """The document of the preview's frame, of what stands in the editor now."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
-    return frame(**_shown(visit, _read(visit, base), is_told="told" in visit.query))
+    return frame(**_shown(visit, _read(visit, base, visit.form), is_told="told" in visit.query))
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     """`mark` names what the person began with; None: nothing."""
-    done, lines = _read(visit, base), lines_of(visit.form)
+    done, lines = _read(visit, base, visit.form), lines_of(visit.form)
     errors, publish = done.errors, visit.form.get("do") != "draft"
     if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
         return await _editor(visit, base, visit.form, lines + [FormLine(name) for name in done.added], added=done.added)
@@ -115,7 +114,7 @@ async def _told_of_another(visit: Visit, typed: Template, lines: list[FormLine])
 async def _editor(
     visit: Visit,
     base: Template,
-    form: Mapping[str, str],
+    form: dict[str, str],
     lines: list[FormLine],
     *,
     errors: dict[str, str] | None = None,
@@ -127,11 +126,9 @@ async def _editor(
     live = visit.team.templates.get(base.id)
     draft = find_draft(visit.setup, base.id)
     is_typed = form is visit.form
-    shown = (
-        to_page("template_preview.html", preview_of(**_shown(visit, _read(visit, base), is_told=True)))
-        if is_typed
-        else b""
-    )
+    shown = b""
+    if is_typed or live is None:  # else the frame asks for what is saved
+        shown = to_page("template_preview.html", preview_of(**_shown(visit, _read(visit, base, form), is_told=True)))
     values = {
         "base": base,
         "known": live is not None,
@@ -152,8 +149,8 @@ async def _editor(
     return Page("template_edit.html", values, 400 if errors else 200)
 
 
-def _read(visit: Visit, base: Template) -> Edited:
-    return edit_template(base, to_given(visit.form, base.channel, with_prices=visit.may("operator")))
+def _read(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
+    return edit_template(base, to_given(form, base.channel, with_prices=visit.may("operator")))
 
 
 def _shown(visit: Visit, done: Edited, *, is_told: bool) -> dict[str, Any]:

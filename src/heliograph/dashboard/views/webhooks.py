@@ -36,6 +36,7 @@ GROUP_NAMES = {
     "suppression": "Suppressions",
     "domain": "Domains",
     "credit": "Billing",
+    "batch": "Batches",
     "webhook": "Webhooks",
 }
 FORMAT_NAMES = [(name, name.capitalize()) for name in FORMATS]
