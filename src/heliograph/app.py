@@ -61,6 +61,7 @@ from heliograph.deliver.duties.reputation import judge_teams
 from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
+from heliograph.deliver.duties.sqlite_log import watch_log
 from heliograph.deliver.reports import take_by_carrier, take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
@@ -69,7 +70,7 @@ from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
-from heliograph.opening import attest, sqlite_path
+from heliograph.opening import MEND_LOG, attest, log_fault, sqlite_path
 from heliograph.rules import webhook_signature
 from heliograph.rules.address import normal_domain
 from heliograph.rules.limits import MIB
@@ -321,6 +322,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
         "domain watch": partial(watch_domains, domains.check_watched),
         "reputation": partial(judge_teams, store),
         "ledger": partial(compare_ledger, store),
+        "SQLite's log": partial(watch_log, partial(log_fault, settings), MEND_LOG),
         "attest": partial(look_back, partial(attest, store, settings.data, sqlite_path(settings))),
     }
 

@@ -32,6 +32,8 @@ from heliograph.storage.known_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
 SQLITE = "sqlite:///"
+LOG_MB = 256  # of SQLite; Litestream keeps it far below
+MEND_LOG = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
 OWN_S = 5.0  # at the start, for the object store
 MEND_SECRET = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
@@ -46,6 +48,22 @@ def sqlite_path(settings: Settings) -> Path | None:
     if settings.database.startswith(SQLITE):
         return Path(settings.database.removeprefix(SQLITE))
     return None
+
+
+def log_size(settings: Settings) -> tuple[str, int] | None:
+    """Of SQLite, and how many MB it has, where another program is to bring it into the file."""
+    path = sqlite_path(settings)
+    file = path and path.with_name(f"{path.name}-wal")
+    if settings.checkpoint == "own" or file is None or not file.exists():
+        return None
+    size = file.stat().st_size >> 20
+    return f"{file} has {size} MB", size
+
+
+def log_fault(settings: Settings) -> str | None:
+    """A log that only grows."""
+    told, size = log_size(settings) or ("", 0)
+    return told if size >= LOG_MB else None
 
 
 async def migrate(settings: Settings) -> list[int]:

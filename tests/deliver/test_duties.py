@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,14 +27,17 @@ from heliograph.deliver.duties import (
     reputation,
     request_log,
     retention,
+    sqlite_log,
 )
 from heliograph.deliver.duties.repeat import repeat
+from heliograph.opening import log_fault
 from heliograph.rules.circuit import opened
 from heliograph.rules.limits import LEASE_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Outcome, Report
 from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import CarrierRecord, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
+from heliograph.settings import Settings
 from heliograph.storage.requests import RequestLog, Requests, Spent
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
@@ -214,6 +218,26 @@ async def test_a_database_that_was_turned_back_is_said(turned_back: bool) -> Non
             await until(lambda: rounds > 1)
     said = {"the database was turned back: delivery is paused"} if turned_back else set()
     assert {line["event"] for line in logs} == said
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "mb", "says"), [("external", 300, True), ("external", 200, False), ("own", 300, False)]
+)
+async def test_a_log_that_only_grows_is_said(tmp_path: Path, checkpoint: Any, mb: int, says: bool) -> None:
+    settings = Settings(database=f"sqlite:///{tmp_path / 'h.db'}", checkpoint=checkpoint)
+    with open(tmp_path / "h.db-wal", "wb") as file:
+        file.truncate(mb << 20)
+    rounds = 0
+
+    def fault() -> str | None:
+        nonlocal rounds
+        rounds += 1
+        return log_fault(settings)
+
+    with capture_logs() as logs:
+        async with doing(sqlite_log.watch_log(fault, "mend")):
+            await until(lambda: rounds)
+    assert [line["log"] for line in logs] == [f"{tmp_path / 'h.db-wal'} has {mb} MB"] * says
 
 
 async def test_a_wrong_clock_is_said_once_and_a_right_one_again() -> None:

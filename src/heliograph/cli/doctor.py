@@ -16,8 +16,16 @@ from heliograph.cli.findings import Finding, answers, attachments, clock, disk, 
 from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
 from heliograph.clock import Clock
 from heliograph.datafolder import LOST, Secrets
+from heliograph.opening import (
+    MEND_LOG,
+    log_fault,
+    log_size,
+    make_secrets,
+    schema_version,
+    secret_fault,
+    sqlite_path,
+)
 from heliograph.opening import examine as look_into
-from heliograph.opening import make_secrets, schema_version, secret_fault, sqlite_path
 from heliograph.rules.address import parse_address
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.setup.file import CHANNELS
@@ -28,7 +36,6 @@ from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.engine.objects import Objects
 
-WAL_MB = 256  # Litestream keeps it far below
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 
 
@@ -142,16 +149,10 @@ async def _list_objects(objects: Objects) -> None:
 
 def _log(settings: Settings) -> Iterator[Finding]:
     """Of SQLite: it grows for ever when nobody brings it into the file."""
-    path = sqlite_path(settings)
-    file = path and path.with_name(f"{path.name}-wal")
-    if settings.checkpoint == "own" or file is None or not file.exists():
-        return
-    size = file.stat().st_size >> 20
-    if size < WAL_MB:
-        yield Finding("checkpoints", "ok", f"{file} has {size} MB")
-        return
-    fix = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
-    yield Finding("checkpoints", "warn", f"{file} has {size} MB: nobody brings it into the database", fix)
+    if fault := log_fault(settings):
+        yield Finding("checkpoints", "warn", f"{fault}: nobody brings it into the database", MEND_LOG)
+    elif found := log_size(settings):
+        yield Finding("checkpoints", "ok", found[0])
 
 
 def _open_to_others(settings: Settings) -> Iterator[Finding]:
