@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import signal
 import smtplib
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,18 @@ def test_it_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert told["measured"]["hand_over_us"] > told["measured"]["signing_us"] / 10
     assert told["capacity"]["per_day"] >= told["capacity"]["per_s"] * 36_000 > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ended_early_it_leaves_nothing_either(tmp_path: Path) -> None:
+    command = [*COMMAND, "capacity", "--seconds", "5", "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        children, service = Path(f"/proc/{process.pid}/task/{process.pid}/children"), ""
+        while process.poll() is None and not service:
+            service = children.read_text().strip()
+            time.sleep(0.01)
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [] and not Path(f"/proc/{service}").exists()
 
 
 def test_the_words() -> None:

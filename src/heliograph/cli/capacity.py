@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import click
@@ -79,6 +80,7 @@ def capacity(settings: Settings, seconds: int, as_json: bool) -> None:
     """
     with (
         clear_mistakes(settings),
+        _ending(),
         tempfile.TemporaryDirectory(prefix="heliograph-capacity-", dir=there(settings.data)) as folder,
     ):
         found = asyncio.run(measure(Path(folder), seconds, (lambda _: None) if as_json else _tell))
@@ -87,6 +89,15 @@ def capacity(settings: Settings, seconds: int, as_json: bool) -> None:
         click.echo(msgspec.json.encode({"cores": len(os.sched_getaffinity(0)), "measured": found, "capacity": told}))
     else:
         click.echo("\n".join(report(found, told)))
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """SIGTERM ends it like Ctrl-C: the service that it runs and its folder go with it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        sys.exit(128 + signal.SIGTERM)
 
 
 def _tell(line: str) -> None:
@@ -113,6 +124,9 @@ def _on_a_core(what: str, cpu_us: float, came: float) -> str:
 
 
 async def measure(folder: Path, seconds: float, tell: Callable[[str], None]) -> Measured:
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     share = {name: part * seconds for name, part in TURNS.items()}
     tell("disk sync")
     with tempfile.NamedTemporaryFile(dir=folder) as file:
