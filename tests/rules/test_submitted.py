@@ -302,6 +302,19 @@ def test_bad_mails(name: str) -> None:
         read(raw)
 
 
+@pytest.mark.parametrize(
+    ("given", "tags"),
+    [
+        ('["a, b", "c:d"]', {"tag": "a, b", "c": "d"}),
+        ("[]", {}),
+        ("[a, b", {"tag": "[a", "tag2": "b"}),
+        ('[1, "b"]', {"tag": "[1", "tag2": '"b"]'}),
+    ],
+)
+def test_tags_as_a_list(given: str, tags: dict[str, str]) -> None:
+    assert read(f"X-Tags: {given}\n\nx".encode()).request["tags"] == tags
+
+
 def test_as_many_and_as_deep_as_is_allowed() -> None:
     assert len(read(parts(PARTS_MAX)).request["attachments"]) == PARTS_MAX - 1
     assert read(nested(10)).request["text"] == "x"

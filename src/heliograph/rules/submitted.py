@@ -6,6 +6,7 @@ the levels of parts inside parts, of which there are few.
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -444,15 +445,22 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _named_tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """`name:value`, several with commas between them; those without a name are `tag`, `tag2`, `tag3`."""
+    """`name:value`, several with commas or as a JSON list; those without a name are `tag`, `tag2`, `tag3`."""
     tags: dict[str, str] = {}
     unnamed = 0
     for header, text in given:
         whole = header == "x-pm-tag"
-        for one in filter(None, map(str.strip, [text] if whole else text.split(","))):
+        for one in filter(None, map(str.strip, [text] if whole else _listed(text))):
             name, colon, value = one.partition(":")
             if whole or not colon:
                 unnamed += 1
                 name, value = f"tag{unnamed}" if unnamed > 1 else "tag", one
             tags[name.strip()] = value.strip()
     return tags
+
+
+def _listed(text: str) -> list[str]:
+    if text.startswith("["):  # as django-anymail writes them
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text, type=list[str])
+    return text.split(",")
