@@ -376,8 +376,8 @@ class World:
         if dead:
             audit = COMMAND_LINE.did(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
             place = self.rng.choice(dead)
+            self.retried.add(place[0])  # also when the process dies with the commit
             await process.store.dead_letters.retry([LetterKey(*place)], audit)
-            self.retried.add(place[0])
             self.seen["dead letter retried"] += 1
 
 
