@@ -166,9 +166,10 @@ def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: H
     service.start("api")
     worker = service.start("worker")
     for number in range(EVENTS // 2):
+        dies = number % (EVENTS // 2 // KILLS) == 20
+        before = len(hooks.received()) if dies else 0
         send(service, "emails", "delivered@simulator.test")
-        if number % (EVENTS // 2 // KILLS) == 20:
-            before = len(hooks.received())
+        if dies:
             until(lambda before=before: len(hooks.received()) > before)
             service.kill(worker)
             worker = service.start("worker")
