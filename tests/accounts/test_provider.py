@@ -18,6 +18,8 @@ from heliograph.dashboard import oidc
 from heliograph.dashboard.views import proof
 from heliograph.dashboard.views import provider as view
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX
+from heliograph.manage.people import NewPerson, demo_link
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.groups import read_group_roles
 from heliograph.settings import Settings
 from tests.accounts.authenticator import Authenticator
@@ -658,6 +660,14 @@ async def test_passwords_can_be_closed(world: World) -> None:
     assert await browser.sees(B)
     bob = world.house.browser()  # what the command line prints is the way in when the provider is away
     assert (await bob.post(f"/dashboard/link/{printed.token}", password=PASSWORD)).status == 303
+
+
+async def test_without_a_provider_nobody_has_to_show_anything_there(house: House) -> None:
+    """The demo's person came by a link, and has no password."""
+    link = await demo_link(house.store, COMMAND_LINE, NewPerson(email="demo@example.com", name="Demo"), ("team_b",))
+    browser = house.browser()
+    assert (await browser.post(f"/dashboard/link/{link}")).status == 303
+    assert await add_password(browser) == 303
 
 
 async def test_without_a_provider_there_is_no_such_page(house: House) -> None:

@@ -3,7 +3,7 @@
 from heliograph.dashboard import totp
 from heliograph.dashboard.passkeys import party_of
 from heliograph.dashboard.passwords import complaint, hash_password
-from heliograph.dashboard.views.proof import doubt, is_proven
+from heliograph.dashboard.views.proof import doubt, must_prove
 from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
@@ -61,7 +61,7 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "provider": visit.tools.provider.options.name if visit.tools.provider else "",
         "identities": await visit.store.people.identities(person.id),
         "passwords": visit.tools.passwords,
-        "must_prove": not person.password and not is_proven(visit),
+        "must_prove": must_prove(visit, person),
         "passkeys": await visit.store.passkeys.of(person.id) if has_passkeys else None,
         "passkey": visit.form.get("passkey", ""),
         "codes_left": await visit.store.people.count_recovery(person.id),

@@ -14,9 +14,9 @@ UNPROVEN = "Show first that it is you."
 
 
 async def doubt(visit: Visit, person: Person, password: str) -> str:
-    """Why it may be somebody else; empty: it is this person. Who has no password has shown it at the provider."""
+    """Why it may be somebody else; empty: it is this person."""
     if not person.password:
-        return "" if is_proven(visit) else UNPROVEN
+        return UNPROVEN if must_prove(visit, person) else ""
     attempt = await begin_try(visit, person.email, person)
     if not attempt.names:
         return attempt.instead
@@ -26,7 +26,12 @@ async def doubt(visit: Visit, person: Person, password: str) -> str:
     return ""
 
 
-def is_proven(visit: Visit) -> bool:
+def must_prove(visit: Visit, person: Person) -> bool:
+    """Who has no password shows it at the provider. Without one there is nobody to ask: the demo's link, for one."""
+    return visit.tools.provider is not None and not person.password and not _is_proven(visit)
+
+
+def _is_proven(visit: Visit) -> bool:
     try:
         until = visit.tools.unseal(visit.cookies.get(COOKIE, ""), _place(visit))
     except CannotOpen:
