@@ -340,8 +340,8 @@ def shoot_all(link: str, invitation: str, album: Album) -> None:
         strangers = STRANGERS | {"invitation-link": urlsplit(invitation).path}
         shoot(browser, strangers, album, base_url=link.partition("/dashboard")[0])
         operator = enter(browser, link)
-        add_passkey(operator)
         auditor = enter(browser, f"{link.partition('/dashboard')[0]}{urlsplit(invitation).path}", PASSWORD)
+        add_passkey(auditor)
         ids = find_ids(operator)
         pages = {name: filled(path, ids) for name, path in {**walk(operator), **MORE}.items()}
         watched = {f"read-only-{name}": path for name, path in walk(auditor).items() if not name.startswith("docs")}
@@ -371,12 +371,13 @@ def filled(path: str, ids: dict[str, str]) -> str:
 
 
 def add_passkey(page: Page) -> None:
-    """With an authenticator of Chromium's own."""
+    """With an authenticator of Chromium's own; who has no password is sent to the provider, which is away."""
     session = page.context.new_cdp_session(page)
     session.send("WebAuthn.enable")
     session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})
     page.goto("/dashboard/account")
     page.get_by_label("Name of the passkey").fill("My laptop")
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Add passkey").click()
     page.get_by_text("The passkey My laptop is added.").wait_for()
 
