@@ -216,7 +216,7 @@ def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
         assert [error.message for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(example)] == []
 
 
-SENDS = [route for route in V1 if route.idempotent]
+SENDS = [route for route in V1 if route.idempotent and "{" not in route.path]
 TOKEN = make_token(bytes(range(64)))
 
 

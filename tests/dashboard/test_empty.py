@@ -15,7 +15,10 @@ name = "New"
 mode = "{mode}"
 """
 # Not of every team, or not at an address without a name.
-NOT_PAGES = ("/live", "/zone", "/suppressions/remove", "/senders/recipients", "/recipients/new", "/passkeys/new")
+NOT_PAGES = (
+    *("/live", "/zone", "/suppressions/remove", "/senders/recipients", "/recipients/new"),
+    *("/passkeys/new", "/account/provider"),
+)
 PATHS = [
     route.path.format(team="team_new")
     for route in PAGES
