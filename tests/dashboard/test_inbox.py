@@ -120,7 +120,7 @@ def test_nothing_in_a_mail_is_executed(site: Site, send: Any) -> None:
 
 def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) -> None:
     page = site.open("phones@example.com", "--team", "team_acme", "--role", "viewer", path=f"{ACME}?channel=sms")
-    assert page.get_by_text("Nothing here yet").is_visible()
+    expect(page.get_by_text("Nothing here yet")).to_be_visible()
     shoot(page, "inbox-empty")
     parcel = {"parcel": "42 \u2603", "note": "x" * 80}
     send("/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": parcel})
@@ -142,7 +142,7 @@ def test_codes_of_magic_and_of_verified_sandbox_numbers(site: Site, send: Any, s
     page = site.open(
         "codes@example.com", "--team", "team_sandbox", "--role", "developer", path=f"{SANDBOX}?channel=verification"
     )
-    assert page.locator("tbody code", has_text="000000").is_visible()
+    expect(page.locator("tbody code", has_text="000000")).to_be_visible()
     text = page.locator(".bubble").inner_text()
     code = text.split("code is ")[1][:6]
     shoot(page, "inbox-codes")

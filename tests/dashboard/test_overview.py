@@ -38,7 +38,7 @@ def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
     bar = page.get_by_role("group", name="Sent").get_by_role("link")
     bar.focus()
     assert bar.locator(".said").text_content().endswith("3 Email, 1 SMS")
-    assert bar.locator(".said").is_visible()
+    expect(bar.locator(".said")).to_be_visible()
     for link in (bar, page.get_by_role("link", name=re.compile("^Sent: 4")), row.get_by_role("link").nth(2)):
         assert re.search(r"/messages\?from=[^&]+&until=", link.get_attribute("href"))  # each leads to its messages
     assert "status=bounced" in row.get_by_role("link").nth(2).get_attribute("href")

@@ -192,7 +192,7 @@ def test_a_recipient_confirms_with_a_code(site: Site, shoot: Shoot, address: str
 
 def test_roles(site: Site) -> None:
     viewer = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path=ACME)
-    assert viewer.get_by_role("heading", name="Domains & senders").is_visible()
+    expect(viewer.get_by_role("heading", name="Domains & senders")).to_be_visible()
     assert viewer.locator("main :is(button:not(.copyable button), a.button)").count() == 0
     developer = site.open("developer@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
     csrf = developer.locator("input[name=csrf]").first.input_value()

@@ -37,7 +37,7 @@ def _step() -> int:
 
 def test_a_link_a_password_out_and_in_again(site: Site, shoot: Shoot) -> None:
     page = site.open("ada@example.com", "--operator")
-    assert page.get_by_role("heading", name="Teams").is_visible()
+    expect(page.get_by_role("heading", name="Teams")).to_be_visible()
     shoot(page, "teams")
     page.locator("header .mine > summary").click()
     page.get_by_role("button", name="Sign out").click()

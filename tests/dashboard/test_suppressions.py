@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
+expect = sync_api.expect
 HERE = "/dashboard/teams/team_acme/suppressions"
 TEAM = ("--team", "team_acme", "--role")
 
@@ -28,7 +29,7 @@ def test_add_search_and_remove(site: Site, shoot: Shoot) -> None:
     assert page.locator("tbody tr").count() == 1
     shoot(page, "suppressions")
     page.get_by_role("link", name="Remove Ada@Example.com").click()
-    assert page.get_by_text("This person reported your mail as spam").is_visible()
+    expect(page.get_by_text("This person reported your mail as spam")).to_be_visible()
     shoot(page, "suppression-remove")
     page.get_by_role("button", name="Remove suppression").click()
     page.get_by_text("Ada@Example.com can be mailed again.").wait_for()
@@ -41,7 +42,7 @@ def test_the_message_that_caused_it(site: Site) -> None:
     until(lambda: site.service.get(f"/v1/emails/{id_}").json["status"] == "bounced")
     page = site.open("cause@example.com", *TEAM, "viewer", path=f"{HERE}?q=bounced@")
     assert page.get_by_role("link", name=f"The message {id_}").get_attribute("href").endswith(f"/messages/{id_}")
-    assert page.locator("tbody").get_by_text("Bounce", exact=True).is_visible()
+    expect(page.locator("tbody").get_by_text("Bounce", exact=True)).to_be_visible()
 
 
 def test_import_of_ten_thousand_lines(site: Site, tmp_path: Path, shoot: Shoot) -> None:
@@ -53,7 +54,7 @@ def test_import_of_ten_thousand_lines(site: Site, tmp_path: Path, shoot: Shoot) 
     page.get_by_role("link", name="Import CSV").click()
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Import").click()
-    sync_api.expect(page.get_by_role("heading", name="Import done")).to_be_visible()
+    expect(page.get_by_role("heading", name="Import done")).to_be_visible()
     facts = page.locator("dl.facts").inner_text().replace("\u202f", "").split("\n")
     assert [line for line in facts if line.strip()][1::2] == ["10000 of 10000", "9996", "1", "3"]
     shoot(page, "suppression-import")
@@ -66,7 +67,7 @@ def test_import_of_ten_thousand_lines(site: Site, tmp_path: Path, shoot: Shoot) 
     found = site.service.get("/v1/suppressions/person9993@example.net").json
     assert found["reason"] == "bounce"
     page.goto(HERE)
-    sync_api.expect(page.locator(".imports tbody tr").first).to_contain_text("9\u202f996")
+    expect(page.locator(".imports tbody tr").first).to_contain_text("9\u202f996")
     shoot(page, "suppressions-imports")
     page.get_by_role("link", name="Older").click()
     assert page.locator("main > table tbody tr").count() == 50
@@ -84,7 +85,7 @@ def test_a_file_that_cannot_be_taken(site: Site) -> None:
         file = {"name": "list.csv", "mimeType": "text/csv", "buffer": content}
         page.get_by_label("File").set_input_files([file])
         page.get_by_role("button", name="Import").click()
-        sync_api.expect(page.get_by_role("alert")).to_contain_text(expected)
+        expect(page.get_by_role("alert")).to_contain_text(expected)
 
 
 def test_a_viewer_only_looks(site: Site) -> None:
