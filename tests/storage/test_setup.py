@@ -1,6 +1,7 @@
 """The setup: changed in one transaction, seen by every process within a second."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,24 @@ def team_row(id_: str, ref: int) -> Row:
 async def test_nothing_new_is_the_same_object(store: Store) -> None:
     seen = store.setup.current
     assert await store.setup.refresh() is seen
+
+
+async def test_a_slow_look_does_not_bring_back_what_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, changed = store.setup._database.read, asyncio.Event()
+
+    async def slow(story: Any) -> Any:
+        found = await read(story)
+        await changed.wait()
+        return found
+
+    monkeypatch.setattr(store.setup._database, "read", slow)
+    look = asyncio.create_task(store.setup.refresh())
+    await asyncio.sleep(0.1)
+    monkeypatch.setattr(store.setup._database, "read", read)
+    await store.setup.change(lambda _, __: brand("New"))
+    changed.set()
+    await look
+    assert store.setup.current.platform.brand == "New"
 
 
 async def test_teams_that_did_not_change_keep_their_objects(store: Store, other: Store) -> None:

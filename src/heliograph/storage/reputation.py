@@ -22,7 +22,7 @@ class Reputations:
 
     async def refresh(self) -> None:
         rows = await self._database.read(lambda tx: tx.run("judgements_since", since=self.version))
-        if rows:
+        if rows and rows[-1][0] > self.version:  # not what another refresh has seen newer
             found = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
             self.current = {**self.current, **{record.team: record for record in found}}
             self.version = rows[-1][0]

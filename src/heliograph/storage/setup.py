@@ -158,8 +158,10 @@ class SetupStore:
 
     async def refresh(self) -> Setup:
         seen = self.current
-        self.current = await self._database.read(lambda tx: load(tx, seen))
-        if self.current is not seen:
+        found = await self._database.read(lambda tx: load(tx, seen))
+        # One that began before this and ends after it must not bring back what was.
+        if found is not seen and (self.current is seen or found.version > self.current.version):
+            self.current = found
             self._database.hints.hear()  # a pause may be over, a webhook enabled
         return self.current
 
