@@ -110,15 +110,21 @@ async def test_what_was_damaged_there_is_not_sent(
     assert elsewhere.blobs.size(hash_) == 0
 
 
+async def lose(objects: Objects, left: bytes | None) -> str:
+    """The name of the one object, of which the store has only this left."""
+    (lost,) = await names(objects)
+    await objects.drop([lost])
+    if left is not None:
+        await objects.put(lost, left)
+    return lost
+
+
 @pytest.mark.parametrize("left", [None, b"", FILE[:-1], FILE + b"x"])
 async def test_one_that_the_store_lost_is_put_again_with_its_next_message(
     store: Store, elsewhere: Store, objects: Objects, sql: Sql, left: bytes | None
 ) -> None:
     hash_ = await store.attachments.put(FILE)
-    (lost,) = await names(objects)
-    await objects.drop([lost])
-    if left is not None:
-        await objects.put(lost, left)
+    lost = await lose(objects, left)
     puts = [place.attachments.put(FILE) for place in (store, elsewhere) for _ in range(2)]
     assert set(await asyncio.gather(*puts)) == {hash_}
     elsewhere.blobs.drop(hash_, elsewhere.clock.now() + 2 * FRESH_MS)
@@ -140,10 +146,7 @@ async def test_a_lost_one_defers_its_message_and_no_carrier_is_blamed(
     store: Store, elsewhere: Store, objects: Objects, left: bytes | None
 ) -> None:
     hash_ = await store.attachments.put(FILE)
-    (lost,) = await names(objects)
-    await objects.drop([lost])
-    if left is not None:
-        await objects.put(lost, left)
+    await lose(objects, left)
     with pytest.raises(NotReady, match="attachment"):
         await bring_attachment(elsewhere, hash_)
 
