@@ -81,7 +81,7 @@ def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for name in value:
         if name not in fields:
-            raise Misfit(name, f"is not known here. Known: {', '.join(fields)}")
+            raise Misfit(name, f"is not known here. Known: {', '.join(fields) or 'no fields'}")
     for name, field in fields.items():
         if field.required and name not in value:
             raise Misfit(name, "is missing")
