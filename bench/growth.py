@@ -3,6 +3,7 @@
 Each database is filled by bench/fill.py with all the rows that the worker leaves behind, measured, and removed.
 """
 
+import asyncio
 import http.client
 import random
 import time
@@ -30,9 +31,19 @@ from rounds import (
     write_part,
 )
 
+from heliograph.clock import Clock
+from heliograph.opening import open_store
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.setup.records import KEEP_MESSAGES_DAYS, TeamRecord
+from heliograph.settings import Settings
+from heliograph.storage import retention
+from heliograph.storage.engine.database import Story, T
+
 READS, LISTS = 200, 20  # times each
 ALL_S, ALL_RATE = 15.0, 50
 LIST_MS, FLAT = 100.0, 1.2  # expected
+RETAINED = 5_000  # messages that become too old
+RETENTION_MS = 50.0  # expected: that it has SQLite's one writer at a time
 COMPARED_MAX = 1_000_000  # messages with which an older revision is measured too
 DRAIN_S = 300.0
 WAITING = "SELECT count(*) FROM outbox"
@@ -64,7 +75,9 @@ over 80 days, with recipients, two events each, searchable addresses, and conten
 - **Reading**: by HTTP, one after the other: an id, and 20 messages with each filter; search is the dashboard's page.
   The median, and behind it the slowest.
 - **All work**: `--role all` with 50 emails a second in its first 15 s, in which every duty has its turn: what it takes
-  of a core, and the slowest 202."""
+  of a core, and the slowest 202.
+- **Retention**: the 5,000 oldest messages become too old; the CPU time for each, PostgreSQL's too, and the longest
+  transaction."""
 
 
 class Growth(Bench):
@@ -157,6 +170,39 @@ class Growth(Bench):
         slowest = max((one.answered - one.due) * 1000 for one in arrivals.read(path))
         self.note(revision, kind, all_cpu=used / ALL_S, all_slowest=slowest)
 
+    def retain(self, revision: Revision, kind: str, database: str) -> None:
+        """The duty itself, in this process."""
+        if revision is not NOW:
+            return
+        oldest = "SELECT min(key) FROM message"
+        first, due = self.databases.ask(
+            database, oldest, f"SELECT created_at FROM message WHERE key = ({oldest}) + {RETAINED}"
+        )
+        now, used = due + KEEP_MESSAGES_DAYS * DAY_MS, time.process_time() + self.databases.cpu_s()
+        times = asyncio.run(_purge(Settings(database=database, data=self.folder / "retention"), now))
+        used = time.process_time() + self.databases.cpu_s() - used
+        (left,) = self.databases.ask(database, oldest)
+        self.note(revision, kind, retain_cpu=used / (left - first) * 1e6, retain_ms=max(times) * 1000)
+
+
+async def _purge(settings: Settings, now: int) -> list[float]:
+    """How long each of its transactions takes, in seconds."""
+    times = []
+    async with open_store(settings, Clock(), "bench/0") as store:
+        write = store.database.write
+
+        async def timed(story: Story[T]) -> T:
+            began = time.perf_counter()
+            try:
+                return await write(story)
+            finally:
+                times.append(time.perf_counter() - began)
+
+        store.database.write = timed  # type: ignore[method-assign]
+        # Contents of the last days stay: only messages are too old.
+        await retention.purge(store.database, now, [TeamRecord(ref=1, id="", name="", keep_content_days=60)])
+    return times
+
 
 def run(folder: Path, databases: Databases, sizes: list[int], compared: list[Revision], keep: bool) -> list[Growth]:
     done = []
@@ -166,7 +212,7 @@ def run(folder: Path, databases: Databases, sizes: list[int], compared: list[Rev
         for kind in KINDS:
             own = compared if count <= COMPARED_MAX else [NOW]
             filled = {revision: bench.prepare(revision, kind) for revision in own}
-            for number, step in enumerate((bench.accept_and_read, bench.deliver, bench.all_work)):
+            for number, step in enumerate((bench.accept_and_read, bench.deliver, bench.all_work, bench.retain)):
                 for revision in turns(own, number):
                     step(revision, kind, filled[revision])
             for database in [] if keep else filled.values():
@@ -208,6 +254,8 @@ def report(done: list[Growth], compared: list[Revision], kind: str) -> str:
         add(f"{name}, ms", name, ".1f", most=LIST_MS, behind=f"{name}, slowest")
     add("all work: of a core", "all_cpu", ".2f")
     add("all work: slowest 202, ms", "all_slowest", ".0f")
+    add("retention: CPU µs for a message", "retain_cpu", ",.0f", flat=FLAT)
+    add("retention: longest transaction, ms", "retain_ms", ".1f", most=RETENTION_MS if kind == "sqlite" else 0)
     add("bytes a message", "size", ",.0f")
     return table(*rows)
 
