@@ -12,6 +12,7 @@ from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.totp import STEP_MS, code_at
 from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.handover import Handover
 from heliograph.rules.content import EmailContent
@@ -118,6 +119,11 @@ class House:
         person = await self.people.find(email)
         assert person
         return person.id
+
+    async def code_form(self, email: str) -> dict[str, str]:
+        """What turns the code at sign-in on, but for the password."""
+        secret, id_ = bytes(20), await self.id_of(email)
+        return {"sealed": self.sealer.seal(secret, f"totp/{id_}"), "code": code_at(secret, self.clock.now() // STEP_MS)}
 
     def browser(self, address: str = "192.0.2.1") -> "Browser":
         return Browser(self, address)

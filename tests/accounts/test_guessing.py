@@ -3,6 +3,7 @@
 import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, PasswordQueue
+from heliograph.dashboard.views.proof import WRONG as NOT_YOURS
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.tries import SPAN_MS
@@ -93,6 +94,16 @@ async def test_codes_are_guessed_no_faster(house: House) -> None:
         )
     assert statuses == [False] * (TRIES_MAX + 1)
     assert (await device.sign_in(OWNER)).status == 429
+
+
+async def test_who_finds_a_session_open_does_not_lock_its_owner_out(house: House) -> None:
+    device = await owner(house)
+    form = await house.code_form(OWNER)
+    for guess in ("", "wrong password"):
+        answer = await device.post("/dashboard/account/totp", **form, check=guess)
+        assert (answer.status, NOT_YOURS in answer.body) == (400, True)
+    assert (await house.browser(HOME).sign_in(OWNER)).status == 303  # without a code
+    assert "recovery codes" in (await device.post("/dashboard/account/totp", **form, check=PASSWORD)).body
 
 
 async def test_many_strangers_at_once_do_not_keep_the_others_waiting(

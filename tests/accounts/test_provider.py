@@ -371,6 +371,16 @@ async def test_a_proof_is_of_one_session_and_does_not_last(world: World, add: Ad
     assert await add(browser) == 400
 
 
+async def test_who_finds_a_session_open_turns_no_code_on(world: World) -> None:
+    browser, _ = await world.sign_in()
+    form = await world.house.code_form("ada@example.com")
+    assert (await browser.get("/dashboard/account/totp")).place == "/dashboard/account"
+    assert (await browser.post("/dashboard/account/totp", **form)).place == "/dashboard/account"
+    assert "Turn off" not in (await browser.get("/dashboard/account")).body
+    await prove(world, browser, auth_time=world.house.clock.now() // 1000)
+    assert "recovery codes" in (await browser.post("/dashboard/account/totp", **form)).body
+
+
 async def test_an_answer_for_another_session_changes_nothing(world: World) -> None:
     browser, _ = await world.sign_in()
     path = world.idp.authorize(

@@ -28,7 +28,7 @@ class _Cookies(Sessions):
     """Whoever has a cookie is signed in …"""
 
     async def find(self, token: str) -> SignedIn | None:
-        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR, 0)
+        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR)
 
 
 class _Everybody(People):

@@ -17,6 +17,7 @@ import pytest
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.totp import STEP_MS, code_at
 from tests.dashboard.conftest import Site
+from tests.people import PASSWORD
 from tests.service import until
 
 TEAM, OPERATOR = "/dashboard/teams/team_acme", "/dashboard/operator"
@@ -255,6 +256,7 @@ def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None
     secret = page.locator("details code").inner_text().replace(" ", "")
     now = time.time_ns() // 1_000_000
     page.get_by_label("Code").fill(code_at(base64.b32decode(secret), now // STEP_MS))
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on").click()
     page.get_by_role("heading", name="Save your recovery codes").wait_for()
     look()

@@ -5,6 +5,7 @@ import base64
 from heliograph.dashboard.totp import code_at
 from tests.dashboard.conftest import Site, sync_api
 from tests.dashboard.test_sign_in import _step, sign_in
+from tests.people import PASSWORD
 
 expect = sync_api.expect
 HOOK = {"url": "http://127.0.0.1:9/hook", "events": ["sms.*"]}
@@ -17,6 +18,7 @@ def test_pages_after_the_secret_was_changed(site: Site) -> None:
     page.get_by_text("Or type the secret").click()
     secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
     page.get_by_label("Code").fill(code_at(secret, _step()))
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on").click()
     recovery = page.locator("pre").inner_text().split()
 

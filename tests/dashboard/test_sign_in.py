@@ -71,9 +71,11 @@ def test_a_code_at_sign_in(site: Site, shoot: Shoot) -> None:
     secret = base64.b32decode(page.locator("details code").inner_text().replace(" ", ""))
     shoot(page, "totp")
     page.get_by_label("Code").fill("000 00")
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on").click()
     expect(page.get_by_role("alert")).to_contain_text("wrong or too old")
     page.get_by_label("Code").fill(used := code_at(secret, step := _step()))
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on").click()
     recovery = page.locator("pre").inner_text().split()
     assert len(set(recovery)) == 10

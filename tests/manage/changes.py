@@ -322,7 +322,7 @@ async def themselves_with_a_secret(world: World) -> Values:
 
 async def themselves_with_a_code(world: World) -> Values:
     made = await themselves_with_a_secret(world)
-    form = {"sealed": made["sealed"], "code": world.code(made["secret"])}
+    form = {"sealed": made["sealed"], "code": world.code(made["secret"]), "check": PASSWORD}
     assert (await world.post("/dashboard/account/totp", form, made["who"])).ok
     return made
 
@@ -444,8 +444,8 @@ CHANGES = [
          again=True),
     page("/dashboard/account/sessions", "account.sessions", {}, themselves_twice, also=frozenset({"session"}),
          again=True),
-    page("/dashboard/account/totp", "account.totp", {"sealed": "{sealed}", "code": "{code}"}, themselves_with_a_secret,
-         again=True),
+    page("/dashboard/account/totp", "account.totp", {"sealed": "{sealed}", "code": "{code}", "check": PASSWORD},
+         themselves_with_a_secret, again=True),
     page("/dashboard/account/passkeys", "account.passkey",
          {"passkey": "Phone", "check": PASSWORD, "credential": "{credential}"}, themselves_with_a_device, again=True),
     page("/dashboard/account/passkeys/remove", "account.passkey", {"id": "{passkey}"}, themselves_with_a_passkey,

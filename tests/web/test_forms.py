@@ -131,7 +131,7 @@ class People:
         return {"team_acme": self.role}
 
 
-ADA = SignedIn("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", operator=0, has_totp=0)
+ADA = SignedIn("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", operator=0)
 
 
 class Sent:

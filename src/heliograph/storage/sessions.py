@@ -30,7 +30,6 @@ class SignedIn(msgspec.Struct, frozen=True):
     email: str
     name: str
     operator: int
-    has_totp: int
     ends_at: int | None = None  # however much it is used
     observer: int = 0  # a read-only operator
 

@@ -89,24 +89,29 @@ async def themselves(visit: Visit) -> Person:
 
 async def show_totp(visit: Visit) -> Answer:
     """A new secret, in the form alone until a code confirms it."""
-    if visit.person.has_totp:
+    person = await themselves(visit)
+    if person.totp or must_prove(visit, person):
         return Redirect(HERE)
-    return _totp_page(visit, visit.context.clock.entropy(totp.SECRET_BYTES))
+    return _totp_page(visit, person, visit.context.clock.entropy(totp.SECRET_BYTES))
 
 
 async def confirm_totp(visit: Visit) -> Answer:
-    person, sealed = visit.person, visit.form.get("sealed", "")
-    if person.has_totp:
+    """With the password: whoever finds an open session must not lock its person out."""
+    person, sealed = await themselves(visit), visit.form.get("sealed", "")
+    if person.totp or must_prove(visit, person):
         return Redirect(HERE)
     try:
-        secret = visit.tools.unseal(sealed, f"totp/{person.person}")
+        secret = visit.tools.unseal(sealed, f"totp/{person.id}")
     except CannotOpen:
         return Redirect(f"{HERE}/totp")
     step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
     if step is None:
-        return _totp_page(visit, secret, "This code is wrong or too old. Check the clock of your phone.")
+        wrong = {"code": "This code is wrong or too old. Check the clock of your phone."}
+        return _totp_page(visit, person, secret, wrong)
+    if why := await doubt(visit, person, visit.form.get("check", "")):
+        return _totp_page(visit, person, secret, {"check": why})
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
-    await people.start_totp(visit.store, visit.actor, person.person, person.email, sealed, codes, step)
+    await people.start_totp(visit.store, visit.actor, person.id, person.email, sealed, codes, step)
     return Page("recovery.html", {"codes": codes})
 
 
@@ -118,12 +123,13 @@ async def drop_totp(visit: Visit) -> Answer:
     return Redirect(HERE, "Two-factor authentication is off.")
 
 
-def _totp_page(visit: Visit, secret: bytes, error: str = "") -> Page:
+def _totp_page(visit: Visit, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:
     text = totp.base32(secret)
     values = {
-        "sealed": visit.tools.seal(secret, f"totp/{visit.person.person}"),
-        "image": totp.qr_code(secret, visit.person.email),
+        "person": person,
+        "sealed": visit.tools.seal(secret, f"totp/{person.id}"),
+        "image": totp.qr_code(secret, person.email),
         "secret": " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
-        "error": error,
+        "errors": errors or {},
     }
-    return Page("totp.html", values, 400 if error else 200)
+    return Page("totp.html", values, 400 if errors else 200)

@@ -121,7 +121,7 @@ INSERT INTO session (hash, id, person, csrf, address, agent, created_at, seen_at
 VALUES (:hash, :id, :person, :csrf, :address, :agent, :now, :now, :expires_at, :ends_at);
 
 -- name: find_session
-SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, p.totp IS NOT NULL, s.ends_at, p.observer
+SELECT s.id, s.csrf, s.seen_at, p.id, p.email, p.name, p.operator, s.ends_at, p.observer
 FROM session s JOIN person p ON p.id = s.person
 WHERE s.hash = :hash AND s.expires_at > :now;
 
