@@ -1,6 +1,8 @@
-"""The real time, and as much later as a test wants."""
+"""The real time, and as much later as a test wants; or a time that stands still."""
 
 from heliograph.clock import Clock
+
+BEGIN_MS = 1_750_000_000_000
 
 
 class TestClock(Clock):
@@ -19,3 +21,23 @@ class TestClock(Clock):
 
     def forward(self, ms: int) -> None:
         self.later += max(0, ms)
+
+
+class StandingClock(Clock):
+    """Stands still but for `forward`, so that all happens again as it did."""
+
+    def __init__(self) -> None:
+        self._now = BEGIN_MS
+        super().__init__()
+
+    def now(self) -> int:
+        return self._now
+
+    def wall(self) -> int:
+        return self._now
+
+    def count(self) -> int:
+        return self._now
+
+    def forward(self, ms: int) -> None:
+        self._now += max(0, ms)

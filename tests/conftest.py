@@ -190,11 +190,17 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A migrated database without records, once of each kind."""
-    if request.param == "postgres":
+    with migrated_database(request.param, request, tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def migrated_database(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    if kind == "postgres":
         with lent_database(request.getfixturevalue("postgres")) as url:
             yield url
     else:
-        path = tmp_path / "heliograph.db"
+        path = folder / "heliograph.db"
         shutil.copy(request.getfixturevalue("migrated_file"), path)
         yield f"sqlite:///{path}"
 

@@ -11,7 +11,7 @@ SIZES = {
     "P1 accepts between kills": (30, 50),
     "P2 accepts": (50, 200),
     "P3 kills": (2, 50),
-    "P4 examples": (10, 2_000),
+    "P4 examples": (60, 2_000),
     "P4 steps": (20, 50),
     "P4 races": (1, 50),
     "P5 keys": (10, 1_000),

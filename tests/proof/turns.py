@@ -21,8 +21,8 @@ from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import SqliteTx, drive
 from heliograph.storage.store import Store, make_store
+from tests.clocks import StandingClock
 
-BEGIN_MS = 1_750_000_000_000
 ANSWER_WAITS = 0.3  # how often others act between a commit and its answer
 QUERIES = load_queries("sqlite")
 
@@ -34,24 +34,11 @@ class Turn:
         yield
 
 
-class SimClock(Clock):
+class SimClock(StandingClock):
     def __init__(self, rng: Random) -> None:
-        self._now = BEGIN_MS
         super().__init__()
         self._rng = rng
         self._ids = 0
-
-    def now(self) -> int:
-        return self._now
-
-    def wall(self) -> int:
-        return self._now
-
-    def count(self) -> int:
-        return self._now
-
-    def forward(self, ms: int) -> None:
-        self._now += max(0, ms)
 
     def new_id(self, prefix: str) -> str:
         self._ids += 1
