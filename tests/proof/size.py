@@ -26,7 +26,8 @@ SIZES = {
     "P14 others": (30, 10_000),
     "P16 restores of SQLite": (2, 20),
     "P16 restores of PostgreSQL": (2, 20),
-    "P18 requests": (6, 20_000),  # for an endpoint in full, for each of its kinds of requests in short
+    "P18 requests": (6, 200),  # drawn: for an endpoint in full, for each of its kinds of requests in short
+    "P18 changed requests": (40, 19_800),  # for an endpoint
     "P19 seeds": (100, 10_000),
     "P20 crashes": (2, 50),
     "P22 kills": (3, 10),
