@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.proof.size import FULL, report
+from tests.proof.size import DATABASES, FULL, database_name, report
 from tests.service import SETUP, TOKENS, Service, free_port, until
 
 LATE_S = 0.25  # what the promise allows; asserted in full only
@@ -295,7 +295,7 @@ class Probe:
         self._process.communicate()
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 def test_nobody_waits_for_a_hostile_request(database_url: str, tmp_path: Path) -> None:
     bounce_port = free_port()
     more = tmp_path / "more.toml"
@@ -309,14 +309,14 @@ def test_nobody_waits_for_a_hostile_request(database_url: str, tmp_path: Path) -
         )
         until(lambda: service.get(f"/v1/emails/{first.json['id']}").json["status"] == "sent", 120)  # its keys are made
         probe = Probe(service.ports[0], process.pid)
-        target, late = Target(service.ports[0], bounce_port), 0.0
+        target, late, name = Target(service.ports[0], bounce_port), 0.0, database_name(database_url)
         try:
-            report("P21", f"/healthz of somebody else, before: {probe.longest()}")
+            report("P21", f"{name}, /healthz of somebody else, before: {probe.longest()}")
             for attack in COLLECTION:
                 attack(target)
                 wait = probe.longest()
                 late = max(late, wait.computed)
-                report("P21", f"{attack.__name__.replace('_', ' ')}: {wait}")
+                report("P21", f"{name}, {attack.__name__.replace('_', ' ')}: {wait}")
         finally:
             probe.close()
     if FULL:
