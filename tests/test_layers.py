@@ -84,9 +84,15 @@ def parse(path: str) -> ast.Module:
     return ast.parse((SOURCE / path).read_text("utf-8"), path)
 
 
+@functools.cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """All of a tree, walked once for all rules."""
+    return list(ast.walk(tree))
+
+
 def imported(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
     """Every import with the dotted names that it may mean: `from a import b` is a and a.b."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
@@ -143,7 +149,7 @@ def databases_held(tree: ast.Module) -> list[int]:
     """The lines that reach for a store's database; `settings.database` is an address."""
     return [
         node.lineno
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute)
         and node.attr == "database"
         and not (isinstance(node.value, ast.Name) and node.value.id in ("settings", "usual"))
@@ -158,13 +164,13 @@ def impurities(tree: ast.Module) -> list[str]:
 
 def hidden_imports(tree: ast.Module) -> list[int]:
     """Lines inside functions that import our own package."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [node.lineno for f in functions for node, name in imported(f) if name.split(".")[0] == "heliograph"]
 
 
 def clocks_and_chance(tree: ast.Module) -> list[str]:
     found = [name for _, name in imported(tree) if name.split(".")[0] in CHANCE or name == "os.urandom"]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if (owner, node.attr) in NOW:
@@ -174,13 +180,13 @@ def clocks_and_chance(tree: ast.Module) -> list[str]:
 
 def calls_of(method: str, tree: ast.Module) -> list[int]:
     """The lines that call a method of this name."""
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
     return [func.lineno for func in calls if isinstance(func, ast.Attribute) and func.attr == method]
 
 
 def reports_touched(tree: ast.Module) -> list[int]:
     """The lines that reach into `store.reports`."""
-    inner = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    inner = (node.value for node in nodes(tree) if isinstance(node, ast.Attribute))
     return [node.lineno for node in inner if isinstance(node, ast.Attribute) and node.attr == "reports"]
 
 
@@ -188,13 +194,13 @@ def sql_texts(tree: ast.Module) -> list[str]:
     """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
     docstrings = {
         node.body[0].value
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
     texts = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.JoinedStr):
             texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else " x " for p in node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
@@ -214,7 +220,7 @@ def loose_seams(tree: ast.Module) -> list[str]:
     """Public methods that take or answer a tuple of fields, or rows as they are; `tuple[X, ...]` is a list."""
     return [
         f"{part.name}.{method.name}"
-        for part in ast.walk(tree)
+        for part in nodes(tree)
         if isinstance(part, ast.ClassDef)
         for method in part.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not method.name.startswith("_")
@@ -267,7 +273,7 @@ def test_no_import_cycle() -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    names = [node.name for path in FILES for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
+    names = [node.name for path in FILES for node in nodes(parse(path)) if isinstance(node, ast.ClassDef)]
     assert repeated(names) == []
     assert repeated(["Carrier", "Report", "Carrier"]) == ["Carrier"]
 
