@@ -5,11 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import DESKTOP, PHONE, Shoot, Site, sync_api
+from tests.dashboard.conftest import PHONE, Shoot, Site, fits, sync_api
 from tests.service import TOKENS, until
 
 expect = sync_api.expect
@@ -69,17 +68,15 @@ def test_a_team_without_a_domain_is_told_so(site: Site) -> None:
     expect(page.locator(".box")).to_contain_text("no domain that may send yet")
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot, viewport: Any) -> None:
+def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot) -> None:
     place = "/dashboard/teams/team_acme/requests"
-    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place, viewport=viewport)
+    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place)
     refused = site.service.post("/v1/emails", {"to": "nobody", "subject": "S", "text": "secret words"})
     taken = site.service.get("/v1/me")
     id_ = refused.headers["x-request-id"]
     expect(page.locator(f'[data-key="{id_}"]')).to_be_visible()  # it came by itself
     expect(page.locator(f'[data-key="{taken.headers["x-request-id"]}"]')).to_contain_text("GET /v1/me")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    shoot(page, f"requests-{viewport['width']}")
+    fits(page, shoot, "requests")
     page.get_by_label("Status").select_option("2")
     page.get_by_role("button", name="Show").click()
     expect(page.locator(f'[data-key="{id_}"]')).to_have_count(0)
@@ -88,7 +85,7 @@ def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot,
     expect(page.locator(".box")).to_contain_text("What to do")
     expect(page.locator("main")).to_contain_text(refused.code or "")
     expect(page.locator("main")).not_to_contain_text("secret words")
-    shoot(page, f"request-{viewport['width']}")
+    fits(page, shoot, "request")
 
 
 def test_events_by_type(site: Site, shoot: Shoot) -> None:
