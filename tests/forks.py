@@ -125,6 +125,7 @@ def _become(asked: bytes, output: int) -> None:
 
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
+    from heliograph.dashboard.render import environment
     from heliograph.storage.engine.query import Dialect, load_queries
     from tests.cheap import RSA_KEYS, cheapen, rsa_key
 
@@ -133,6 +134,8 @@ if __name__ == "__main__":
         rsa_key(number)
     for dialect in get_args(Dialect):
         load_queries(dialect)
+    for template in environment().list_templates():
+        environment().get_template(template)
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of this process
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
