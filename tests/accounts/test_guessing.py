@@ -27,10 +27,10 @@ async def guess(house: House, email: str, address: str, times: int) -> list[int]
     return [(await browser.sign_in(email, "wrong password")).status for _ in range(times)]
 
 
-async def test_a_thousand_guesses_over_fifty_addresses(house: House) -> None:
+async def test_guesses_over_fifty_addresses(house: House) -> None:
     device = await owner(house)
-    statuses = [status for at in range(50) for status in await guess(house, OWNER, f"198.51.100.{at}", 20)]
-    assert statuses == [403] * TRIES_MAX + [429] * (1000 - TRIES_MAX)
+    statuses = [status for at in range(50) for status in await guess(house, OWNER, f"198.51.100.{at}", 2)]
+    assert statuses == [403] * TRIES_MAX + [429] * (100 - TRIES_MAX)
     assert (await house.browser("198.51.100.77").sign_in(OWNER)).status == 429  # the guesser found it too late
     assert (await house.browser(HOME).sign_in(OWNER)).status == 303  # a right password from a known network
     device.address = ROAD
