@@ -177,14 +177,16 @@ class Service:
 
 
 def until(check: Callable[..., Any], seconds: float = PATIENCE_S) -> Any:
-    """The first true answer; fails when there is none in time."""
-    end = time.monotonic() + seconds
+    """The first true answer; fails when there is none in time. It asks less often the longer it takes: what is waited
+    for needs the CPU more."""
+    end, pause = time.monotonic() + seconds, 0.02
     while True:
         found = check()
         if found:
             return found
         assert time.monotonic() < end, f"still {found!r} after {seconds} s"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.2)
 
 
 def free_port() -> int:
