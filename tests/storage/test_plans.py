@@ -16,7 +16,10 @@ from heliograph.opening import migrate, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.postgres import SESSION
 from heliograph.storage.engine.query import Statement, load_queries
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
 from tests.storage.plans import INDEXES, SHORT, SMALL, SORTED, WHOLE
+from tests.storage.samples import message
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +44,29 @@ async def test_every_query_goes_by_the_indexes_that_are_expected(empty_database_
     assert {name: plan.indexes for name, plan in plans.items() if plan.indexes - {*INDEXES[name].split()}} == {}
     assert {name: plan.walked for name, plan in plans.items() if plan.walked - WHOLE.get(name, {}).keys()} == {}
     assert {name for name, plan in plans.items() if plan.sorts} - SORTED.keys() == set()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_no_statement_is_planned_anew_for_other_values(store: Store, clock: TestClock) -> None:
+    planned: list[object] = []
+
+    def allow(*what: object) -> int:
+        """SQLite asks when it plans a statement."""
+        planned.append(what)
+        return apsw.SQLITE_OK
+
+    async def watch(tx: Any) -> None:
+        tx._execute.__self__.authorizer = allow
+
+    async def accept(address: str) -> None:
+        await store.messages.accept(message(clock, address, watch=[address], price=1))
+
+    await store.database.write(watch)
+    await accept("ada@example.com")
+    assert planned
+    planned.clear()
+    await accept("bo@example.com")
+    assert planned == []
 
 
 def sqlite_plans(path: str) -> dict[str, Plan]:

@@ -167,6 +167,8 @@ def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
+    # A plan goes by the statement alone; else those with a LIMIT are planned anew for every value of it.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     if not checkpoint:
         connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()
     return connection
