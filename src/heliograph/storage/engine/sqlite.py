@@ -22,6 +22,8 @@ log = structlog.get_logger()
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
 BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
+# apsw drops a statement that was not used among the last so many runs, of which a batch bound row by row has one a row.
+STATEMENTS = 1000
 READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
@@ -158,7 +160,7 @@ class SqliteDatabase:
 
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS)
     connection.set_busy_handler(wait)
     if connection.execute("PRAGMA auto_vacuum").get == 0:  # else it would write
         # Of a file that has no pages yet, or from its next VACUUM on.
