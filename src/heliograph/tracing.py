@@ -7,11 +7,9 @@ the same.
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from heliograph.rules.trace import read_traceparent
 
@@ -31,7 +29,7 @@ class NoTraces(Exception):
 
 
 class Span:
-    """Something that takes time; `traceparent` is for what follows from it."""
+    """Something that takes time, perhaps a `with` block; `traceparent` is for what follows from it."""
 
     def __init__(self, traceparent: str | None, own: Any = None) -> None:
         self.traceparent = traceparent
@@ -50,6 +48,12 @@ class Span:
 
                 self._own.set_status(StatusCode.ERROR)
             self._own.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.end(failed=kind is not None)
 
 
 def start(version: str, environment: dict[str, str] | None = None) -> None:
@@ -105,20 +109,13 @@ def kept() -> str | None:
     return _kept.get()
 
 
-@contextmanager
-def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Iterator[Span]:
+def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Span:
     """Something that follows from what was sent."""
     if _tracer is None:
-        yield Span(parent)
-        return
+        return Span(parent)
     begun = _begin(name, parent, kind)
     begun.note(**attributes)
-    try:
-        yield begun
-    except BaseException:
-        begun.end(failed=True)
-        raise
-    begun.end()
+    return begun
 
 
 def _begin(name: str, parent: str | None, kind: Kind) -> Span:
