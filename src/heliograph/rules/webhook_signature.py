@@ -5,6 +5,7 @@ Standard Webhooks grew out of Svix, whose libraries look for the same values und
 
 import hmac
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import pybase64
 
@@ -23,11 +24,13 @@ def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[
     """`t`: Unix seconds of this attempt. During a rotation both secrets sign."""
     service = b"%d.%b" % (t, body)
     standard = b"%b.%b" % (event_id.encode(), service)
-    v1 = [hmac.digest(secret.encode(), service, "sha256").hex() for secret in secrets]
-    v1_standard = [pybase64.b64encode(hmac.digest(_key(secret), standard, "sha256")).decode() for secret in secrets]
-    signed = {"id": event_id, "timestamp": str(t), "signature": " ".join(f"v1,{one}" for one in v1_standard)}
+    v1, v1_standard = [f"t={t}"], []
+    for own, shared in map(_keyed, secrets):
+        v1.append(f"v1={_digest(own, service).hex()}")
+        v1_standard.append(f"v1,{pybase64.b64encode(_digest(shared, standard)).decode()}")
+    signed = {"id": event_id, "timestamp": str(t), "signature": " ".join(v1_standard)}
     return {
-        "X-Service-Signature": ",".join([f"t={t}", *(f"v1={one}" for one in v1)]),
+        "X-Service-Signature": ",".join(v1),
         **{f"{prefix}-{name}": value for prefix in ("webhook", "svix") for name, value in signed.items()},
     }
 
@@ -42,5 +45,14 @@ def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now
     return any(hmac.compare_digest(one.encode(), other.encode()) for one in found for other in right)
 
 
-def _key(secret: str) -> bytes:
-    return pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
+@lru_cache(maxsize=1024)
+def _keyed(secret: str) -> tuple[hmac.HMAC, hmac.HMAC]:
+    """What signs for us, and for Standard Webhooks; a copy of it signs in half the time that a new one takes."""
+    key = pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    return hmac.new(secret.encode(), digestmod="sha256"), hmac.new(key, digestmod="sha256")
+
+
+def _digest(keyed: hmac.HMAC, text: bytes) -> bytes:
+    one = keyed.copy()
+    one.update(text)
+    return one.digest()
