@@ -89,7 +89,7 @@ class Carriers:
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
         known = self._live.get(record.id)
-        if known is None or known[0] != record:
+        if known is None or (known[0] is not record and known[0] != record):
             self._live[record.id] = (record, self._make(record))
             if known is not None:
                 await known[1].close()

@@ -185,8 +185,15 @@ def to_change(
     )
     match outcome:
         case Accepted(delivered=delivered, carrier_id=carrier_id, parts=parts, reports=reports):
-            change = replace(change, wanted="delivered" if delivered else "sent", accepted=True)
-            return replace(change, carrier_id=carrier_id, parts=parts, reports=reports, lane=LANE[claim.channel])
+            return replace(
+                change,
+                wanted="delivered" if delivered else "sent",
+                accepted=True,
+                carrier_id=carrier_id,
+                parts=parts,
+                reports=reports,
+                lane=LANE[claim.channel],
+            )
         case Refused(bounced=True):
             return replace(change, wanted="bounced", suppress="bounce")
         case Refused():

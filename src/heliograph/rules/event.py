@@ -1,5 +1,6 @@
 """The events that webhooks are sent: their types, who hears them, and the body of one (contract 10)."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -71,6 +72,7 @@ def is_simulated(detail: str | None) -> bool:
     return detail is not None and SIMULATED in detail and msgspec.json.decode(detail).get(SIMULATED) is True
 
 
+@cache
 def event_type(channel: Channel, status: str) -> str:
     name = f"{channel}.{status}"
     if name not in TYPES:

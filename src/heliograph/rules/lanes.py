@@ -30,7 +30,9 @@ QUEUES: dict[str, tuple[str, Priority]] = {queue_of(lane, p): (lane, p) for lane
 
 def take_turns(turn: int, most: int, waiting: Mapping[Priority, int]) -> list[Priority]:
     """Whose the next hand-overs are: the most urgent's, but one in 20 is each waiting priority's (contract 16)."""
-    left, order = dict(waiting), list[Priority]()
+    left, order = {priority: count for priority, count in waiting.items() if count}, list[Priority]()
+    if len(left) == 1:  # as nearly always
+        return [priority for priority, count in left.items() for _ in range(min(most, count))]
     for number in range(turn, turn + most):
         wish: tuple[Priority, ...] = (_FIRST.get(number % _ROUND, "critical"), *PRIORITIES)
         taken = next((priority for priority in wish if left.get(priority)), None)

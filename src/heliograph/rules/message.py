@@ -98,6 +98,7 @@ def derive(channel: Channel, statuses: frozenset[str]) -> str:
     return next(state for state in _SHOWN if state in statuses)
 
 
+@cache
 def never_regress(channel: Channel, current: str, derived: str) -> str:
     """The further one of two statuses of a message."""
     return max(current, derived, key=_PROGRESS[channel].index)

@@ -1,6 +1,7 @@
 """The reputation guard: what counts for and against a team's email, when it is warned, when its direct sends pause."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -51,7 +52,8 @@ class Counts(NamedTuple):
         return Counts(self.sends + more.sends, self.bounces + more.bounces, self.complaints + more.complaints)
 
 
-def tally(before: str, path: Sequence[str]) -> Counts:
+@cache
+def tally(before: str, path: tuple[str, ...]) -> Counts:
     """What one recipient's way from the state before counts as; a refusal at the door was a send too."""
     bounced = "bounced" in path
     sent = "sent" in path or (bounced and before in ("queued", "sending"))

@@ -1,5 +1,6 @@
 """Hand-overs counted by carrier and minute: what operators see of a carrier's throughput."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
@@ -50,13 +51,14 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
     """Hand-overs with the time of each. Last in a transaction: others wait briefly for these rows."""
-    sums: dict[tuple[str, int], Use] = {}
+    sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for at, one in asked:
-        row = (one.carrier.id, at - at % MINUTE_MS)
-        sums[row] = sums.get(row, Use()).plus(Use(**{one.result: 1}, took_ms=one.took_ms))
+        use = sums[one.carrier.id, at - at % MINUTE_MS]
+        use[one.result] += 1
+        use["took_ms"] += one.took_ms
     if sums:
         # In order: transactions that count the same minute then wait in a line, never in a ring.
-        await tx.run("count_carrier_use", uses=[(*row, seat, *use) for row, use in sorted(sums.items())])
+        await tx.run("count_carrier_use", uses=[(*row, seat, *Use(**sums[row])) for row in sorted(sums)])
 
 
 class CarrierUse:

@@ -4,6 +4,7 @@ A delivery is written in the transaction that makes the change, so an event can 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import msgspec
 
@@ -51,11 +52,12 @@ class Publisher(msgspec.Struct, frozen=True):
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
             return
+        subscribers = cache(self.subscribers)  # few kinds of events, many of each
         deliveries = [
             (webhook, event.team, event.id, event.subject, event.created_at)
             for event in events
             if event.sequence is not None
-            for webhook in self.subscribers(event.team, event.type)
+            for webhook in subscribers(event.team, event.type)
         ]
         rows = [msgspec.structs.astuple(event) for event in events]
         await tx.write({"insert_events": rows, "insert_deliveries": deliveries})
