@@ -54,6 +54,7 @@ PROOFS = {
     "restore": [*RESTORE, "tests/proof/test_pitr.py", "tests/proof/test_litestream.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
+    "guessing": ["tests/accounts/test_guessing.py"],
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
 }

@@ -35,6 +35,7 @@ SIZES = {
     "P27 hand-overs": (15, 1_000),  # after the clock is wrong
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
+    "guesses from an address": (2, 20),  # of fifty
     "pumped": (30_000, 50_000),
     "users": (600, 1_000),
 }
