@@ -1,9 +1,8 @@
 """One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import structlog
 from msgspec.structs import replace
@@ -62,7 +61,7 @@ class Endpoint:
         self._waiting: list[Due] = []
         self._read_at = 0
         self._sending: set[asyncio.Task[None]] = set()
-        self._recording: set[asyncio.Task[None]] = set()  # one at most
+        self._recording: asyncio.Task[None] | None = None
         self._flying = 0
         self._recorded: set[int] = set()  # since the last read began, by key
         self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
@@ -80,10 +79,10 @@ class Endpoint:
             while self._open() and await self._work():
                 self._wake.clear()
             await settle(self._sending)
-            await settle(self._recording)
+            await settle([self._recording] if self._recording else [])
             await self._record()
         finally:
-            for task in self._sending | self._recording:  # only when we are cancelled
+            for task in filter(None, (*self._sending, self._recording)):  # only when we are cancelled
                 task.cancel()
 
     async def _work(self) -> bool:
@@ -91,8 +90,8 @@ class Endpoint:
         try:
             await self._read()
             self._start()
-            if self._made and not self._recording:
-                self._go(self._recording, self._record())
+            if self._made and (self._recording is None or self._recording.done()):
+                self._recording = asyncio.create_task(self._record())
             return await happens(self._wake, IDLE_S) or bool(self._begun)
         except Exception as error:
             log.warning("cannot read deliveries", webhook=self.lease.webhook, error=type(error).__name__)
@@ -135,13 +134,7 @@ class Endpoint:
                 self._begun[due.key] = due
                 self._flying += 1
                 self._shared.in_flight += 1
-                self._go(self._sending, self._send(due, hook))
-
-    @staticmethod
-    def _go(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+                self._sending.add(asyncio.create_task(self._send(due, hook)))
 
     def _room(self) -> int:
         begun, shared = len(self._begun), self._shared
@@ -162,6 +155,7 @@ class Endpoint:
                 self.until = 0
                 self._wake.set()
         finally:
+            self._sending.discard(asyncio.current_task())
             self._flying -= 1
             self._shared.in_flight -= 1
             if self._flying <= WINDOW // 2:
@@ -216,7 +210,8 @@ class Endpoint:
         reasons: list[tuple[Webhook, str]] = []
         try:
             while made:
-                answers = await asyncio.gather(*(record(one) for one, _ in made), return_exceptions=True)
+                # In turn: those of one transaction end together, and gathering calls back for each.
+                answers = [await _answer(one) for one in [record(one) for one, _ in made]]
                 asked, made = made, []
                 for (one, hook), answer in zip(asked, answers, strict=True):
                     if isinstance(answer, StoreUnavailable):
@@ -232,13 +227,13 @@ class Endpoint:
             await self._disable(hook, reason)
         self._wake.set()
 
-    def _end(self, made: DeliveryTry, failing_since: int | None | BaseException) -> str | None:
+    def _end(self, made: DeliveryTry, failing_since: int | None | Exception) -> str | None:
         """Why the webhook is to be disabled, if it is."""
         metrics.webhook_tried("retried" if made.state == "waiting" else made.state).inc()
         del self._begun[made.due.key]
         self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)
-        if not isinstance(failing_since, BaseException):
+        if not isinstance(failing_since, Exception):
             return why_disable(made, failing_since, self._shared.clock.now())
         self.until = 0
         if not isinstance(failing_since, NotOurs):
@@ -251,6 +246,13 @@ class Endpoint:
                 log.warning("webhook disabled", webhook=hook.id, team=hook.team, reason=reason)
         except StoreUnavailable:
             log.warning("webhook not disabled: the next failure will", webhook=hook.id, reason=reason)
+
+
+async def _answer(recorded: Awaitable[int | None]) -> int | None | Exception:
+    try:
+        return await recorded
+    except Exception as error:
+        return error
 
 
 def choose(waiting: Iterable[Due], busy: set[str], most: int) -> list[Due]:
