@@ -24,18 +24,20 @@ FLOOR = (
 )
 MAY_IMPORT: dict[str, str] = {
     "rules/": "rules/",
+    "deadline.py": "",
     "metrics.py": "metrics.py",
     "tracing.py": "rules/",
     FLOOR: "rules/ sealing.py systemd.py metrics.py",
     "web/": "rules/ web/",
     "channels/carrier.py channels/web.py": "rules/ channels/carrier.py",
-    "channels/*/": "rules/ metrics.py channels/carrier.py channels/web.py itself",
+    "channels/*/": "rules/ deadline.py metrics.py channels/carrier.py channels/web.py itself",
     "storage/engine/": "rules/ metrics.py storage/engine/",
     "storage/": "rules/ clock.py metrics.py tracing.py storage/ storage/engine/",
-    "handover.py": "rules/ clock.py metrics.py channels/carrier.py storage/",
+    "handover.py": "rules/ clock.py deadline.py metrics.py channels/carrier.py storage/",
     "accept/ manage/": "rules/ clock.py handover.py channels/carrier.py storage/ itself",
     "deliver/": (
-        "rules/ clock.py metrics.py tracing.py handover.py channels/carrier.py channels/webhook/ storage/ deliver/"
+        "rules/ clock.py deadline.py metrics.py tracing.py handover.py channels/carrier.py channels/webhook/ storage/ "
+        "deliver/"
     ),
     "api/": "metrics.py tracing.py web/ accept/ manage/ deliver/reports.py rules/ storage/ channels/carrier.py api/",
     "compat/": "web/ api/ accept/ manage/ rules/ storage/ compat/",

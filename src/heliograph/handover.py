@@ -11,6 +11,7 @@ import structlog
 from heliograph import metrics
 from heliograph.channels.carrier import Carriers, NotReady, Parcel
 from heliograph.clock import Clock
+from heliograph.deadline import within
 from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
 from heliograph.rules.content import EmailContent
 from heliograph.rules.outcome import Asked, Deferred, Outcome, own, word_of
@@ -103,7 +104,7 @@ class Handover:
         if circuit:
             self._probing.add(record.id)
         try:
-            async with asyncio.timeout(HAND_OVER_S):
+            with within(HAND_OVER_S):
                 outcome = await (await self.carriers.get(record)).hand_over(parcel)
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
         except NotReady as reason:

@@ -5,11 +5,12 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
+from heliograph.deadline import within
+
 
 async def happens(event: asyncio.Event, within_s: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            return await event.wait()
+    with suppress(TimeoutError), within(within_s):
+        return await event.wait()
     return False
 
 

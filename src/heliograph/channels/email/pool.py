@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from heliograph import metrics
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
+from heliograph.deadline import within
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.provider import provider_of
 from heliograph.rules.smtp_reply import pauses_host
@@ -87,7 +88,7 @@ class Pool:
         if not host.free.locked():
             return await host.free.acquire()
         try:
-            async with asyncio.timeout(self._limits.queue_s):
+            with within(self._limits.queue_s):
                 return await host.free.acquire()
         except TimeoutError:
             return False

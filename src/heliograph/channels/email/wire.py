@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import cast
 
+from heliograph.deadline import within
 from heliograph.rules.smtp_reply import Reply, read_reply
 
 LINE_MAX = 2048  # octets of a reply line; RFC 5321 requires 512
@@ -113,7 +114,7 @@ class Wire(asyncio.Protocol):
         return self._replies.popleft()
 
     async def _come(self, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
+        with within(seconds):
             while not self._replies:
                 if self._broken:
                     raise Broken(self._broken)

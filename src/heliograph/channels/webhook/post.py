@@ -17,6 +17,7 @@ import msgspec
 from aiohappyeyeballs import start_connection
 
 from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Unresolved
+from heliograph.deadline import within
 from heliograph.rules.setup.webhook_url import Target
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.rules.webhook_retry import retry_after_s
@@ -55,7 +56,7 @@ class Poster:
         start = loop.time()
         answer, error = _Answer(loop), None
         try:
-            async with asyncio.timeout(self._total_s):
+            with within(self._total_s):
                 checked = await self._guard.check(url)
                 connection = self._take(checked) or await self._connect(checked)
                 await connection.ask(_request(checked.target, headers, body), answer)

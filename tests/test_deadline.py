@@ -1,0 +1,57 @@
+"""A limit that many have at once: each ends in its time, whatever the others do."""
+
+import asyncio
+
+import pytest
+
+from heliograph.deadline import within
+
+pytestmark = pytest.mark.anyio
+
+SOON, LATER = 0.02, 30.0
+
+
+async def hang(seconds: float) -> str:
+    try:
+        with within(seconds):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        return "over"
+    raise AssertionError("it ended by itself")
+
+
+async def test_what_is_done_in_time_goes_on() -> None:
+    for _ in range(3):
+        with within(SOON):
+            await asyncio.sleep(0)
+    await asyncio.sleep(2 * SOON)  # the timer of the first finds none of them
+
+
+async def test_each_of_many_ends_after_the_same_time() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    first = asyncio.create_task(hang(SOON))
+    await asyncio.sleep(SOON / 2)
+    assert {await hang(SOON), await first} == {"over"}
+    assert loop.time() - began >= 1.5 * SOON
+
+
+async def test_the_inner_of_two_limits_ends_first() -> None:
+    with within(LATER):
+        assert await hang(SOON) == "over"
+    task = asyncio.current_task()
+    assert task and not task.cancelling()
+
+
+async def test_a_cancel_stays_a_cancel() -> None:
+    task = asyncio.create_task(hang(LATER))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_stays_what_it_is() -> None:
+    with pytest.raises(KeyError), within(SOON):
+        raise KeyError
+    await asyncio.sleep(2 * SOON)
