@@ -112,7 +112,7 @@ class Draft:
         return quote(str(value), safe=self.rng.choice(("", "/.%@:~+")), errors="surrogatepass")
 
     def _text(self) -> bytes:
-        return json.dumps(self.body, ensure_ascii=self.rng.random() < 0.5).encode("utf-8", "surrogatepass")
+        return json.dumps(self.body, ensure_ascii=self.rng.random() < 0.5, default=str).encode("utf-8", "surrogatepass")
 
     def _odd_name(self) -> None:
         self.names[self.rng.choice(list(self.names))] = self.rng.choice(WORDS[:25])
