@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1
 from tests.proof.size import FULL, size
-from tests.service import TOKENS, Service
+from tests.service import PATIENCE_S, TOKENS, Service
 
 CONFORMANCE: list[Callable[..., Any]] = [
     status_code_conformance,
@@ -52,7 +52,8 @@ def test_the_served_document_is_the_one_driven(shared_service: Service) -> None:
 
 def assert_as_described(service: Service, case: Any) -> None:
     headers = {"Authorization": f"Bearer {TOKENS['ACME']}"}
-    response = case.call(base_url=f"http://127.0.0.1:{service.ports[-1]}", headers=headers)
+    base_url = f"http://127.0.0.1:{service.ports[-1]}"
+    response = case.call(base_url=base_url, headers=headers, timeout=PATIENCE_S)
     broken_rule_is_ours = response.status_code not in DOCUMENTED
     checks = [not_a_server_error] * broken_rule_is_ours + CONFORMANCE
     # A permissive batch says no in the place of each message. Among thousands of requests some are wrong in nothing but
