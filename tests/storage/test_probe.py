@@ -26,6 +26,18 @@ async def test_many_who_ask_share_one_question(monkeypatch: pytest.MonkeyPatch) 
     assert await shared.answer() == 2
 
 
+async def test_who_waited_gets_that_answer_though_another_asks_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "FRESH_S", 0.0)
+    loop, anew = asyncio.get_running_loop(), []
+    questions: list[asyncio.Future[int]] = [loop.create_future() for _ in range(2)]
+    shared = Probe(iter(questions).__next__)
+    questions[0].add_done_callback(lambda _: anew.append(asyncio.create_task(shared.answer())))
+    loop.call_later(0.01, questions[0].set_result, 1)
+    assert await shared.answer() == 1
+    questions[1].set_result(2)
+    assert await asyncio.gather(*anew) == [2]
+
+
 async def test_no_answer_in_time_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "ANSWER_S", 0.01)
     monkeypatch.setattr(probe, "FRESH_S", 0.0)

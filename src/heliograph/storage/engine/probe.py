@@ -22,10 +22,11 @@ class Probe(Generic[T]):
         if self._asking is None or (self._asking.done() and loop.time() - self._at >= FRESH_S):
             self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()
             self._asking.add_done_callback(_seen)
-        done, _ = await asyncio.wait([self._asking], timeout=ANSWER_S)
+        asked = self._asking  # another may ask anew before this one goes on
+        done, _ = await asyncio.wait([asked], timeout=ANSWER_S)
         if not done:
             raise StoreUnavailable(f"no answer within {ANSWER_S:.0f} s")
-        return self._asking.result()
+        return asked.result()
 
 
 def _seen(asked: "asyncio.Future[T]") -> None:
