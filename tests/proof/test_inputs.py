@@ -43,6 +43,7 @@ RIGHT: dict[str, Any] = {
     "/v1/domains": {"name": "news.acme.test"},  # makes no keys: it is there
     "/v1/webhooks": {"url": "http://127.0.0.1:9/", "events": ["domain.failed"]},  # which does not happen here
 }
+DOCUMENTED = {"/readyz": "service_unavailable"}  # a busy machine may not commit within a second
 GOOD: dict[str, list[Good]] = {}  # of each endpoint
 existing: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=50))  # ids that were answered, by their kind
 statuses: Counter[int] = Counter()
@@ -108,7 +109,7 @@ def test_changed_requests(shared_service: Service, operation: Any) -> None:
     made = (Draft(choices[n % len(choices)], Random(f"{endpoint} {n}"), existing) for n in range(CHANGED))
     for asked, status, answer in answers(shared_service.ports[-1], map(bytes, made)):
         statuses[status] += 1
-        fault = judge(status, answer)
+        fault = judge(status, answer, DOCUMENTED.get(operation.path, "no_carrier_available"))
         assert fault is None, f"{fault}: {status} {answer!r} to {asked!r}"
         if status in (201, 202):
             for id_ in IDS.findall(answer.decode()):
@@ -130,7 +131,7 @@ class NoNames(socketserver.DatagramRequestHandler):
         self.wfile.write(asked[:2] + b"\x81\x83" + asked[4:])  # NXDOMAIN
 
 
-def judge(status: int, answer: bytes) -> str | None:
+def judge(status: int, answer: bytes, documented: str) -> str | None:
     if status < 400:
         return None
     try:
@@ -140,7 +141,7 @@ def judge(status: int, answer: bytes) -> str | None:
         return "no JSON"
     if set(error) not in (ERROR, PROBLEM):
         return "not the shape of an error"
-    return "a server error" if status >= 500 and error["code"] != "no_carrier_available" else None
+    return "a server error" if status >= 500 and (status, error["code"]) != (503, documented) else None
 
 
 def answers(port: int, asked: Iterable[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
