@@ -8,6 +8,7 @@ index of a table that was there before while the table is used, after the file, 
 import asyncio
 import re
 from collections.abc import Collection
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ class SchemaFile(msgspec.Struct, frozen=True):
         return "".join(f"{text};" for text in (*kept, f"INSERT INTO schema_version VALUES ({self.recorded})"))
 
 
+@cache
 def schema_files() -> list[tuple[int, str]]:
     folder = resources.files("heliograph.storage").joinpath("schema")
     return sorted(
