@@ -119,7 +119,10 @@ async def test_a_plan_says_what_would_be_done(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, sql: Sql
 ) -> None:
     rows = ", ".join(f"('usr_{number}', 'team', 'kind', 1)" for number in range(500))
+    beside = sqlite_path(settings) is None
     await sql(f"INSERT INTO notice_choice VALUES {rows}")
+    if beside:  # else the rows are told of after ANALYZE has counted them, and count twice
+        await sql("SELECT pg_stat_force_next_flush()")
     await sql("ANALYZE")
     with_files(
         monkeypatch,
@@ -127,7 +130,6 @@ async def test_a_plan_says_what_would_be_done(
         (NEXT + 1, "CREATE INDEX choice_b ON notice_choice (b);"),
         (NEXT + 2, "UPDATE notice_choice SET b = 1;"),
     )
-    beside = sqlite_path(settings) is None
     found = await migration_plan(settings)
     assert [(step.schema - NEXT, step.kind, step.table, step.rows) for step in found] == [
         (0, "new table", "fresh", 0),
