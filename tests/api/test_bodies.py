@@ -4,13 +4,14 @@ import base64
 import json
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.api import bodies
+from heliograph.api import bodies, large
 from heliograph.rules import idempotency
 from heliograph.rules.refusals import Refusal
 from tests.api.sends import EMAIL, SENDS
@@ -73,13 +74,20 @@ PIECES = [
 ]
 
 
-def outcome(read: Callable[[bytes], object], raw: bytes) -> str:
+def outcome(read: Callable[[bytes], object], raw: bytes, *, words: bool = True) -> str:
     """`repr` tells 1 from 1.0 and -0.0 from 0, and keeps the order of keys."""
     try:
         value = read(raw)
     except Refusal as refusal:
-        return repr((refusal.code, refusal.param, refusal.message))
-    return repr(value) + idempotency.fingerprint("/", value)
+        return repr((refusal.code, refusal.param, refusal.message)) if words else "refused"
+    return repr(value) + known(value)
+
+
+def known(value: object) -> str:
+    """Its fingerprint, which is the same when it is made in steps."""
+    whole = idempotency.fingerprint("/", value)
+    assert idempotency.fingerprint_in_steps("/", value) == whole
+    return whole
 
 
 def mutated(rng: random.Random, raw: bytes) -> bytes:
@@ -102,6 +110,25 @@ def test_mutated_bodies() -> None:
         assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw), raw
         quick += "invalid_json" not in outcome(bodies.parse_json, raw)
     assert CASES / 10 < quick < CASES  # both kinds are among them
+
+
+@pytest.mark.parametrize("step", [9, 10, 11, 12, 64])
+def test_in_steps_as_in_one_piece(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a large body is cut. One with two faults may be refused for the other one."""
+    monkeypatch.setattr(large, "STEP", step)
+    monkeypatch.setattr(idempotency, "STEP", step)
+
+    def read(raw: bytes) -> object:
+        return large.read_in_steps(raw, bodies.read_strictly)
+
+    edges = [*NOT_JSON.values(), nested(32), nested(32, lists=True), *ORDINARY]
+    for raw in (*edges, *islice(mutations(seed=step), CASES // 5)):
+        assert outcome(read, raw, words=False) == outcome(bodies.read_strictly, raw, words=False), raw
+
+
+def test_a_null_character_in_a_large_body() -> None:
+    raw = b'{"text":"%b\\u0000"}' % (b"x" * bodies.LARGE)
+    assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw)
 
 
 VALUES = st.recursive(

@@ -166,7 +166,11 @@ def large_json(target: Target) -> None:
         target.json(many(b'{"to":[', again, b"1]}", LARGE))
     for again in (b" ", b"[", b"1", b'{"a":', b'"'):
         target.json(many(b"", again, b"", LARGE))
-    target.json(many(b'{"text":"', b"\\u0061", b'"}', LARGE))
+    for again in (b"\\u0061", b"\\n", b'\\" :', "é".encode()):
+        for tail in (b'"}', b'","a":1,"a":2}'):
+            target.json(many(b'{"text":"', again, tail, LARGE))
+        target.ask("/v1/emails", many(b'{"text":"', again, b'"}', LARGE), Idempotency_Key="x")
+        target.ask("/compat/resend/emails", many(b'{"text":"', again, b'"}', LARGE))
 
 
 def chunked_bodies(target: Target) -> None:

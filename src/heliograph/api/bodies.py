@@ -9,13 +9,15 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
+from heliograph.api.large import STEP, read_in_steps
+from heliograph.rules.limits import JSON_DEPTH_MAX, MIB
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 from heliograph.rules.shape import Misfit, read
 
 T = TypeVar("T")
 
 PARAM_MAX = 1000  # characters of a field's name in an error
+LARGE = 4 * MIB  # bytes of a body that is read in steps
 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,16 +26,16 @@ class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_json(raw: bytes) -> Any:
     """msgspec reads what it cannot have misread; the strict reader decides about the rest (ADR 0009)."""
-    if len(raw) > JSON_VALUES_MAX and _has_many_values(raw):
-        raise InvalidJson(f"The body has more than {JSON_VALUES_MAX} values. {InvalidJson.fix}")
+    if len(raw) > LARGE:
+        return read_in_steps(raw, read_strictly)
     try:
         value = msgspec.json.decode(raw)
         # Of equal keys msgspec keeps the last; then it has fewer than the text has quotes before colons.
-        if _count_keys((value,)) == len(_KEY_END.findall(raw)) and not (b"\\" in raw and b"\\u0000" in raw):
+        if _count_keys((value,)) == _count_key_ends(raw) and not (b"\\" in raw and b"\\u0000" in raw):
             return value
     except (ValueError, RecursionError):
         pass
-    return read_strictly(raw)
+    return read_strictly(raw) if len(raw) <= STEP else read_in_steps(raw, read_strictly)
 
 
 def read_strictly(raw: bytes) -> Any:
@@ -73,24 +75,6 @@ def _refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
     return InvalidRequest()
 
 
-def _has_many_values(raw: bytes) -> bool:
-    """Before the decoder, which holds the interpreter's lock until it has read all of them, also in a thread."""
-    if _marks(raw, 0, len(raw)) < JSON_VALUES_MAX:
-        return False
-    count, at = 0, 0
-    for string in STRING.finditer(raw):  # a text may hold as many commas as it likes
-        count += _marks(raw, at, string.start())
-        if count >= JSON_VALUES_MAX:
-            return True
-        at = string.end()
-    return count + _marks(raw, at, len(raw)) >= JSON_VALUES_MAX
-
-
-def _marks(raw: bytes, start: int, end: int) -> int:
-    """There is a comma or a bracket for each value but the first."""
-    return sum(raw.count(mark, start, end) for mark in (b",", b"[", b"{"))
-
-
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -126,6 +110,15 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
     return count
 
 
+def _count_key_ends(raw: bytes) -> int:
+    """In steps, each up to a quote: none is cut."""
+    count, at = 0, 0
+    while (end := raw.find(b'"', at + STEP)) >= 0:
+        count += len(_KEY_END.findall(raw, at, end))
+        at = end
+    return count + len(_KEY_END.findall(raw, at))
+
+
 def _check_escapes(value: Any) -> None:
     waiting = [value]
     while waiting:
@@ -143,5 +136,4 @@ def _check_escapes(value: Any) -> None:
 
 
 _KEY_END = re.compile(rb'"\s*+:')
-STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")

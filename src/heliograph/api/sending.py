@@ -78,5 +78,5 @@ def _dry_run(call: Call) -> bool:
 async def _fingerprint(call: Call) -> str:
     path = call.request.path
     if call.size > IN_THREAD:
-        return await asyncio.to_thread(idempotency.fingerprint, path, call.json)
+        return await asyncio.to_thread(idempotency.fingerprint_in_steps, path, call.json)
     return idempotency.fingerprint(path, call.json)

@@ -121,7 +121,7 @@ class MailIntake:
         if key is None:
             return await send_email(context, caller, request, None, shown)
         if size > IN_THREAD:
-            fingerprint = await asyncio.to_thread(idempotency.fingerprint, ROUTE, fields)
+            fingerprint = await asyncio.to_thread(idempotency.fingerprint_in_steps, ROUTE, fields)
         else:
             fingerprint = idempotency.fingerprint(ROUTE, fields)
         retry_key = IdempotencyKey(idempotency.key_hash(key), fingerprint)

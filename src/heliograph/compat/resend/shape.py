@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 import msgspec
 import pybase64
 
-from heliograph.api.bodies import STRING, parse_json
+from heliograph.api.bodies import parse_json
 from heliograph.api.errors import error_headers
+from heliograph.api.large import text_end
 from heliograph.api.reading import PAGE_MAX, read_limit
 from heliograph.api.route import Call
 from heliograph.rules import refusals as r
 from heliograph.rules.ids import timestamp, ulid_ms
+from heliograph.rules.limits import JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
@@ -23,7 +25,8 @@ PREFIX = "/compat/resend"
 PIECE = 256 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
-_OCTETS = re.compile(rb'("(?:content|data)"\s*+:\s*+)\[([0-9,\s]*+)\]|' + STRING.pattern, re.DOTALL)
+_FILES = (b'"content"', b'"data"')
+_OCTETS = re.compile(rb"\s*+:\s*+(\[([0-9,\s]*+)\])")  # behind a key
 
 ERRORS: dict[type[Refusal], tuple[int, str]] = {
     r.MissingApiKey: (401, "missing_api_key"),
@@ -98,14 +101,28 @@ def _declined(path: str) -> str | None:
 
 def parse(raw: bytes) -> Any:
     """Clients send an empty body with calls that need none, and files as lists of numbers, too many for our JSON."""
-    return parse_json(_OCTETS.sub(_packed, raw)) if raw else {}
+    return parse_json(_packed(raw)) if raw else {}
 
 
-def _packed(found: re.Match[bytes]) -> bytes:
-    """The list as base64; whatever is no list of octets stays, and is refused later."""
-    if found[2] is None:
-        return found[0]
-    numbers, octets, at = found[2], bytearray(), 0
+def _packed(raw: bytes) -> bytes:
+    """With each list of octets as base64."""
+    parts: list[bytes] = []
+    done, start = 0, raw.find(b'"')
+    for _ in range(2 * JSON_VALUES_MAX):  # beyond them the body is refused anyway
+        if start < 0:
+            break
+        end = text_end(raw, start)
+        found = _OCTETS.match(raw, end) if raw[start:end] in _FILES else None
+        if found and (octets := _octets(found[2])) is not None:
+            parts += raw[done : found.start(1)], b'"%b"' % pybase64.b64encode(octets)
+            done = end = found.end()
+        start = raw.find(b'"', end)
+    return b"".join((*parts, raw[done:]))
+
+
+def _octets(numbers: bytes) -> bytes | None:
+    """None when it is no list of octets: it stays, and is refused later."""
+    octets, at = bytearray(), 0
     try:
         while at < len(numbers):
             end = numbers.find(b",", at + PIECE)
@@ -113,8 +130,8 @@ def _packed(found: re.Match[bytes]) -> bytes:
             octets += bytes(msgspec.json.decode(b"[%b]" % numbers[at:end], type=list[int]))
             at = end + 1
     except ValueError:
-        return found[0]
-    return b'%b"%b"' % (found[1], pybase64.b64encode(octets))
+        return None
+    return bytes(octets)
 
 
 def made_at(id_: str) -> str | None:
