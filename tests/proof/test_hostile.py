@@ -173,6 +173,19 @@ def large_json(target: Target) -> None:
         target.ask("/compat/resend/emails", many(b'{"text":"', again, b'"}', LARGE))
 
 
+def many_values(target: Target) -> None:
+    for again in (b"[]", b"[" * 30 + b"]" * 30, b'{"a":{}}', b"0"):
+        target.json(many(b'{"to":[', again + b",", b"0]}", min(LARGE, 4 * MIB) - 16))
+    count = 190_000 if FULL else 10_000
+    names = [f"{'k' * 185}{number * 7919 % count:08}😀" for number in range(count)]
+    body = json.dumps(dict.fromkeys(names, 0), ensure_ascii=False).encode()
+    target.ask("/v1/emails", body, Idempotency_Key="y")
+    for head, tail in ((b'{"content":[1', b"]}"), (b'{"content"', b":[1]}")):
+        target.ask("/compat/resend/emails", many(head, b" ", tail, LARGE))
+    for again in (b",1", b',"content":['):
+        target.ask("/compat/resend/emails", many(b'{"content":[1', again, b"]}", LARGE))
+
+
 def chunked_bodies(target: Target) -> None:
     body = json.dumps({"to": "nobody", "subject": "x", "text": "x" * LARGE}).encode()
     pieces = (body[at : at + MIB] for at in range(0, len(body), MIB))
@@ -232,6 +245,7 @@ COLLECTION: tuple[Attack, ...] = (
     forms,
     repeated_keys,
     large_json,
+    many_values,
     chunked_bodies,
     hostile_html,
     multiplying_templates,

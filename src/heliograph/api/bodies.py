@@ -10,14 +10,14 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.api.large import STEP, read_in_steps
-from heliograph.rules.limits import JSON_DEPTH_MAX, MIB
+from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 from heliograph.rules.shape import Misfit, read
 
 T = TypeVar("T")
 
 PARAM_MAX = 1000  # characters of a field's name in an error
-LARGE = 4 * MIB  # bytes of a body that is read in steps
+LARGE = 4 * MIB  # bytes of a body that is read in steps, also when it may have too many values
 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_json(raw: bytes) -> Any:
     """msgspec reads what it cannot have misread; the strict reader decides about the rest (ADR 0009)."""
-    if len(raw) > LARGE:
+    if len(raw) > LARGE or (len(raw) > STEP and _count_marks(raw) >= JSON_VALUES_MAX):
         return read_in_steps(raw, read_strictly)
     try:
         value = msgspec.json.decode(raw)
@@ -108,6 +108,11 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
         elif type(one) is list:
             count += _count_keys(one, depth + 1)
     return count
+
+
+def _count_marks(raw: bytes) -> int:
+    """For each value but the first there is one, and texts may have more."""
+    return sum(raw.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _count_key_ends(raw: bytes) -> int:

@@ -13,7 +13,7 @@ from heliograph.rules.refusals import InvalidJson
 STEP = 256 * 1024  # bytes that are read at once
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
-_PLAIN = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,5000}+')  # a number or a word
+_PLAIN = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a word
 _TEXT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)  # no escape is cut
 _LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # the second half of a surrogate pair
 _decode: Callable[[bytes], str] = msgspec.json.Decoder(str).decode

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from heliograph.rules.refusals import (
 
 HEADER = "Idempotency-Key"
 STEP = 256 * 1024  # characters of a text that are written at once
+SORTED = 10_000  # keys that are sorted at once
 
 _KEY = re.compile(rb"[\x20-\x7e]{1,%d}" % IDEMPOTENCY_KEY_MAX)
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -60,7 +62,7 @@ def fingerprint_in_steps(path: str, body: Any) -> str:
 def _parts(value: Any) -> Iterator[bytes]:
     """Of what the encoder would write."""
     if isinstance(value, dict) and value:
-        for number, key in enumerate(sorted(value)):
+        for number, key in enumerate(_sorted(list(value))):
             yield b"," if number else b"{"
             yield from _parts(key)
             yield b":"
@@ -78,6 +80,10 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield b'"'
     else:
         yield _canonical.encode(value)
+
+
+def _sorted(keys: list[str]) -> Iterable[str]:
+    return merge(*(sorted(keys[at : at + SORTED]) for at in range(0, len(keys), SORTED)))
 
 
 def decide(row: Remembered | None, fingerprint: str, now: int) -> Remembered | None:

@@ -29,7 +29,7 @@ BATCH_BODY_MAX = 40 * MIB  # of any channel
 BODY_MAX = 64 * KIB
 IN_THREAD = 256 * KIB  # bodies above this are read off the event loop
 JSON_DEPTH_MAX = 32
-JSON_VALUES_MAX = 200_000  # of a large body
+JSON_VALUES_MAX = 200_000
 
 BATCH_MAX = 500  # messages (contract 16)
 BATCH_CONTENT_MAX = 64 * MIB  # of all its messages together, as rendered: one transaction, held in memory

@@ -26,7 +26,9 @@ PIECE = 256 * 1024  # bytes of a list that the decoder reads at once: it lets no
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _FILES = (b'"content"', b'"data"')
-_OCTETS = re.compile(rb"\s*+:\s*+(\[([0-9,\s]*+)\])")  # behind a key
+_LIST = re.compile(rb"\s{0,1000}+:\s{0,1000}+\[")  # begins behind a key
+_NUMBERS = re.compile(rb"[0-9,\s]*+")
+_decode: Callable[[bytes], list[int]] = msgspec.json.Decoder(list[int]).decode
 
 ERRORS: dict[type[Refusal], tuple[int, str]] = {
     r.MissingApiKey: (401, "missing_api_key"),
@@ -105,33 +107,44 @@ def parse(raw: bytes) -> Any:
 
 
 def _packed(raw: bytes) -> bytes:
-    """With each list of octets as base64."""
+    """With each list of octets as base64; whatever else is in its place stays, and is refused later."""
     parts: list[bytes] = []
     done, start = 0, raw.find(b'"')
     for _ in range(2 * JSON_VALUES_MAX):  # beyond them the body is refused anyway
         if start < 0:
             break
         end = text_end(raw, start)
-        found = _OCTETS.match(raw, end) if raw[start:end] in _FILES else None
-        if found and (octets := _octets(found[2])) is not None:
-            parts += raw[done : found.start(1)], b'"%b"' % pybase64.b64encode(octets)
-            done = end = found.end()
+        if raw[start:end] in _FILES and (found := _LIST.match(raw, end)):
+            end = _numbers_end(raw, found.end())
+            if raw[end : end + 1] == b"]" and (octets := _octets(raw[found.end() : end])) is not None:
+                parts += raw[done : found.end() - 1], b'"%b"' % pybase64.b64encode(octets)
+                done = end + 1
         start = raw.find(b'"', end)
     return b"".join((*parts, raw[done:]))
 
 
+def _numbers_end(raw: bytes, at: int) -> int:
+    while (end := _NUMBERS.match(raw, at, at + PIECE).end()) > at:  # type: ignore[union-attr]
+        at = end
+    return at
+
+
 def _octets(numbers: bytes) -> bytes | None:
-    """None when it is no list of octets: it stays, and is refused later."""
+    """None when it is no list of octets."""
     octets, at = bytearray(), 0
-    try:
-        while at < len(numbers):
-            end = numbers.find(b",", at + PIECE)
-            end = len(numbers) if end < 0 else end
-            octets += bytes(msgspec.json.decode(b"[%b]" % numbers[at:end], type=list[int]))
-            at = end + 1
-    except ValueError:
-        return None
-    return bytes(octets)
+    while True:
+        comma = numbers.find(b",", at + PIECE, at + 2 * PIECE)
+        piece = numbers[at:comma] if comma > 0 else numbers[at : at + 2 * PIECE]
+        try:
+            read = _decode(b"[%b]" % piece)
+            octets += bytes(read)
+        except ValueError:
+            return None
+        if not read and (at or comma > 0):  # nothing beside a comma
+            return None
+        if comma < 0:
+            return bytes(octets) if at + len(piece) == len(numbers) else None
+        at = comma + 1
 
 
 def made_at(id_: str) -> str | None:
