@@ -1,5 +1,6 @@
 """The index of parts: exact before and after it is built, for every filter; what is erased or deleted leaves it."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -61,6 +62,20 @@ async def sent(store: Store, clock: TestClock, sql: Sql) -> list[str]:
     await close_span(store, clock, sql)
     made.append(await send_email(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
     return made
+
+
+async def test_the_newest_span_may_be_unlike_the_others(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 17):
+        await send_email(store, clock, f"Order {number}", "ada@example.com")
+    await close_span(store, clock, sql)
+    await send_email(store, clock, "Hello", "bob@shop.test")
+    await close_span(store, clock, sql)
+    await build(store)
+    monkeypatch.setattr(finding, "MARKS_MAX", 1)
+    rarest = partial(finding._rarest, marks=["ada", " 17"], made={0, 1})
+    assert await store.database.read(rarest) == [" 17"]
 
 
 FILTERS: list[tuple[str, dict[str, Any], list[int]]] = [

@@ -5,6 +5,7 @@ itself, and so is a span that the index does not have yet. One search looks at n
 the next one goes on.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from heliograph.storage.engine.database import Tx
 
 WALK = 10_000  # messages that one search looks at
 STRIDE_MAX = 512
+SAMPLES = 8  # spans in which marks are counted
 MARKS_MAX = 4  # of a text: the rarest say nearly all
 FEW = 200  # candidates that are read at a time at first
 
@@ -124,14 +126,14 @@ async def _made(tx: Tx, spans: range) -> set[int]:
 
 
 async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
-    """The marks that leave most out, the rarest first, as the newest span has them."""
-    if not made:
-        return marks
-    newest = max(made)
-    sizes = {mark: len(places) for _, mark, places in await tx.run("grams_at", wanted=[(newest, m) for m in marks])}
-    grams = sorted((mark for mark in marks if len(mark) <= GRAM), key=lambda mark: sizes.get(mark, 0))
+    """The marks that leave most out, the rarest first, as some spans have them: the newest may be unlike the others."""
+    some = sorted(made, reverse=True)[:: -(-len(made) // SAMPLES) or 1]
+    sizes: Counter[str] = Counter()
+    for _, mark, places in await tx.run("grams_at", wanted=[(span, mark) for span in some for mark in marks]):
+        sizes[mark] += len(places)
+    grams = sorted((mark for mark in marks if len(mark) <= GRAM), key=sizes.__getitem__)
     facts = [mark for mark in marks if len(mark) > GRAM]
-    return sorted(grams[:MARKS_MAX] + facts, key=lambda mark: sizes.get(mark, 0))
+    return sorted(grams[:MARKS_MAX] + facts, key=sizes.__getitem__)
 
 
 async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> dict[int, list[int]]:
