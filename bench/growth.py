@@ -42,7 +42,7 @@ from heliograph.storage.engine.database import Story, T
 READS, LISTS = 200, 20  # times each
 ALL_S, ALL_RATE = 15.0, 50
 LIST_MS, FLAT = 100.0, 1.2  # expected
-RETAINED = 5_000  # messages that become too old
+RETAINED, RETENTIONS = 1_000, 5  # messages that become too old, and how often
 RETENTION_MS = 50.0  # expected: that it has SQLite's one writer at a time
 COMPARED_MAX = 1_000_000  # messages with which an older revision is measured too
 DRAIN_S = 300.0
@@ -76,8 +76,8 @@ over 80 days, with recipients, two events each, searchable addresses, and conten
   The median, and behind it the slowest.
 - **All work**: `--role all` with 50 emails a second in its first 15 s, in which every duty has its turn: what it takes
   of a core, and the slowest 202.
-- **Retention**: the 5,000 oldest messages become too old; the CPU time for each, PostgreSQL's too, and the longest
-  transaction."""
+- **Retention**: five times the 1,000 oldest messages become too old; the CPU time for each, PostgreSQL's too, and the
+  longest transaction: the median, and behind it the longest of all."""
 
 
 class Growth(Bench):
@@ -171,18 +171,22 @@ class Growth(Bench):
         self.note(revision, kind, all_cpu=used / ALL_S, all_slowest=slowest)
 
     def retain(self, revision: Revision, kind: str, database: str) -> None:
-        """The duty itself, in this process."""
+        """The duty itself, in this process, a portion of days after the other."""
         if revision is not NOW:
             return
-        oldest = "SELECT min(key) FROM message"
-        first, due = self.databases.ask(
-            database, oldest, f"SELECT created_at FROM message WHERE key = ({oldest}) + {RETAINED}"
-        )
-        now, used = due + KEEP_MESSAGES_DAYS * DAY_MS, time.process_time() + self.databases.cpu_s()
-        times = asyncio.run(_purge(Settings(database=database, data=self.folder / "retention"), now))
-        used = time.process_time() + self.databases.cpu_s() - used
-        (left,) = self.databases.ask(database, oldest)
-        self.note(revision, kind, retain_cpu=used / (left - first) * 1e6, retain_ms=max(times) * 1000)
+        settings, oldest = Settings(database=database, data=self.folder / "retention"), "SELECT min(key) FROM message"
+        cpu, longest = [], []
+        for _ in range(RETENTIONS):
+            first, due = self.databases.ask(
+                database, oldest, f"SELECT created_at FROM message WHERE key = ({oldest}) + {RETAINED}"
+            )
+            used = time.process_time() + self.databases.cpu_s()
+            times = asyncio.run(_purge(settings, due + KEEP_MESSAGES_DAYS * DAY_MS))
+            used = time.process_time() + self.databases.cpu_s() - used
+            (left,) = self.databases.ask(database, oldest)
+            cpu.append(used / (left - first) * 1e6)
+            longest.append(max(times) * 1000)
+        self.note(revision, kind, retain_cpu=median(cpu), retain_ms=median(longest), retain_slowest=max(longest))
 
 
 async def _purge(settings: Settings, now: int) -> list[float]:
@@ -255,7 +259,8 @@ def report(done: list[Growth], compared: list[Revision], kind: str) -> str:
     add("all work: of a core", "all_cpu", ".2f")
     add("all work: slowest 202, ms", "all_slowest", ".0f")
     add("retention: CPU µs for a message", "retain_cpu", ",.0f", flat=FLAT)
-    add("retention: longest transaction, ms", "retain_ms", ".1f", most=RETENTION_MS if kind == "sqlite" else 0)
+    most = RETENTION_MS if kind == "sqlite" else 0
+    add("retention: longest transaction, ms", "retain_ms", ".1f", most=most, behind="retain_slowest")
     add("bytes a message", "size", ",.0f")
     return table(*rows)
 
