@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -28,6 +29,7 @@ log = structlog.get_logger()
 LEAVE_S = 1.0  # in which open connections of one of several processes get their next answer, and move to another
 DRAIN_S = 30  # for requests under way when the stop comes
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
+SWITCH_S = 0.0005  # a thread that computes lets the loop run this often; a request asks for its turn some ten times
 
 # Purposes of sockets: requests; bounces and complaints; mails of programs, which begin in the clear or inside TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
@@ -135,6 +137,7 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
 
 async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
     """Open, be ready, wait for the stop; what was opened last is closed first."""
+    sys.setswitchinterval(SWITCH_S)
     connections = Connections(app.front, app.settings.connections_max)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(app.close)

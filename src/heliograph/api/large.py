@@ -10,7 +10,7 @@ import msgspec
 from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidJson
 
-STEP = 256 * 1024  # bytes that are read at once
+STEP = 64 * 1024  # bytes that are read at once
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _PLAIN = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a word

@@ -22,7 +22,7 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
-PIECE = 256 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
+PIECE = 64 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _FILES = (b'"content"', b'"data"')
