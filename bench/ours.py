@@ -10,6 +10,7 @@ import time
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import apsw
 import asyncpg
@@ -96,7 +97,7 @@ class Databases:
             for part in ("", "-wal", "-shm"):
                 Path(address.removeprefix("sqlite:///") + part).unlink(missing_ok=True)
         else:
-            name = address.rpartition("/")[2].partition("?")[0]
+            name = urlsplit(address).path[1:]
             self._server.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def size(self, address: str) -> int:
