@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from secrets import token_hex
 from statistics import median
 from urllib.parse import urlencode
 
@@ -100,7 +101,7 @@ class Dashboard(threading.Thread):
 def sign_in(server: Ours) -> str:
     """Add an operator by the command line and follow the link; answers the cookie."""
     options = ["--operator", "--listen", f"127.0.0.1:{server.port}", *server.where]
-    link = server.revision.ask("user", "add", "bench@example.com", *options).strip()
+    link = server.revision.ask("user", "add", f"{token_hex(4)}@example.com", *options).strip()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     path = "/dashboard/link/" + link.partition("/dashboard/link/")[2]
