@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.api.large import STEP, read_in_steps
-from heliograph.rules.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
+from heliograph.rules.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 from heliograph.rules.shape import Misfit, read
 
@@ -26,7 +26,7 @@ class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_json(raw: bytes) -> Any:
     """msgspec reads what it cannot have misread; the strict reader decides about the rest (ADR 0009)."""
-    if len(raw) > LARGE or (len(raw) > STEP and _count_marks(raw) >= JSON_VALUES_MAX):
+    if len(raw) > LARGE or (len(raw) > IN_THREAD and _count_marks(raw) >= JSON_VALUES_MAX):
         return read_in_steps(raw, read_strictly)
     try:
         value = msgspec.json.decode(raw)
@@ -35,7 +35,7 @@ def parse_json(raw: bytes) -> Any:
             return value
     except (ValueError, RecursionError):
         pass
-    return read_strictly(raw) if len(raw) <= STEP else read_in_steps(raw, read_strictly)
+    return read_strictly(raw) if len(raw) <= IN_THREAD else read_in_steps(raw, read_strictly)
 
 
 def read_strictly(raw: bytes) -> Any:
