@@ -7,7 +7,7 @@ the next one goes on.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from heliograph.storage.engine.database import Tx
 
 WALK = 10_000  # messages that one search looks at
 STRIDE_MAX = 512
+COUNT_SPANS = 1000  # four million messages, newest first
 SAMPLES = 8  # spans in which marks are counted
 MARKS_MAX = 4  # of a text: the rarest say nearly all
 FEW = 200  # candidates that are read at a time at first
@@ -98,14 +99,19 @@ async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: 
     return Looked(rows)
 
 
-async def count(tx: Tx, aim: Aim, low: int, high: int, most: int) -> int:
-    """How many may fit as far as the index says, no further than `most`."""
+class Counted(NamedTuple):
+    number: int
+    more: bool = False  # there may be: it was counted no further
+
+
+async def count(tx: Tx, aim: Aim, low: int, high: int, most: int) -> Counted:
+    """How many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
     counted, looked, at, stride = 0, 0, 0, 1
     order = spans[::-1]
-    while at < len(order) and counted < most and looked < WALK:
+    while at < min(len(order), COUNT_SPANS) and counted < most and looked < WALK:
         some = order[at : at + stride]
         at, stride = at + stride, min(2 * stride, STRIDE_MAX)
         places = await _places(tx, ways, [span for span in some if span in made])
@@ -115,7 +121,7 @@ async def count(tx: Tx, aim: Aim, low: int, high: int, most: int) -> int:
                 looked += SPAN
             else:
                 counted += len(batch)
-    return counted
+    return Counted(min(most, counted), at < len(order) or counted >= most)
 
 
 async def _made(tx: Tx, spans: range) -> set[int]:

@@ -14,6 +14,7 @@ from heliograph.storage import accepts, audit, retention, search
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
+from heliograph.storage.find import Counted
 from heliograph.storage.leases import Leases
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
 
@@ -86,7 +87,7 @@ class Messages:
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
         return await self._database.read(lambda tx: search.messages(tx, team, wanted))
 
-    async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> int:
+    async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> Counted:
         """No further than `most`. With a part, a key or a sender domain: of those that may fit, by the index alone."""
         return await self._database.read(lambda tx: search.count(tx, team, wanted, most))
 

@@ -19,7 +19,7 @@ from heliograph.rules.setup.records import Channel
 from heliograph.storage import find
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.find import Aim
+from heliograph.storage.find import Aim, Counted
 from heliograph.storage.pulses import message_pulse
 from heliograph.storage.queues import EVERY
 
@@ -176,12 +176,12 @@ async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]
     return _page(lines, wanted.limit, None)
 
 
-async def count(tx: Tx, team: int, wanted: Search, most: int) -> int:
+async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
     """How many there are, no further than `most`; by the index alone, and so about, when a part is looked for."""
     wanted = msgspec.structs.replace(wanted, before=None)
     if _needs_index(wanted):
         ends = await _keys(tx, team, wanted)
-        return min(most, await find.count(tx, _aim(team, wanted), *ends, most)) if ends else 0
+        return await find.count(tx, _aim(team, wanted), *ends, most) if ends else Counted(0)
     low, high = _ends(wanted)
     channels, counted = _channels(wanted), 0
     query, given = "count_messages", dict[str, Any]()
@@ -193,14 +193,14 @@ async def count(tx: Tx, team: int, wanted: Search, most: int) -> int:
         prefix = PREFIXES[channel]
         rows = await tx.run(query, team=team, low=prefix + low, high=prefix + high, most=most, **given)
         counted += rows[0][0]
-    return min(most, counted)
+    return Counted(min(most, counted), counted >= most)
 
 
 async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]:
     """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
     if wanted.tag is None:
         every = dict.fromkeys(state for channel in _channels(wanted) for state in STATES[channel])
-        return {one: await count(tx, team, msgspec.structs.replace(wanted, status=one), most) for one in every}
+        return {one: (await count(tx, team, msgspec.structs.replace(wanted, status=one), most)).number for one in every}
     low, high = _ends(msgspec.structs.replace(wanted, before=None))
     found = Counter[str]()
     for channel in _channels(wanted):

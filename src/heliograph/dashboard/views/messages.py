@@ -243,9 +243,9 @@ async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine])
         return "" if wanted.before else _plural(len(found.lines))
     if found.is_cut or wanted.tag or (is_by_parts and (wanted.status or wanted.wrong)):
         return ""
-    number = await visit.store.messages.count(visit.team.record.ref, wanted)
-    if number >= COUNT_MOST:
-        return f"{COUNT_MOST:,}+ messages"
+    number, more = await visit.store.messages.count(visit.team.record.ref, wanted)
+    if more:
+        return f"{number:,}+ messages"
     return f"about {_plural(number)}" if wanted.needle else _plural(number)
 
 
