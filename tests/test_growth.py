@@ -17,12 +17,13 @@ import msgspec
 import pytest
 
 from heliograph.accept.email import EmailRequest
-from heliograph.api import bodies
+from heliograph.api import bodies, large
 from heliograph.api.routes import ROUTES
 from heliograph.channels import web
 from heliograph.channels.email import arf, dkim, dsn, html_text, mime, mta_sts, parts, returned, ses, wire, words
 from heliograph.channels.sms import http
 from heliograph.channels.sms.smpp import pdu, receipt, text
+from heliograph.compat.resend import shape as resend
 from heliograph.dashboard import csv_lines, visit
 from heliograph.rules import (
     address,
@@ -293,6 +294,28 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
             Shape("1e", "1", ""),
         ),
     ),
+    "json in steps": (
+        octets(lambda given: large.read_in_steps(given, bodies.read_strictly)),
+        (
+            Shape("[", "[],", "1]"),
+            Shape('["', '\\" :', '"]'),
+            Shape('["', "é", '"]'),
+            Shape('{"', "\\u0061", '":1}'),
+            Shape('["', "\\ud83d\\ude00", '"]'),
+            Shape("", " ", "1"),
+            Shape("", "1", ""),
+        ),
+    ),
+    "resend's files": (
+        octets(resend.parse),
+        (
+            Shape('{"content":[1', ",1", "]}"),
+            Shape('{"content":[1', " ", "]}"),
+            Shape('{"content"', " ", ":[1]}"),
+            Shape("{", '"content":[', "]}"),
+            Shape("[", '{"content":[1]},', "1]"),
+        ),
+    ),
     "json keys": (lambda given: bodies.parse_json(keys_twice(given)), ()),
     "json shape": (
         lambda given: bodies.to_request({given: 1}, EmailRequest),
@@ -303,6 +326,10 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         (Shape("", " - at `$", ""),),
     ),
     "fingerprint": (lambda given: idempotency.fingerprint("/", dict.fromkeys(given[:100], given)), ()),
+    "fingerprint in steps": (
+        lambda given: idempotency.fingerprint_in_steps("/", [given, {f"{given[:9]}{n}": n for n in range(len(given))}]),
+        (),
+    ),
     "idempotency key": (octets(lambda given: idempotency.read_key([given])), ()),
     "query": (
         lambda given: request("", query=given.encode("ascii", "ignore").decode()).query(("a",)),
