@@ -17,7 +17,7 @@ from heliograph.rules.refusals import (
 
 HEADER = "Idempotency-Key"
 STEP = 64 * 1024  # characters of a text that are written at once
-SORTED = 10_000  # keys that are sorted at once
+SORTED = 500  # keys that are sorted at once
 
 _KEY = re.compile(rb"[\x20-\x7e]{1,%d}" % IDEMPOTENCY_KEY_MAX)
 _canonical = msgspec.json.Encoder(order="sorted")
