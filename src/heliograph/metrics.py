@@ -205,14 +205,21 @@ class Families:
 def written(asked: Families) -> bytes:
     """All of it in Prometheus's text form."""
     flush()
-    counted = REGISTRY
-    if SHARED in os.environ:
-        counted = CollectorRegistry()
-        MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
     both = CollectorRegistry()
-    for part in (counted, asked):
+    for part in (_OfAll() if SHARED in os.environ else REGISTRY, asked):
         both.register(part)
     return generate_latest(both)
+
+
+class _OfAll:
+    """What the processes of one parent counted; as with one process, what none has counted yet is there by name."""
+
+    def collect(self) -> Iterable[Metric]:
+        counted = {one.name: one for one in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
+        yield from counted.values()
+        for one in REGISTRY.collect():
+            if one.name.startswith("heliograph_") and one.name not in counted:  # the library's own are of one process
+                yield Metric(one.name, one.documentation, one.type)
 
 
 def share(folder: Path) -> None:

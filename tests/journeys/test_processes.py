@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.conftest import fresh_database
 from tests.forks import Forked
 from tests.journeys.load import Load, check_all_arrived
+from tests.journeys.test_metric_set import METRICS
 from tests.service import Service, until
 
 
@@ -34,6 +35,7 @@ def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tm
         check_all_arrived(service.database, accepted | load.accepted)
 
         until(lambda: watched(service) == set(children(parent)))
+        assert METRICS.keys() <= told(service)
 
         left = children(parent)
         service.kill(parent)
@@ -48,3 +50,8 @@ def watched(service: Service) -> set[int]:
     """The processes that one of them tells of: it answers for all."""
     lag = r'^heliograph_event_loop_lag_seconds{pid="(\d+)"}'
     return {int(pid) for pid in re.findall(lag, service.get("/metrics").raw.decode(), re.M)}
+
+
+def told(service: Service) -> set[str]:
+    """Every metric by its name, whether one of them has counted anything yet or not."""
+    return set(re.findall(r"^# TYPE (heliograph_\w+)", service.get("/metrics").raw.decode(), re.M))
