@@ -17,6 +17,7 @@ import msgspec
 from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
+OF_CLIENTS = ("HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")  # which may run in the same shell
 SECRETS = ("secret", "secret_old", "metrics_token", "oidc_client_secret", "s3_secret_key")
 TOKEN_MIN = 16
 # Least and most of each number.
@@ -219,7 +220,7 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
     """HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
     given: Given = {}
     for variable, value in environment.items():
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable in OF_CLIENTS:
             continue
         name = variable.removeprefix(PREFIX).lower()
         kept = name not in NAMES and name.removesuffix("_file") in NAMES

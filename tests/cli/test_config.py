@@ -123,6 +123,12 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: 
     assert "hush" not in str(refused.value)
 
 
+def test_a_shell_that_has_the_variables_of_clients() -> None:
+    read_settings({}, {"HELIOGRAPH_URL": "https://mail.example.com", "HELIOGRAPH_KEY": "hk_x"})
+    with pytest.raises(BadSetting, match="HELIOGRAPH_KEYS is not a setting"):
+        read_settings({}, {"HELIOGRAPH_KEYS": "hk_x"})
+
+
 NAMED = {"HELIOGRAPH_OIDC_CLIENT_ID": "heliograph"}
 PROVIDER = NAMED | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com/"}
 
