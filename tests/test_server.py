@@ -1,6 +1,7 @@
 """Loops of the server outlive what breaks them, and a start waits for its database."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from heliograph import server
 from heliograph.app import App
 from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
-from tests.service import PATIENCE_S, Service, free_port
+from tests.service import PATIENCE_S, Service, free_port, until
 
 pytestmark = pytest.mark.anyio
 
@@ -119,3 +120,16 @@ def test_a_worker_answers_health_checks_on_a_port_of_their_own(tmp_path: Path) -
         service.start("worker", 0, "--health", f"127.0.0.1:{at}")
         paths = ("/healthz", "/readyz", "/metrics", "/v1/me", "/dashboard", "/")
         assert [service.get(path, port=at).status for path in paths] == [200, 200, 200, 404, 404, 404]
+
+
+def test_one_process_drains_on_sighup_and_its_health_port_says_so(tmp_path: Path) -> None:
+    at = free_port()
+    database = f"sqlite:///{tmp_path / 'heliograph.db'}"
+    with Service(database, tmp_path / "data", stop_delay_ms=30_000) as service:
+        service.apply()
+        process = service.start("api", 0, "--health", f"127.0.0.1:{at}")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: service.get("/readyz", port=at).status == 503)
+        assert service.get("/healthz").status == 200
+        process.send_signal(signal.SIGINT)  # at once
+        assert process.wait(PATIENCE_S) == 0

@@ -64,7 +64,7 @@ Ready = Callable[[Settings, Store], Awaitable[None]]
 
 
 async def serve(settings: Settings, role: str, ready: Ready, place: Place | None = None) -> None:
-    """Run until SIGTERM or SIGINT; `ready` gets the settings with the real port once requests are taken.
+    """Run until SIGTERM, SIGHUP or SIGINT; `ready` gets the settings with the real port once requests are taken.
 
     SIGINT does not wait for proxies to notice.
     With a place, as one of several processes: until its parent is gone, too.
@@ -72,11 +72,12 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
     logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
     tracing.start(__version__)
     stop = Stop()
+    listening.say_it_once(asyncio.get_running_loop())
+    for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.at_once)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            asyncio.get_running_loop().add_signal_handler(number, ask)
     if place:
         _end_with_parent(place, stop)
-    listening.say_it_once(asyncio.get_running_loop())
-    for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGINT, stop.at_once)):
-        asyncio.get_running_loop().add_signal_handler(number, ask)
     sockets = [(purpose, listening.adopt(file)) for purpose, file in place.sockets] if place else bind(settings, role)
     clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
     settings = msgspec.structs.replace(
@@ -153,13 +154,13 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
         tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
-        for bound in _for(HTTP, sockets):
-            await connections.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(_drain, app, connections, stop)
-        for bound in _for(HEALTH, sockets):
+        for bound in _for(HEALTH, sockets):  # closed after HTTP: while it drains, /readyz is to say so
             asked = Connections(app.front.part(HEALTH_PATHS), HEALTH_MAX)
             await asked.listen(bound, listening.BACKLOG)
             opened.push_async_callback(asked.drain, LEAVE_S)
+        for bound in _for(HTTP, sockets):
+            await connections.listen(bound, listening.BACKLOG)
+            opened.push_async_callback(_drain, app, connections, stop)
         for purpose in (SUBMISSION, SUBMISSION_TLS):
             for bound in _for(purpose, sockets):
                 await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
