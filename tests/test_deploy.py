@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from heliograph import __version__
 from heliograph.settings import NAMES, PREFIX, Settings
 from tests.npm import miss
 
@@ -90,7 +91,7 @@ def test_prometheus_asks_every_role() -> None:
 
 CHART = DEPLOY / "helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-ALL = VALUES | {"attachmentsClaim": "shared", "serviceMonitor": True}
+ALL = VALUES | {"podMonitor": True}
 ALL["worker"] = VALUES["worker"] | {"scaleByOldestSeconds": True}
 
 
@@ -125,7 +126,7 @@ def rendered(values: dict[str, Any]) -> list[Any]:
     return objects
 
 
-@pytest.mark.parametrize(("values", "more"), [(VALUES, set()), (ALL, {"ServiceMonitor"})], ids=["defaults", "all"])
+@pytest.mark.parametrize(("values", "more"), [(VALUES, set()), (ALL, {"PodMonitor"})], ids=["defaults", "all"])
 def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
     objects = rendered(values)
     assert {one["kind"] for one in objects} == {
@@ -134,12 +135,20 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
     }
     pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
     assert [pod["containers"][0]["args"] for pod in pods] == [
-        *(["serve", "--role", "api"], ["migrate"], ["serve", "--role", "worker"]),
+        *(["serve", "--role", "api"], ["migrate"], ["serve", "--role", "worker", "--health", ":8701"]),
     ]
+    serving = {port["name"]: c for pod in pods for c in pod["containers"] for port in c.get("ports", [])}
+    for name, container in serving.items():
+        probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
+        assert [(probe["path"], probe["port"]) for probe in probes] == [
+            *(("/healthz", name), ("/readyz", name), ("/healthz", name)),
+        ]
+    monitored = [one["spec"]["podMetricsEndpoints"] for one in objects if one["kind"] == "PodMonitor"]
+    assert all({endpoint["port"] for endpoint in endpoints} == serving.keys() for endpoints in monitored)
     for pod in pods:
         [container] = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
         assert pod["enableServiceLinks"] is False  # HELIOGRAPH_PORT would be an unknown setting
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    assert values["image"] == f"heliograph:{chart['appVersion']}"
+    assert (chart["appVersion"], values["image"]) == (__version__, f"heliograph:{__version__}")
