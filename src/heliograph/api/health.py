@@ -71,8 +71,9 @@ async def _asked(context: Context) -> Families:
 def _held(context: Context, waiting: Sequence[LaneDepth]) -> dict[str, int]:
     """Recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach."""
     setup, closed = context.store.setup.current, context.handover.closed_to()
-    cut_off = {LANE[carrier.channel] for carrier in setup.carriers}
-    cut_off -= {LANE[carrier.channel] for carrier in setup.carriers if carrier.id not in closed}
+    enabled = [carrier for carrier in setup.carriers if carrier.enabled]
+    cut_off = {LANE[carrier.channel] for carrier in enabled}
+    cut_off -= {LANE[carrier.channel] for carrier in enabled if carrier.id not in closed}
     return {
         "paused": sum(one.waiting for one in waiting) if setup.platform.paused else 0,
         "circuit": sum(one.waiting for one in waiting if one.lane in cut_off),
