@@ -124,11 +124,11 @@ def test_bad_moves(shared_service: Service) -> None:
 def test_the_hold_and_the_quota_come_back(shared_service: Service) -> None:
     before = idle_me(shared_service, "ACME")
     body = SMS | {"to": "+447700900123", "scheduled_at": ahead(hours=1)}
-    mail = EMAIL | {"to": ["a@example.com", "b@example.com"], "scheduled_at": ahead(hours=1)}
+    mail = EMAIL | {"to": ["a@example.com", "b@example.com"], "cc": ["A@Example.com"], "scheduled_at": ahead(hours=1)}
     ids = {path: shared_service.post(path, one).json["id"] for path, one in (("/v1/sms", body), ("/v1/emails", mail))}
     held = shared_service.get("/v1/me").json
     assert held["held"] != "0.0000"
-    assert held["email_quota"]["used"] == before["email_quota"]["used"] + 2
+    assert held["email_quota"]["used"] == before["email_quota"]["used"] + 3
     for path, id_ in ids.items():
         assert shared_service.post(f"{path}/{id_}/cancel", None).status == 200
     after = shared_service.get("/v1/me").json

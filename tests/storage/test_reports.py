@@ -134,6 +134,12 @@ async def test_receipts_of_parts_in_one_batch(store: Store, clock: Any) -> None:
     assert (await told(store, id_)).count("sms.delivered") == 1
 
 
+async def test_one_id_for_all_parts(store: Store, clock: Any) -> None:
+    id_ = await handed(store, clock, parts=("p1", "p1"))
+    assert await store.reports.by_carrier("c", [CarrierReport("p1", DELIVERED)]) == [True]
+    assert await status(store, id_) == "delivered"
+
+
 async def test_an_id_of_another_carrier_changes_nothing(store: Store, clock: Any) -> None:
     id_ = await handed(store, clock, carrier_id="7")
     long = await handed(store, clock, parts=("8", "9"))
@@ -243,3 +249,14 @@ async def test_a_mail_that_comes_back_for_another_reason_failed_after_all(store:
     assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
     assert (await status(store, id_), await store.suppressions.page(1, None, 9)) == ("failed", [])
     assert await store.ledger.account(1) == before
+
+
+async def test_who_complains_about_what_failed_is_suppressed(store: Store, clock: Any) -> None:
+    item = message(clock)
+    await store.messages.accept(item)
+    await hand_over(store, clock, "failed")
+    complaint = Report(status="complained", detail={}, suppress="complaint")
+    await store.reports.by_carrier("relay", [CarrierReport(f"{item.id}/0", complaint)])
+    found = await store.suppressions.get(1, "ada@example.com")
+    assert found and found.reason == "complaint"
+    assert await status(store, item.id) == "failed"

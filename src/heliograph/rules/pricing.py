@@ -103,10 +103,10 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
     return within
 
 
-def give_quota_back(account: Account, month: str) -> None:
-    """For one recipient of an email that was counted in that month and will not be sent."""
-    if account.month == month and account.used > 0:
-        account.used -= 1
+def give_quota_back(account: Account, count: int, month: str) -> None:
+    """For recipients of an email that were counted in that month and will not be sent to."""
+    if account.month == month:
+        account.used = max(0, account.used - count)
 
 
 def take_sandbox(account: Account, most: int, now: int) -> None:

@@ -1,7 +1,8 @@
 """Who gets an email: reading the lists, the sandbox's allowed recipients, and suppression."""
 
-from collections.abc import Container
-from typing import Literal
+from collections import Counter
+from collections.abc import Container, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -139,3 +140,9 @@ def split_suppressed(recipients: Recipients, suppressed: Container[str]) -> Reci
             f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
         )
     return msgspec.structs.replace(recipients, bcc=tuple(a for a in recipients.bcc if not blocked(a)))
+
+
+def times_named(record: Mapping[str, Any]) -> Counter[str]:
+    """How often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
+    named = map(parse_address, (*record["to_addresses"], *record["cc"], *record["bcc"]))
+    return Counter(address.normal for address in named if address)

@@ -16,6 +16,7 @@ from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.rules.notices import dead_letters
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
 from heliograph.rules.provider import OTHER, SIMULATOR, provider_of
+from heliograph.rules.recipients import times_named
 from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
@@ -119,11 +120,13 @@ async def record(
     # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
     await _apply(tx, _Rows(publisher), known, messages, recipients)
-    parts = [
-        (c.carrier, id_, c.message, c.position, number) for c in ours for number, id_ in enumerate(c.parts, start=1)
-    ]
+    parts = {  # each id once: PostgreSQL writes no row twice in one statement
+        (c.carrier, id_): (c.carrier, id_, c.message, c.position, number)
+        for c in ours
+        for number, id_ in enumerate(c.parts, start=1)
+    }
     if parts:
-        await tx.run("insert_parts", parts=parts)
+        await tx.run("insert_parts", parts=list(parts.values()))
     await _settle_outbox(tx, ours, messages)
     if any(c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox for c in known):
         note(tx, INBOX)
@@ -282,7 +285,7 @@ class _Rows:
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.money: list[tuple[Message, str, int]] = []
-        self.unused: list[Message] = []  # whose email was counted and not sent, once for each recipient
+        self.unused: list[tuple[Message, str]] = []  # an email that was counted and is not sent, and to whom
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
@@ -389,8 +392,9 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         moved.charge = "released"
         rows.money.append((moved, "release", change.at))
     if is_mail and path and not moved.sandbox and change.detail.get("reason") in UNUSED:
-        rows.unused.append(moved)
-    if path and change.suppress and not magic.is_magic(recipient.address):
+        rows.unused.append((moved, recipient.address))
+    # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
+    if change.suppress and (path or recipient.status == "failed") and not magic.is_magic(recipient.address):
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
@@ -415,14 +419,18 @@ def _tell_metrics(rows: _Rows, change: Change, moved: Message, recipient: _Recip
         rows.told.append(lambda: count(who, why).inc())
 
 
-async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[Message]) -> None:
+async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[tuple[Message, str]]) -> None:
     if not entries and not unused:
         return
-    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries} | {m.team for m in unused})
+    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries} | {m.team for m, _ in unused})
     for moved, kind, _ in entries:
         SETTLE[kind](accounts[moved.team], moved.price)
-    for moved in unused:
-        pricing.give_quota_back(accounts[moved.team], pricing.month_of(moved.created_at))
+    if unused:
+        found = await tx.run("records_of", messages=list({(moved.key,) for moved, _ in unused}))
+        named = {(team, id_): times_named(msgspec.json.decode(record)) for team, id_, record in found}
+        for moved, address in unused:
+            times = named[moved.team, moved.id][address]
+            pricing.give_quota_back(accounts[moved.team], times, pricing.month_of(moved.created_at))
     await save_accounts(tx, accounts.values())
     if entries:
         await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at, m.turn) for m, kind, at in entries])
