@@ -9,7 +9,7 @@ from heliograph.accept.verify_send import send_due
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.opening import open_store
 from heliograph.rules.content import EmailContent, WhatsappContent
-from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.rules.limits import MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.refusals import (
     InvalidEmail,
@@ -345,11 +345,19 @@ async def test_again_by_the_channel_used_last_and_those_behind_it(lines: Lines) 
     assert lines.counts == (2, 2)
 
 
-async def test_again_refused_says_why_and_the_first_code_works(lines: Lines) -> None:
+async def test_a_carrier_may_try_until_the_code_expires(lines: Lines) -> None:
+    started = await lines.verifying.start(PHONE)
+    await lines.later(9 * MINUTE_MS)
+    await lines.verifying.resend(started.id)
+    assert [parcel.left_s for parcel in lines.sms.parcels] == [600, 60]
+
+
+async def test_again_refused_and_the_first_code_works(lines: Lines) -> None:
+    """Only what failed has an `error_message` (spec 2.5)."""
     started = await lines.verifying.start(PHONE)
     lines.sms.answer = REFUSE
-    again = await lines.verifying.resend(started.id)
-    assert (again.status, again.error_message) == ("pending", "not on WhatsApp")
+    for record in (await lines.verifying.resend(started.id), await lines.verifying.read(started.id)):
+        assert (record.status, record.error_message) == ("pending", None)
     assert (await lines.verifying.check(started.id, code_in(lines.sms.parcels[0]))).verified
 
 

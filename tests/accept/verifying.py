@@ -11,8 +11,10 @@ from heliograph.accept.verify_start import (
     VerificationRecord,
     VerifyRequest,
     cancel_verification,
+    find_verification,
     resend_verification,
     start_verification,
+    to_record,
 )
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.handover import Handover
@@ -77,6 +79,9 @@ class Verifying:
     async def resend(self, id_: str) -> VerificationRecord:
         answer = await resend_verification(self.context, self.caller, id_, None)
         return msgspec.json.decode(answer.body, type=VerificationRecord)
+
+    async def read(self, id_: str) -> VerificationRecord:
+        return to_record(await find_verification(self.context, self.caller, id_))
 
     async def cancel(self, id_: str) -> VerificationRecord:
         return await cancel_verification(self.context, self.caller, id_)

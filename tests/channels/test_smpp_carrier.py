@@ -125,6 +125,13 @@ async def test_how_long_the_carrier_may_try(validity_s: int, written: str) -> No
     assert [decode_short_message(pdu.body).validity for pdu in submits] == [written] * 2
 
 
+async def test_no_longer_than_until_it_expires() -> None:
+    _, smsc = await one({}, parcel(validity_s=600, left_s=60))
+    assert [decode_short_message(pdu.body).validity for name, pdu in smsc.asked if name == "submit"] == [
+        "000000000100000R"
+    ]
+
+
 @pytest.mark.parametrize("number", status.STATUSES)
 async def test_every_status(number: int) -> None:
     outcome, smsc = await one({"submit": number})

@@ -902,7 +902,7 @@ export interface VerificationRecord {
   sandbox: boolean;
   /** When the code stops working: ten minutes after the start. */
   expires_at: string;
-  /** The carrier's words when it did not take the code. */
+  /** The carrier's words when the status is `failed`, else null. */
   error_message: string | null;
 }
 
@@ -919,7 +919,7 @@ export interface VerificationView {
   sandbox: boolean;
   /** When the code stops working: ten minutes after the start. */
   expires_at: string;
-  /** The carrier's words when it did not take the code. */
+  /** The carrier's words when the status is `failed`, else null. */
   error_message: string | null;
   /** The caller's tags. */
   tags?: Record<string, string>;

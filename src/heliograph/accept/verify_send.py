@@ -12,7 +12,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for, sms_content
 from heliograph.accept.whatsapp import whatsapp_content
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Parcel, left_s
 from heliograph.handover import first_of
 from heliograph.rules import magic
 from heliograph.rules.ids import PREFIXES
@@ -71,14 +71,16 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def send_code(context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways) -> Dispatched:
+async def send_code(
+    context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways, expires_at: int
+) -> Dispatched:
     """By the first channel whose carriers do not refuse it."""
     code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
     while left:
         channel = left.pop(0)
         # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
         named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
-        build = partial(_parcel, context, caller, named, to, normal, channel, code)
+        build = partial(_parcel, context, caller, named, to, normal, channel, code, expires_at)
         said = await context.handover.in_turn(
             first_of(ways[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
         )
@@ -100,7 +102,7 @@ async def send_due(context: Context) -> None:
         sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
         if caller and context.clock.now() < due.expires_at:  # else its key is gone or it is over: it stays as it is
             ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
-            sent = await send_code(context, caller, due.id, due.to, due.phone, ways)
+            sent = await send_code(context, caller, due.id, due.to, due.phone, ways, due.expires_at)
         await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, context.clock.now(), store.owner))
 
     await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
@@ -155,7 +157,15 @@ def _brand(caller: Caller, platform: Platform) -> str:
 
 
 def _parcel(
-    context: Context, caller: Caller, id_: str, to: str, normal: str, channel: Channel, code: str, _: CarrierRecord
+    context: Context,
+    caller: Caller,
+    id_: str,
+    to: str,
+    normal: str,
+    channel: Channel,
+    code: str,
+    expires_at: int,
+    _: CarrierRecord,
 ) -> Parcel:
     team, platform = caller.team, context.store.setup.current.platform
     country, content = country_of(normal), msgspec.Struct()
@@ -170,7 +180,13 @@ def _parcel(
         values = dict.fromkeys(asked_names(template), code)
         content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
     return Parcel(
-        message_id=id_, address=normal, given=to, content=msgspec.json.encode(content), attempt=0, country=country
+        message_id=id_,
+        address=normal,
+        given=to,
+        content=msgspec.json.encode(content),
+        attempt=0,
+        country=country,
+        left_s=left_s(expires_at, context.clock.now()),
     )
 
 

@@ -79,7 +79,7 @@ class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: VerificationStatus
     sandbox: Sandbox
     expires_at: Annotated[str, says("When the code stops working: ten minutes after the start.", **TIME)]
-    error_message: Annotated[str | None, says("The carrier's words when it did not take the code.")]
+    error_message: Annotated[str | None, says("The carrier's words when the status is `failed`, else null.")]
 
 
 class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ async def start_verification(
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways)
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways, start.expires_at)
     status = "failed" if sent.error else "pending"
     record = VerificationRecord(
         id=id_,
@@ -142,8 +142,8 @@ async def resend_verification(context: Context, caller: Caller, id_: str, retry_
     replay = await context.store.verifications.again(Resend(start=start, digest=digest))
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways)
-    record = replace(to_record(found), channel=sent.channel, error_message=sent.error)
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways, found.expires_at)
+    record = replace(to_record(found), channel=sent.channel)
     response = msgspec.json.encode(record)
     await _finish(context, start, sent, response)
     return Answer(202, response)
@@ -170,7 +170,7 @@ def to_record(found: VerificationLine) -> VerificationRecord:
         status=found.status,
         sandbox=bool(found.sandbox),
         expires_at=timestamp(found.expires_at),
-        error_message=found.error_message,
+        error_message=found.error_message if found.status == "failed" else None,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, own
 from heliograph.rules.setup import records
 
@@ -20,12 +21,17 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int  # outcomes recorded before this one
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
+    left_s: int | None = None  # until it expires
     absent_ms: int | None = None  # how long ago the recipient's domain was first found not to exist
 
     @property
     def mailbox(self) -> str:
         """The email address for an envelope: local part as given, domain in A-labels."""
         return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
+
+
+def left_s(expires_at: int, now: int) -> int:
+    return max(1, -(-(expires_at - now) // SECOND_MS))
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics, tracing
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import Parcel, left_s
 from heliograph.clock import Clock
 from heliograph.handover import Handover
 from heliograph.rules import magic, routing
@@ -149,6 +149,7 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
         country=claim.country,
         uncertain=claim.uncertain == carrier.id,
         absent_ms=None if claim.absent_at is None else now - claim.absent_at,
+        left_s=None if claim.expires_at is None else left_s(claim.expires_at, now),
     )
 
 

@@ -40,6 +40,10 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Who it is from, for a carrier with a sender of its own (spec 4.2)."""
         return own if own and self.platform_sender else self.sender_id
 
+    def validity(self, left_s: int | None) -> int:
+        """How long a carrier that gets it now may try; 0: as long as it pleases."""
+        return min((limit for limit in (self.validity_s, left_s) if limit), default=0)
+
 
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: str  # upstream name

@@ -140,7 +140,7 @@ class Twilio(Carrier):
                 found = await self._look_up(parcel, content.body, sender)
                 if found:
                     return found
-            form = self._form(parcel.address, content, sender)
+            form = self._form(parcel.address, content, sender, content.validity(parcel.left_s))
             answer = await self._web.ask("POST", self._url, headers=self._headers, body=form)
         except (Unreachable, NoAnswer) as error:
             return silent(NAME, error)
@@ -176,13 +176,13 @@ class Twilio(Carrier):
         verdict, words = CODES.get(code, unknown)
         return judged(verdict, reply(NAME, code, words), answer)
 
-    def _form(self, to: str, content: SmsContent, sender: str) -> bytes:
+    def _form(self, to: str, content: SmsContent, sender: str, validity_s: int) -> bytes:
         service = sender == self._options.sender and sender.startswith("MG")
         form = {
             "To": to,
             "MessagingServiceSid" if service else "From": sender,
             "Body": content.body,
-            "ValidityPeriod": str(min(content.validity_s, VALIDITY_MAX_S) or ""),
+            "ValidityPeriod": str(min(validity_s, VALIDITY_MAX_S) or ""),
             "StatusCallback": self._callback_url,
         }
         return urlencode({name: value for name, value in form.items() if value}).encode()

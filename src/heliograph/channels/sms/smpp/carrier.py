@@ -83,7 +83,7 @@ class Smpp(Carrier):
             content.body,
             reference=reference,
             long=options.long,
-            validity_s=content.validity_s,
+            validity_s=content.validity(parcel.left_s),
         )
         detail = {"carrier": "smpp", "host": options.host, "sender": source.value, "parts": len(bodies)}
         if parcel.uncertain and options.uncertain == "stop":
@@ -108,9 +108,10 @@ class Smpp(Carrier):
                 return _refusal(answer.status, detail | {"code": status.code(answer.status), "text": text}, number == 1)
             ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
-        if len(ids) > 1:
-            return Accepted(parts=tuple(id_ for id_ in ids if id_), detail=detail)
-        return Accepted(carrier_id=ids[0] or None, detail=detail)
+        known = tuple(dict.fromkeys(id_ for id_ in ids if id_))  # some carriers have one for all parts
+        if len(known) > 1:
+            return Accepted(parts=known, detail=detail)
+        return Accepted(carrier_id=known[0] if known else None, detail=detail)
 
     async def _submit(self, body: bytes, tries: int) -> Pdu:
         while True:
