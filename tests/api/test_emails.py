@@ -235,6 +235,10 @@ ROWS: list[tuple[str, Body, int, str, str | None]] = [
     (LIVE, {"subject": "two\nlines"}, 400, "invalid_subject", "subject"),
     (LIVE, {"subject": "x\r\nBcc: a@b.test"}, 400, "invalid_subject", "subject"),
     (LIVE, {"subject": "x\x85y"}, 400, "invalid_subject", "subject"),
+    (LIVE, {"subject": "x\0y"}, 400, "invalid_subject", "subject"),
+    (LIVE, {"to": "a\0@example.com"}, 400, "invalid_email", "to"),
+    (LIVE, {"headers": {"X-A": "\0"}}, 400, "invalid_header", "headers"),
+    (LIVE, {"text": "x\0y"}, 400, "invalid_request", "text"),
     (LIVE, {"subject": "x\u2028y"}, 400, "invalid_subject", "subject"),
     (LIVE, {"variables": {"name": "Ada"}}, 400, "invalid_request", "variables"),
 ]

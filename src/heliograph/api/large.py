@@ -116,14 +116,12 @@ class _Reader:
         return "".join(parts)
 
     def _part(self, text: bytes) -> str:
-        """msgspec overlooks nothing in a text but a null character."""
-        if b"\\u0000" not in text:
-            try:
-                return _decode(text)
-            except ValueError:
-                pass
-        part: str = self._read(text)
-        return part
+        """msgspec overlooks nothing in a text; the strict reader says what is wrong."""
+        try:
+            return _decode(text)
+        except ValueError:
+            part: str = self._read(text)
+            return part
 
     def _next(self) -> bytes:
         """The byte behind the white space."""

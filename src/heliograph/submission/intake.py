@@ -163,7 +163,7 @@ def _fields(submitted: Submitted) -> dict[str, Any]:
     fields = dict(submitted.request)
     for name, text in submitted.json.items():
         try:
-            value = parse_json(text.encode())
+            value = parse_json(text.encode(), name)
         except InvalidJson as error:
             raise InvalidRequest(f"The header for {name} is not JSON: {error.message}", param=name) from None
         fields[name] = fields[name] | value if name in fields and isinstance(value, dict) else value
