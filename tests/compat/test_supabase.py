@@ -90,6 +90,7 @@ def test_what_is_to_come_again_is_no_200(shared_service: Service, secret: str) -
     answer = call(shared_service, secret, {**SMS, "user": {"phone": "15005550007"}}, "tpl_hook_sms")
     assert (answer.status, answer.json["error"]["http_code"]) == (503, 503)
     assert int(answer.headers["retry-after"]) >= 1
+    assert answer.headers["heliograph-should-retry"] == "true"
 
 
 @pytest.mark.parametrize(
@@ -107,5 +108,6 @@ def test_what_no_hook_asks_is_refused_in_the_same_shape(
 def test_only_a_good_signature_is_heard(shared_service: Service, secret: str) -> None:
     other = "whsec_" + "A" * 32
     assert until(lambda: call(shared_service, other, SMS, "tpl_hook_sms").status == 401)
-    assert shared_service.ask("POST", PATH, b"{}", key=None).status == 401
+    refused = shared_service.ask("POST", PATH, b"{}", key=None)
+    assert (refused.status, refused.headers["heliograph-should-retry"]) == (401, "false")
     assert shared_service.ask("POST", "/hooks/supabase/team_none", b"{}", key=None).status == 401

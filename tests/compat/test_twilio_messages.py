@@ -141,6 +141,11 @@ def test_lists_page_by_page(messages: Any, phone: str) -> None:
     today = datetime.now(UTC)
     assert len(messages.list(to=phone, date_sent=today.date())) == 5
     assert messages.list(to=phone, date_sent_after=today + timedelta(days=1)) == []
+    assert messages.list(to=phone, date_sent_before=today - timedelta(hours=1)) == []
+    assert len(messages.list(to=phone, date_sent_before=today + timedelta(hours=1))) == 5
+    own = messages.list(to=phone, limit=1)[0].from_
+    assert len(messages.list(to=phone, from_=own, page_size=2)) == 5
+    assert messages.list(to=phone, from_="+15005559999") == []
     assert messages.list(to=f"whatsapp:{phone}") == []
     both = messages.list(limit=100)
     assert {sids[0][:4]} <= {message.sid[:4] for message in both} <= {"sms_", "wam_"}

@@ -1,13 +1,16 @@
-"""What other services' clients write in other ways than ours: recipients with names, wrapped base64."""
+"""What other services' clients write in other ways than ours: recipients with names, no sender, wrapped base64."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from heliograph.accept.email import Shown
+from heliograph.accept.verify_send import SENDER
 from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
 from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
+from heliograph.rules.sender import brand_domain
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
 
 _ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
@@ -35,6 +38,12 @@ def bare(mailboxes: Sequence[Mailbox]) -> list[str]:
 
 def shown(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> Shown:
     return Shown(to=[one.shown for one in to], cc=[one.shown for one in cc])
+
+
+def own_sender(caller: Caller) -> str | None:
+    """For a mail that names none: at the brand's domain; in a sandbox it is the platform's."""
+    domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
+    return f"{SENDER}@{domain.name}" if domain else None
 
 
 def unwrapped(base64: str) -> str:

@@ -9,16 +9,15 @@ from heliograph.accept.email import EmailRequest, send_email
 from heliograph.accept.idempotency import run_idempotent
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
-from heliograph.accept.verify_send import SENDER
 from heliograph.api.bodies import parse_json
 from heliograph.api.errors import error_headers
 from heliograph.api.route import Call, Route, answer
 from heliograph.api.surface import Surface, bearer
+from heliograph.compat.given import own_sender
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller, Key, Template
 from heliograph.rules.template import asked_names
 from heliograph.rules.webhook_signature import is_signed
@@ -36,11 +35,12 @@ async def hook(call: Call) -> Response:
     team = call.context.store.setup.current.teams.get(call.params["team"])
     secrets = call.management.webhooks.secrets(team) if team else []
     if team is None or not is_signed(secrets, given, raw, call.context.clock.now() // SECOND_MS):
-        return _error(401, "The signature does not match the secret of an enabled webhook of this team.")
+        words = "The signature does not match the secret of an enabled webhook of this team."
+        return Response(401, _body(401, words), [(b"heliograph-should-retry", b"false")])
     key = Key(id=f"supabase {team.record.id}", team=team.record.id, name="Supabase", hash="")
     try:
         if team.record.suspended:
-            return _error(403, "The team is suspended.")
+            return Response(200, _body(403, "The team is suspended."))
         value = parse_json(raw)
         retry_key = IdempotencyKey(
             idempotency.key_hash(given["webhook-id"]), idempotency.fingerprint(call.request.path, value)
@@ -49,8 +49,9 @@ async def hook(call: Call) -> Response:
         await run_idempotent(call.context, key.id, retry_key, lambda: _send(call, caller, value, retry_key))
     except Refusal as refusal:
         status = status_of(type(refusal))
-        headers = [(b"retry-after", str(refusal.retry_after or 1).encode())] if status in AGAIN else []
-        return _error(status, refusal.message, headers)
+        if status in AGAIN:
+            return error(refusal, call.request, "")
+        return Response(200, _body(status, refusal.message))
     return answer({})
 
 
@@ -66,7 +67,6 @@ async def _send(call: Call, caller: Caller, value: Any, retry_key: IdempotencyKe
         return await send_sms(call.context, caller, request, retry_key)
     if not isinstance(mail, dict):
         raise InvalidRequest("The hook has neither sms nor email_data.")
-    domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
     link = {"token": mail.get("token_hash"), "type": mail.get("email_action_type")}
     told = {name: text for name, text in mail.items() if isinstance(text, str)}
     told["link"] = f"{str(mail.get('site_url', '')).rstrip('/')}/verify?" + urlencode(
@@ -74,7 +74,7 @@ async def _send(call: Call, caller: Caller, value: Any, retry_key: IdempotencyKe
     )
     mailed = EmailRequest(
         to=str(user.get("email", "")),
-        from_=f"{SENDER}@{domain.name}" if domain else None,
+        from_=own_sender(caller),
         template_id=id_,
         variables=_fill(template, told),
     )
@@ -89,16 +89,12 @@ def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
     return {name: told[name] for name in names if name in told}
 
 
-def _error(status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> Response:
-    return Response(status if status in (401, *AGAIN) else 200, _body(status, message), headers or [])
-
-
 def _body(status: int, message: str) -> bytes:
     return msgspec.json.encode({"error": {"http_code": status, "message": message}})
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Of what is no hook: it keeps its status."""
+    """Of what is no hook, or is to come again: it keeps its status."""
     status = status_of(type(refusal))
     return Response(status, _body(status, refusal.message), error_headers(refusal))
 

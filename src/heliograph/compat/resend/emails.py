@@ -14,6 +14,7 @@ from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.api.bodies import to_request
 from heliograph.api.route import Call, answer
 from heliograph.api.sending import once, read_key
+from heliograph.compat.given import own_sender
 from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.address import name_addr, parse_name_addr
@@ -123,7 +124,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
     template = given.template
     request = EmailRequest(
-        from_=given.from_,
+        from_=own_sender(call.caller) if template and given.from_ is None else given.from_,
         to=_bare(given.to),
         cc=_bare(given.cc),
         bcc=_bare(given.bcc),
@@ -180,6 +181,8 @@ def _file(item: Any, where: str) -> Any:
     content = item.get("content")
     if isinstance(content, dict) and content.get("type") == "Buffer":  # as Node writes one
         content = content.get("data")
+    if not isinstance(content, str | None):  # a list of octets has become base64 before
+        raise InvalidAttachment(f"{where}.content is not a file. {InvalidAttachment.fix}", param=f"{where}.content")
     named = {"content_id": item.get("inline_content_id"), **item, "content": content}
     return {name: named[name] for name in FILE_FIELDS if named.get(name) is not None}
 

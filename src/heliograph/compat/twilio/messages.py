@@ -81,7 +81,7 @@ async def delete(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    """Both channels, newest first; the token of a page is where the one before ended."""
+    """Both channels, newest first; the token of a page is where the one before ended. `From` leaves some out of it."""
     query = call.request.loose_query()
     size = _number(query.get("PageSize", str(PAGE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _number(query.get("Page", "0"), "Page")
@@ -102,16 +102,19 @@ async def list_all(call: Call) -> Response:
     ids.sort(key=lambda id_: id_[4:], reverse=True)
     read = call.context.store.messages.whole
     shown = [found for found in await asyncio.gather(*(read(call.team, id_, ()) for id_ in ids[:size])) if found]
+    told = [_record(call, found) for found in shown]
+    if from_ := query.get("From"):
+        told = [message for message in told if message["from"] == from_]
     first = f"/{VERSION}/Accounts/{call.params['account']}/Messages.json"
     kept = {name: value for name, value in query.items() if name not in ("Page", "PageToken")}
     more = kept | {"Page": str(page + 1), "PageToken": ids[size - 1][4:]} if len(ids) > size else None
     return answer(
         {
-            "messages": [_record(call, found) for found in shown],
+            "messages": told,
             "page": page,
             "page_size": size,
             "start": page * size,
-            "end": page * size + len(shown) - 1,
+            "end": page * size + len(told) - 1,
             "uri": f"{first}?{urlencode(query)}" if query else first,
             "first_page_uri": f"{first}?{urlencode(kept)}" if kept else first,
             "next_page_uri": f"{first}?{urlencode(more)}" if more else None,
@@ -141,7 +144,7 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
 
 def _variables(text: str) -> dict[str, Any]:
     try:
-        given = parse_json(text.encode()) if text else {}
+        given = parse_json(text.encode(), "ContentVariables") if text else {}
     except InvalidJson:
         given = None
     if not isinstance(given, dict):
@@ -199,7 +202,7 @@ def _days(query: dict[str, str]) -> tuple[int, int]:
             if not name.endswith("<"):
                 after = at - 1
             if not name.endswith(">"):
-                before = at + DAY_MS
+                before = at + (1 if "T" in value and name.endswith("<") else DAY_MS)
     return after, before
 
 
