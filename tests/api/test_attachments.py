@@ -62,7 +62,7 @@ def test_good_base64(shared_service: Service, content: str) -> None:
 @pytest.mark.parametrize("field", FILE)
 @pytest.mark.parametrize("value", [1, [], {}])
 def test_a_part_that_is_no_text(shared_service: Service, field: str, value: Any) -> None:
-    assert_refused(post(shared_service, FILE | {field: value}), 400, "invalid_attachment", f"attachments[0].{field}")
+    assert_refused(post(shared_service, FILE | {field: value}), 400, "invalid_request", f"attachments[0].{field}")
 
 
 @pytest.mark.parametrize("field", ["filename", "content"])

@@ -77,18 +77,18 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_shape(items: list[Any]) -> None:
-    """Refuse elements that are no objects and fields that do not exist."""
+    """Refuse elements that are no objects, fields that do not exist, and values that are no strings."""
     for i, item in enumerate(items):
         if not isinstance(item, dict):
             raise InvalidRequest(f"attachments[{i}] is not an object.", param=f"attachments[{i}]")
-        for field in item:
+        for field, value in item.items():
             if field not in FIELDS:
                 raise InvalidRequest(
                     f"attachments[{i}] has no field {quoted(field)}. Send {', '.join(FIELDS)}.",
                     param=f"attachments[{i}].{field}",
                 )
-        if not isinstance(item.get("content_id"), str | None):
-            raise InvalidRequest(f"attachments[{i}].content_id is not a string.", param=f"attachments[{i}].content_id")
+            if not isinstance(value, str | None):
+                raise InvalidRequest(f"attachments[{i}].{field} is not a string.", param=f"attachments[{i}].{field}")
 
 
 def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
@@ -123,12 +123,9 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
 
 
 def _read(item: dict[str, Any], where: str) -> Attachment:
-    for field in FIELDS:
-        value = item.get(field)
-        if value is None and field in ("content_type", "content_id"):
-            continue
-        if not isinstance(value, str) or (value == "" and field != "content"):  # an empty file is a file
-            wrong = "is missing" if value is None else "is empty" if value == "" else "is not a string"
+    for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is a file
+        if (value := item.get(field)) in lacks:
+            wrong = "is missing" if value is None else "is empty"
             raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
     content = _decoded(item["content"])
     if content is None:
