@@ -331,7 +331,7 @@ def test_replays(shared_service: Service, receiver: Receiver) -> None:
         ({"event_ids": []}, "event_ids"),
         ({"event_ids": ["evt_none"] * 1001}, "event_ids"),
         ({"event_ids": ["evt_none"]}, "event_ids"),
-        ({"event_id": "evt_none"}, "event_ids"),
+        ({"event_id": "evt_none"}, "event_id"),
         ({"created_after": "2026-01-01T00:00:00Z"}, "created_before"),
         ({"created_before": "2026-01-01T00:00:00Z"}, "created_after"),
         ({"created_after": "yesterday", "created_before": "2026-01-01T00:00:00Z"}, "created_after"),

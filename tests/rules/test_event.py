@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body, event_type
+from heliograph.rules.event import BODY_MAX, NAMES, TYPES, StoredEvent, event_body, event_type
 from heliograph.rules.setup.records import Channel, Team, TeamRecord, Webhook
 from heliograph.rules.webhook_formats.formats import hears
 
@@ -128,3 +128,11 @@ def test_the_body_of_another_event() -> None:
     assert told["data"] == {"credit": "4.9000"}
     assert told["sandbox"] is True  # the team's
     assert body(type="verification.failed", record=None, sandbox=None, detail='{"sandbox":false}')["sandbox"] is False
+
+
+def test_headers_are_told_where_there_is_room() -> None:
+    headers = {"X-Order": "17"}
+    assert body(record=json.dumps(RECORD | {"headers": headers}))["data"]["headers"] == headers
+    large = {"headers": {"X-A": '"' * 8000}, "tags": {f"tag{n}": "é" * 256 for n in range(10)}}
+    whole = event_body(msgspec.structs.replace(TOLD, record=json.dumps(RECORD | large)), TEAM)
+    assert len(whole) <= BODY_MAX and "headers" not in json.loads(whole)["data"]

@@ -96,8 +96,9 @@ async def test(call: Call) -> Response:
 
 
 async def replay(call: Call) -> Response:
-    wanted = _wanted(to_request(call.json, ReplayRequest))
-    count = await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted)
+    request = to_request(call.json, ReplayRequest)
+    wanted, param = _wanted(request), "event_ids" if request.event_id is None else "event_id"
+    count = await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted, param)
     return answer(Replay(count=count), 202)
 
 

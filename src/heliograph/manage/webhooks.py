@@ -191,15 +191,17 @@ class Webhooks:
         entry = actor.did(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
         return await self._store.deliveries.tell(self._ref(hook), id_, TEST, id_, data, entry)
 
-    async def replay(self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents) -> int:
-        """Send these events, or those of a span, again; returns how many."""
+    async def replay(
+        self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents, param: str = "event_ids"
+    ) -> int:
+        """Send these events, or those of a span, again; returns how many. `param`: where the caller names them."""
         hook = self._listening(team, id_)
         entry = actor.did(self._clock.now(), "webhook.replay", hook.url, _in_words(wanted), team=hook.team)
         try:
             return await self._store.deliveries.replay(self._ref(hook), id_, wanted, partial(hears, hook), entry)
         except NoSuchEvents as error:
             shown = ", ".join(map(quoted, error.ids[:SHOWN])) + (" …" if len(error.ids) > SHOWN else "")
-            raise InvalidRequest(f"The team has no events {shown}.", param="event_ids") from None
+            raise InvalidRequest(f"The team has no events {shown}.", param=param) from None
 
     async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
         """Newest first; one more than the limit, when there are more. `before`: an event's id."""

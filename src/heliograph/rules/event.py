@@ -39,8 +39,8 @@ NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next 
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
 BODY_MAX = 20_000  # bytes
 DETAIL_MAX = 4096  # bytes of a carrier's words
-_UNSHOWN = ("headers", "sender_id")  # the recipient's message has them; other services' shapes tell them
-_LONG = ("to_addresses", "cc")  # of which only the first is told where the body would be too large
+_UNSHOWN = ("sender_id",)  # the recipient's message has it; other services' shapes tell it
+_LONG = ("to_addresses", "cc")  # of which only the first is told where the body is too large without headers, too
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}
 
@@ -101,6 +101,9 @@ def event_body(event: StoredEvent, team: Team) -> bytes:
         "data": own,
     }
     body = msgspec.json.encode(whole)
+    if len(body) > BODY_MAX:
+        own.pop("headers", None)
+        body = msgspec.json.encode(whole)
     if len(body) > BODY_MAX:
         own |= {name: own[name][:1] for name in _LONG if name in own}
         body = msgspec.json.encode(whole)
