@@ -80,6 +80,7 @@ def test_missing_and_unknown_are_told_not_refused(shared_service: Service) -> No
     [
         ("tpl_none", {}, 404, "template_not_found"),
         ("tpl_poor_sms", {}, 404, "template_not_found"),
+        ("tpl_draft", {}, 404, "template_not_found"),
         ("tpl_sms", {"to": "123"}, 400, "invalid_phone"),
         ("tpl_sms", {"to": 1}, 400, "invalid_request"),
         ("tpl_sms", {"variables": []}, 400, "invalid_request"),

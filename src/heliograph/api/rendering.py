@@ -40,8 +40,8 @@ async def render_template(call: Call) -> Response:
     values = read_variables(request.variables)
     team = call.caller.team
     template = team.templates.get(call.params["id"])
-    if template is None:
-        raise TemplateNotFound(f"The team has no template with this id. {TemplateNotFound.fix}", param="id")
+    if template is None or template.status != "approved":
+        raise TemplateNotFound(f"The team has no approved template with this id. {TemplateNotFound.fix}", param="id")
     country = None
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
