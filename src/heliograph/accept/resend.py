@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from heliograph.accept import phone
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailDraft, email_acceptance
+from heliograph.accept.email import EmailDraft, Shown, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.rules.acceptance import Acceptance, Answer
@@ -48,6 +48,7 @@ async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
     if sent.template_id is not None:
         template = find_template(caller.team, sent.template_id, sent.channel)
     build = _email if sent.channel == "email" else _phone
+    sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))  # those times were the other's
     return await context.store.messages.accept(build(context, caller, sent, template))
 
 
@@ -76,7 +77,8 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
         attachments=(),
         added=sent.added,
     )
-    return email_acceptance(context, caller, draft, content.attachments, None)
+    shown = Shown(to=content.to, cc=content.cc)  # as it said: who got it blind is not named now
+    return email_acceptance(context, caller, draft, content.attachments, None, shown)
 
 
 def _phone(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
