@@ -1,10 +1,13 @@
 """What operators see of the queues, and what becomes of dead letters."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import dead_letters, outbox
@@ -98,6 +101,18 @@ async def test_a_retry_is_charged_once(
     ]
     assert [kind for (kind,) in await sql("SELECT kind FROM ledger WHERE kind <> 'topup' ORDER BY key")] == kinds
     assert await sql("SELECT action, subject FROM audit") == [("deadletter", dead.id)]
+
+
+async def test_a_retry_keeps_its_expiry_and_priority(store: Store, clock: TestClock, sql: Sql) -> None:
+    """And is due like what was scheduled: suppression and suspension are looked at again."""
+    at = clock.now() + 30 * DAY_MS
+    added = msgspec.json.encode(Added(expires_at=timestamp(at), priority="bulk"))
+    await store.messages.accept(message(clock, added=added, expires_at=at, priority="bulk"))
+    (dead,) = await kill(store, clock)
+    assert (await _retry(store, clock, dead)).done == 1
+    assert await sql("SELECT lane, expires_at FROM outbox") == [("email.bulk", at)]
+    (claim,) = await store.outbox.claim("email", 1)
+    assert claim.scheduled
 
 
 async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql) -> None:

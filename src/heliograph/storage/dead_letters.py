@@ -9,7 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.lanes import LANE
+from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.lanes import LANE, queue_of
+from heliograph.rules.options import Added
 from heliograph.rules.outcome import own
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
@@ -201,7 +203,15 @@ def _hold_again(message: Message, account: Account) -> bool:
 async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
     opened = {message.key: (message.key, message.charge, message.turn) for message, _ in work}
     await tx.run("reopen_messages", messages=list(opened.values()))
-    outbox = [(LANE[m.channel], m.team, m.key, position, None, now, now, None) for m, position in work]
+    found = await tx.run("records_of", messages=[(key,) for key in opened])
+    added = {(team, id_): msgspec.json.decode(record, type=Added) for team, id_, record in found}
+    outbox = []
+    for m, position in work:
+        own = added[m.team, m.id]
+        expires_at = parse_timestamp(own.expires_at) if own.expires_at else None
+        queue = queue_of(LANE[m.channel], own.priority)
+        # Due after it was made, as what was scheduled: suppression and suspension are looked at again.
+        outbox.append((queue, m.team, m.key, position, None, now, now - 1, expires_at))
     await tx.run("insert_outbox", outbox=outbox)
     for message, _ in work:
         note(tx, LANE[message.channel])
