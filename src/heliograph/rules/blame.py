@@ -115,7 +115,8 @@ _REASONS = [
         r"\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenti[cf]|authoriz|authoris",
         r"\barc[- ](?:seal|set|chain|sign|valid|fail)|challenge|\bviolat|harvest",
         r"reverse (?:dns|look|host|name|map|entry)|\bptr\b|\brdns\b",
-        rf"\byour (?:\w{{1,20}} )?{_US}\b(?! to\b)|\bclient (?:host|ip)|(?:sending|connecting) (?:host|ip|server|mta)",
+        rf"\byour (?:\w{{1,20}} )?{_US}\b(?! to\b| admin)",
+        r"\bclient (?:host|ip)|(?:sending|connecting) (?:host|ip|server|mta)",
         r"(?<!or )\bip address|(?:invalid|bad|by) (?:\w{1,20} )?ip\b|\bhost \[|resolve your|access from",
         r"\[\d{1,3}(?:\.\d{1,3}){3}\] (?:is|was|has)\b",
         rf"(?<!to )(?<!to the )\b(?:senders?|originator|mail ?from|from:|helo|ehlo|return path)(?:'s)?:?>? {_W}{{0,4}}"
@@ -268,6 +269,7 @@ _REASONS = [
         "refused",
         rf"access (?:was |is )?denied|not {_W}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
         r"\b(?:message|mail|transaction)s? (?:was |is |has been |not )?(?:rejected|refused|failed|accepted|denied)",
+        r"not accept delivery",
         weak=True,
     ),
     _reason(
