@@ -7,16 +7,18 @@ HELIOGRAPH_URL=… HELIOGRAPH_KEY=… HELIOGRAPH_FROM=… WEBHOOK_SECRET=whsec_�
 import json
 import os
 import secrets
+from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.management import execute_from_command_line
+from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from heliograph_client import WebhookRefused, verify_webhook
+from heliograph_client.django import tracking, webhook
 from heliograph_client.errors import ApiError
 
 settings.configure(
@@ -25,6 +27,7 @@ settings.configure(
     ALLOWED_HOSTS=["127.0.0.1", "localhost"],
     DEFAULT_FROM_EMAIL=os.environ["HELIOGRAPH_FROM"],
     EMAIL_BACKEND="heliograph_client.django.EmailBackend",
+    HELIOGRAPH_WEBHOOK_SECRET=os.environ["WEBHOOK_SECRET"],
 )
 unreachable = set[str]()
 
@@ -44,19 +47,13 @@ def order(request: HttpRequest, id: str) -> HttpResponse:
     return JsonResponse({"mail": mail.heliograph_id})
 
 
-@csrf_exempt
-@require_POST
-def receive(request: HttpRequest) -> HttpResponse:
-    try:
-        event = verify_webhook(request.body, request.headers, os.environ["WEBHOOK_SECRET"])
-    except WebhookRefused as refused:
-        return HttpResponse(str(refused), status=400)
-    if event["type"] == "email.bounced":
-        unreachable.add(event["data"]["recipient"])
-    return HttpResponse(status=204)
+@receiver(tracking)
+def heard(event: Any, **_: object) -> None:
+    if event.event_type == "bounced" and event.recipient:
+        unreachable.add(event.recipient)
 
 
-urlpatterns = [path("orders/<id>", order), path("webhooks", receive)]
+urlpatterns = [path("orders/<id>", order), path("webhooks", webhook)]
 
 if __name__ == "__main__":
     execute_from_command_line()

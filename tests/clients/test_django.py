@@ -1,17 +1,23 @@
 """Django's own mail functions with the backend, and what arrives."""
 
 import email.mime.image
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django
 import pytest
+from anymail.signals import AnymailTrackingEvent
 from django.conf import settings
 from django.core import mail
+from django.core.checks import run_checks
+from django.test import RequestFactory
 from django.test.utils import override_settings
 
 from heliograph_client import Heliograph, codes
+from heliograph_client.django import tracking, webhook
+from tests.clients.test_webhook_views import SECRET, signed
 from tests.service import TOKENS
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
@@ -79,3 +85,70 @@ def test_refusals_are_raised_unless_they_are_to_be_silent() -> None:
 def test_settings_come_before_the_environment() -> None:
     with override_settings(HELIOGRAPH={"key": TOKENS["OTHER"]}), pytest.raises(codes.InvalidApiKey):
         mail.send_mail("Hello", "x", SENDER, [TO])
+
+
+def told(type_: str, **data: Any) -> tuple[int, list[Any]]:
+    """What the view answers to a signed event, and what receivers of the signal hear."""
+    heard: list[Any] = []
+    data = {"id": "eml_1", "recipient": TO, **data}
+    event = {"id": "evt_1", "team_id": "team_1", "created_at": "2026-11-15T09:30:00.000Z"}
+    body = json.dumps(event | {"type": type_, "data": data})
+
+    def hear(event: Any, **_: object) -> None:
+        heard.append(event)
+
+    tracking.connect(hear)
+    try:
+        with override_settings(HELIOGRAPH_WEBHOOK_SECRET=SECRET):
+            request = RequestFactory().post("/hooks", body, "application/json", headers=signed(body))
+            return webhook(request).status_code, heard
+    finally:
+        tracking.disconnect(hear)
+
+
+def test_a_bounce_in_the_words_of_anymail() -> None:
+    words = {"code": "550", "text": "550 5.1.1 No such user"}
+    status, [event] = told("email.bounced", bounce=words, tags={"tag": "welcome"}, metadata={"n": 1})
+    assert (status, event.event_type, event.reject_reason) == (204, "bounced", "bounced")
+    assert (event.message_id, event.recipient, event.event_id) == ("eml_1", TO, "evt_1")
+    assert (event.mta_response, event.tags, event.metadata) == (words["text"], ["welcome"], {"n": 1})
+    assert event.timestamp == datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
+    by_anymail = vars(AnymailTrackingEvent(event_type="bounced", timestamp=None))
+    assert by_anymail.keys() == vars(event).keys()
+
+
+@pytest.mark.parametrize(
+    ("type_", "reasons"),
+    [
+        ("email.sent", [None]),
+        ("email.delivered", [None]),
+        ("email.complained", ["spam"]),
+        ("email.failed", ["other"]),
+        ("email.sending", []),
+        ("sms.sent", []),
+    ],
+)
+def test_which_events_are_told(type_: str, reasons: list[str | None]) -> None:
+    status, heard = told(type_)
+    assert (status, [event.reject_reason for event in heard]) == (204, reasons)
+
+
+def test_a_suppressed_address_is_a_rejection() -> None:
+    _, [event] = told("email.failed", error={"reason": "suppressed", "text": "the address was suppressed"})
+    assert (event.event_type, event.reject_reason) == ("rejected", "blocked")
+
+
+def test_what_is_not_signed_or_of_another_format_is_refused() -> None:
+    body = json.dumps({"type": "email.sent", "data": {"email_id": "eml_1"}})
+    with override_settings(HELIOGRAPH_WEBHOOK_SECRET=SECRET):
+        assert webhook(RequestFactory().post("/hooks", "{}", "application/json")).status_code == 400
+        assert webhook(RequestFactory().get("/hooks")).status_code == 405
+        resends = RequestFactory().post("/hooks", body, "application/json", headers=signed(body))
+        assert webhook(resends).status_code == 400
+
+
+def test_the_check_says_whether_the_key_works() -> None:
+    assert run_checks(tags=["heliograph"], include_deployment_checks=True) == []
+    with override_settings(HELIOGRAPH={"key": TOKENS["OTHER"]}):
+        [error] = run_checks(tags=["heliograph"], include_deployment_checks=True)
+    assert error.id == "heliograph.E001" and "settings.HELIOGRAPH" in error.hint

@@ -2,21 +2,32 @@
 
 Understands what django-anymail adds to a message: `metadata`, `tags`, `template_id`, `merge_global_data`, `send_at`,
 and `esp_extra` for any other field of a send. A message that was sent has `heliograph_id`.
+
+The view `webhook` tells receivers of the signal `tracking` what became of it. Where this module is one of
+INSTALLED_APPS, `manage.py check --deploy` asks whether the key works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from email.mime.base import MIMEBase
 from email.utils import parseaddr
+from types import SimpleNamespace
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import Error, register
 from django.core.mail.backends.base import BaseEmailBackend
 from django.core.mail.message import EmailMessage
+from django.dispatch import Signal
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 
 from heliograph_client.client import Heliograph
 from heliograph_client.errors import HeliographError
+from heliograph_client.webhooks import WebhookRefused, verify_webhook
 
 ANYMAIL = ("metadata", "template_id", "merge_global_data", "send_at")
 OURS = ("metadata", "template_id", "variables", "scheduled_at")
@@ -26,13 +37,12 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
     def __init__(self, fail_silently: bool = False, **options: Any) -> None:
         """`settings.HELIOGRAPH` may have what `Heliograph()` takes; else the environment has it."""
         super().__init__(fail_silently=fail_silently)
-        self._options = getattr(settings, "HELIOGRAPH", {})
         self._client: Heliograph | None = None
 
     def open(self) -> bool:
         if self._client:
             return False
-        self._client = Heliograph(**self._options)
+        self._client = _client()
         return True
 
     def close(self) -> None:
@@ -100,3 +110,59 @@ def _attachment(given: Any) -> dict[str, Any]:
         id_, (name, content, kind) = "", given
     whole = {"filename": name, "content": content.encode() if isinstance(content, str) else content}
     return whole | ({"content_type": kind} if kind else {}) | ({"content_id": id_} if id_ else {})
+
+
+def _client() -> Heliograph:
+    return Heliograph(**getattr(settings, "HELIOGRAPH", {}))
+
+
+@register("heliograph", deploy=True)  # type: ignore[untyped-decorator]
+def check_key(**_: Any) -> list[Error]:
+    try:
+        with _client() as client:
+            client.me()
+    except HeliographError as error:
+        hint = "Look at settings.HELIOGRAPH, or HELIOGRAPH_URL and HELIOGRAPH_KEY in the environment."
+        return [Error(f"No mail can be sent: {error}", hint=hint, id="heliograph.E001")]
+    return []
+
+
+tracking = Signal()  # with `event` and `esp_name`, as django-anymail's: its receivers take it as it is
+REASONS = {"bounced": "bounced", "complained": "spam", "failed": "other", "rejected": "blocked"}
+
+
+@csrf_exempt  # type: ignore[untyped-decorator]
+@require_POST  # type: ignore[untyped-decorator]
+def webhook(request: HttpRequest) -> HttpResponse:
+    """Signed by `settings.HELIOGRAPH_WEBHOOK_SECRET`, one or several; any other request is answered 400."""
+    try:
+        event = verify_webhook(request.body, request.headers, settings.HELIOGRAPH_WEBHOOK_SECRET)
+    except WebhookRefused as refused:
+        return HttpResponse(str(refused), status=400)
+    if "team_id" not in event:
+        return HttpResponse("the endpoint's format is not heliograph", status=400)
+    if event["type"].startswith("email.") and event["type"] != "email.sending":
+        tracking.send(sender=webhook, event=_tracked(event), esp_name="Heliograph")
+    return HttpResponse(status=204)
+
+
+def _tracked(event: dict[str, Any]) -> SimpleNamespace:
+    """In django-anymail's words."""
+    data, kind = event["data"], event["type"].partition(".")[2]
+    words = data.get("bounce") or data.get("error") or {}
+    kind = "rejected" if words.get("reason") == "suppressed" else kind
+    return SimpleNamespace(
+        event_type=kind,
+        timestamp=datetime.fromisoformat(event["created_at"].replace("Z", "+00:00")),
+        event_id=event["id"],
+        message_id=data["id"],
+        recipient=data["recipient"],  # None: a blind copy
+        reject_reason=REASONS.get(kind),
+        description=words.get("text"),
+        mta_response=words.get("text"),
+        tags=list(data.get("tags", {}).values()),
+        metadata=data.get("metadata", {}),
+        esp_event=event,
+        click_url=None,
+        user_agent=None,
+    )
