@@ -58,6 +58,7 @@ PROOFS = {
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
 }
+ALSO = {"P24": "failover", "P25": "upgrade"}  # promises that are known by another name
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
 HEAD = """# What the proofs said in full
 
@@ -107,7 +108,7 @@ def write(promise: str, result: str, figures: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or list(PROOFS)
+    wanted = [ALSO.get(name, name) for name in sys.argv[1:]] or list(PROOFS)
     if unknown := set(wanted) - set(PROOFS):
         sys.exit(f"no such proof: {', '.join(sorted(unknown))}. There are: {', '.join(PROOFS)}")
     failed = [promise for promise in wanted if not prove(promise)]

@@ -15,7 +15,7 @@ import pytest
 
 from tests import service as services
 from tests.journeys.load import ask_database, check_books, email, finished
-from tests.proof.size import FULL, report, size
+from tests.proof.size import FULL, database_name, report, size
 from tests.service import TOKENS, Service
 
 SECONDS, AT_ONCE = size("P12 seconds"), size("P12 at once")
@@ -121,7 +121,6 @@ async def overload(port: int, pid: int) -> tuple[list[Asked], str]:
     )
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_overload_is_refused_and_not_dropped(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,4 +138,4 @@ def test_overload_is_refused_and_not_dropped(
         stored = ask_database(database_url, "SELECT id FROM message")
         assert {id_ for (id_,) in stored} == {each.id for each in asked if each.status == 202}
         check_books(database_url)
-    report("P12", line)
+    report("P12", f"{database_name(database_url)}: {line}")
