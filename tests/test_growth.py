@@ -6,6 +6,7 @@ takes sixteen. Ratios only, so the machine may be slow or busy.
 
 import asyncio
 import gc
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -317,6 +318,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "json keys": (lambda given: bodies.parse_json(keys_twice(given)), ()),
+    "json nulls": (lambda given: bodies.parse_json(json.dumps({given: [0] * len(given) + ["\0"]}).encode()), ()),
     "json shape": (
         lambda given: bodies.to_request({given: 1}, EmailRequest),
         (Shape("", " - at `$", ""), Shape("", "unknown field `", ""), Shape("", "`", "")),
