@@ -19,7 +19,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
-from heliograph.rules.limits import SECOND_MS, SMS_BODY_MAX
+from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Caller
 
@@ -67,14 +67,6 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
     )
 
 
-def _validity_s(draft: PhoneDraft, now: int) -> int:
-    """How long the carrier may try; 0: as long as it pleases."""
-    limits = [draft.template.validity_minutes * 60]
-    if draft.timing.expires_at is not None:
-        limits.append(-(-(draft.timing.expires_at - draft.timing.starts(now)) // SECOND_MS))
-    return min([limit for limit in limits if limit], default=0)
-
-
 def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, SmsContent]:
@@ -84,8 +76,7 @@ def sms_acceptance(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
     check = check_destination(context, caller, "sms", draft)
-    validity_s = _validity_s(draft, context.clock.now())
-    content = sms_content(team, setup.platform, draft.country, draft.body, validity_s)
+    content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
     draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
     item = phone_acceptance(

@@ -16,7 +16,6 @@ from heliograph.channels.carrier import Parcel, left_s
 from heliograph.handover import first_of
 from heliograph.rules import magic
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.limits import SECOND_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.own_mail import to_content
 from heliograph.rules.phone import country_of
@@ -171,7 +170,7 @@ def _parcel(
     country, content = country_of(normal), msgspec.Struct()
     if channel == "sms":
         text = code_text(caller, platform, code)
-        content = sms_content(team, platform, country, text, VERIFICATION_MS // SECOND_MS)
+        content = sms_content(team, platform, country, text)
     elif channel == "email":
         mail = verify_mail(platform.verify_text, team.record.verify.language, _brand(caller, platform), code)
         content = to_content(mail, mail_sender(caller, platform), to)

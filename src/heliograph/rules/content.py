@@ -34,7 +34,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encoding: str
     segments: int  # billed, by the team's setting
     parts: int  # as the air interface counts
-    validity_s: int = 0  # how long the carrier may try; 0: as long as it pleases
+    validity_s: int = 0  # how long the carrier may try, by its template; 0: as long as it pleases
 
     def sender(self, own: str) -> str:
         """Who it is from, for a carrier with a sender of its own (spec 4.2)."""
