@@ -318,7 +318,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "json keys": (lambda given: bodies.parse_json(keys_twice(given)), ()),
-    "json nulls": (lambda given: bodies.parse_json(json.dumps({given: [0] * len(given) + ["\0"]}).encode()), ()),
+    "json nulls": (lambda given: bodies.parse_json(json.dumps({given * 16: [0] * len(given) + ["\0"]}).encode()), ()),
     "json shape": (
         lambda given: bodies.to_request({given: 1}, EmailRequest),
         (Shape("", " - at `$", ""), Shape("", "unknown field `", ""), Shape("", "`", "")),
