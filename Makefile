@@ -107,6 +107,8 @@ lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, has
 	@for set in ":requirements.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
 		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
+	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \
+		&& node -e 'const f = "package-lock.json", lock = JSON.parse(fs.readFileSync(f)); for (const one of Object.values(lock.packages)) delete one.funding; fs.writeFileSync(f, JSON.stringify(lock, null, 2) + "\n")'
 
 dist: setup ## Build wheel, source archive and bill of materials into dist/, or DIST; the same at every build of a commit
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/hatchling build --clean -d $(DIST)

@@ -150,7 +150,7 @@ const resolver = async (name, type) => type === 'TXT' && records[name] ? [[recor
 
 @pytest.fixture(scope="module")
 def mailauth(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install("mailauth", tmp_path_factory.mktemp("mailauth"), "DKIM is not judged by mailauth")
+    return install(tmp_path_factory.mktemp("mailauth"), "DKIM is not judged by mailauth")
 
 
 def test_mailauth_agrees(mailauth: Path) -> None:

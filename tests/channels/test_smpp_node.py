@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).parent / "smsc.js"
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = install("smpp", tmp_path_factory.mktemp("smpp"), "SMPP is not judged by the npm package smpp")
+    folder = install(tmp_path_factory.mktemp("smpp"), "SMPP is not judged by the npm package smpp")
     shutil.copy(PROGRAM, folder)
     return folder
 

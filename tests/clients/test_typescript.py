@@ -30,7 +30,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of a program with the built client in its node_modules."""
     folder = tmp_path_factory.mktemp("npm") / "program" / "node_modules" / "heliograph-client"
     shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
-    install("typescript", folder, "the TypeScript client")
+    install(folder, "the TypeScript client")
     subprocess.run(["node", "build.mjs"], cwd=folder, check=True, timeout=300)
     return folder.parents[1]
 

@@ -423,7 +423,7 @@ def run(*command: str) -> str:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install("resend", tmp_path_factory.mktemp("node"), "Resend's library for Node")
+    return install(tmp_path_factory.mktemp("node"), "Resend's library for Node")
 
 
 def test_node_gets_the_same_answers(known: Known, node: Path) -> None:

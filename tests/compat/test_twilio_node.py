@@ -39,7 +39,7 @@ const refused = (call) => call.then(() => "not refused", (error) => [error.statu
 
 @pytest.fixture(scope="module")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install("twilio", tmp_path_factory.mktemp("twilio"), "Twilio's Node library")
+    return install(tmp_path_factory.mktemp("twilio"), "Twilio's Node library")
 
 
 def test_verify_and_messages_by_twilio_node(shared_service: Service, node_modules: Path) -> None:

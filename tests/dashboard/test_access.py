@@ -3,9 +3,6 @@
 import base64
 import functools
 import http.server
-import os
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +14,7 @@ import pytest
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.totp import STEP_MS, code_at
 from tests.dashboard.conftest import Site
+from tests.npm import install
 from tests.people import PASSWORD
 from tests.service import until
 
@@ -93,12 +91,6 @@ TURN = """async (path) => {
 }"""
 
 
-def miss(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}: in CI nothing is skipped")
-    pytest.skip(f"the pages are not judged by axe-core: {why}")
-
-
 class Kept(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -119,21 +111,9 @@ def axe(script: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def script(pytestconfig: pytest.Config) -> Path:
-    """Of the npm package, installed by name and kept in pytest's cache."""
-    assert pytestconfig.cache
-    folder = pytestconfig.cache.mkdir("axe-core")
-    script = folder / "node_modules/axe-core/axe.min.js"
-    npm = shutil.which("npm")
-    if not script.exists():
-        if npm is None:
-            miss("npm is not installed")
-        command = [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), "axe-core"]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=180)
-        except (subprocess.SubprocessError, OSError) as error:
-            miss(f"npm install axe-core failed ({error})")
-    return script
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = install(tmp_path_factory.mktemp("axe"), "the pages are not judged by axe-core")
+    return folder / "node_modules/axe-core/axe.min.js"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ PHONE = {"width": 390, "height": 844}
 
 @pytest.fixture(scope="module")
 def issuer(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[str]:
-    folder = install("oidc-provider", tmp_path_factory.mktemp("provider"), "signing in is not judged by oidc-provider")
+    folder = install(tmp_path_factory.mktemp("provider"), "signing in is not judged by oidc-provider")
     shutil.copy(PROGRAM, folder)
     own = free_port()
     arguments = ["node", PROGRAM.name, str(own), f"http://127.0.0.1:{port}"]

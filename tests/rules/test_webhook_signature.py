@@ -88,11 +88,7 @@ console.log(JSON.stringify(said));
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(
-        "standardwebhooks",
-        tmp_path_factory.mktemp("standardwebhooks"),
-        "webhooks are not judged by npm's standardwebhooks",
-    )
+    return install(tmp_path_factory.mktemp("standardwebhooks"), "webhooks are not judged by npm's standardwebhooks")
 
 
 def test_npm_agrees(package: Path) -> None:

@@ -94,7 +94,7 @@ const auth = {user: "heliograph", pass}, tls = {rejectUnauthorized: false};
 
 
 def test_nodemailer(post: Post, tmp_path: Path) -> None:
-    install("nodemailer", tmp_path, "nodemailer")
+    install(tmp_path, "nodemailer")
     (tmp_path / "send.js").write_text(NODEMAILER)
     ports = (str(post.port), str(post.tls_port))
     told = json.loads(ran(program("node"), "send.js", HOST, *ports, KEY, folder=tmp_path))
