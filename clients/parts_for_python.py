@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from heliograph import receiving
-from heliograph.api.errors import error_list
+from heliograph.web.errors import error_list
 
 PACKAGE = Path(__file__).parent / "python" / "src" / "heliograph_client"
 MADE = "Made by `make clients` from"

@@ -14,7 +14,6 @@ import pytest
 from clients.parts_for_python import generated
 from clients.types_for_typescript import TARGET, typescript
 
-from heliograph.api.errors import error_list
 from heliograph.api.routes import V1
 from heliograph.cli.options import SERVE_FLAGS
 from heliograph.rules import verification
@@ -25,6 +24,7 @@ from heliograph.rules.setup.carrier_form import inputs
 from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, option_names
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import NAMES, PREFIX, Settings, write_settings
+from heliograph.web.errors import error_list
 from tests.service import Service
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,6 @@ import msgspec
 import pytest
 
 from heliograph.accept.email import EmailRequest
-from heliograph.api import bodies, large
 from heliograph.api.routes import ROUTES
 from heliograph.channels import web
 from heliograph.channels.email import arf, dkim, dsn, html_text, mime, mta_sts, parts, returned, ses, wire, words
@@ -55,7 +54,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
-from heliograph.web import forms
+from heliograph.web import bodies, forms, large
 from heliograph.web.connection import Connection, Connections
 from heliograph.web.request import Request, Response
 from heliograph.web.router import Router

@@ -14,9 +14,9 @@ import structlog
 
 from heliograph import __version__
 from heliograph.accept.context import Context
+from heliograph.accept.rate import RateLimits
 from heliograph.accept.verify_send import send_due
 from heliograph.api.app import Api
-from heliograph.api.rate import RateLimits
 from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check

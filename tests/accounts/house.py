@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.api.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard

@@ -23,11 +23,11 @@ from heliograph.api import guides, openapi
 from heliograph.api.documents import document_routes
 from heliograph.api.examples import answer_example, request_examples
 from heliograph.api.pages import Docs
-from heliograph.api.route import Call, Route
 from heliograph.api.routes import V1
 from heliograph.rules.refusals import all_refusals
 from heliograph.rules.setup.keys import make_token
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Call, Route
 from heliograph.web.snippets import LANGUAGES
 from tests.npm import miss
 from tests.service import Service

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.api.route import Call
-from heliograph.api.sending import _fingerprint
+from heliograph.accept.idempotency import _fingerprint
 from heliograph.rules import idempotency
 from heliograph.rules.limits import IN_THREAD
+from heliograph.web.route import Call
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
 from tests.asked import asked
 from tests.service import SETUP, TOKENS, Answer, Service, until
@@ -239,8 +239,9 @@ def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkey
     threads = []
     for name in ("fingerprint", "fingerprint_in_steps"):
         monkeypatch.setattr(idempotency, name, lambda path, body: threads.append(threading.get_ident()))
-    request = asked("POST", "/v1/emails")  # chunked: no content-length
+    request = asked("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked: no content-length
     for size in (IN_THREAD, IN_THREAD + 1):
-        call = Call(None, None, None, request, {}, None, {}, size)  # type: ignore[arg-type]
-        asyncio.run(_fingerprint(call))
+        retry = Call(None, None, None, request, {}, None, {}, size).retry()  # type: ignore[arg-type]
+        assert retry
+        asyncio.run(_fingerprint(retry))
     assert [thread == threading.get_ident() for thread in threads] == [True, False]

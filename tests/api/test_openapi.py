@@ -14,11 +14,11 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from heliograph.api import openapi, pages
 from heliograph.api.documents import ErrorList, document_routes, list_errors
-from heliograph.api.route import Call, Route
 from heliograph.api.routes import V1
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import all_refusals
 from heliograph.web.request import Response
+from heliograph.web.route import Call, Route
 from heliograph.web.status import status_of
 
 BASE = "http://127.0.0.1:8700"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.rate import RateLimits
+from heliograph.accept.rate import RateLimits
 from heliograph.storage.requests import Spent
 from tests.api.sends import assert_refused
 from tests.service import Answer, Service, until

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from heliograph.accept.scheduled import RescheduleRequest
-from heliograph.api.route import Route
 from heliograph.api.routes import ROUTES
+from heliograph.web.route import Route
 from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
 from tests.service import Service
 

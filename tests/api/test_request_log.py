@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
+from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.api.rate import RateLimits
 from heliograph.manage import platform
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.keys import make_token, parse_token

@@ -17,9 +17,9 @@ import httpx2
 import pytest
 from clients.parts_for_python import generated
 
-from heliograph.api.errors import error_list
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1
+from heliograph.web.errors import error_list
 from heliograph_client import AsyncHeliograph, Heliograph, HeliographError, NoAnswer, codes, errors, params, results
 from heliograph_client._ask import Resource
 from tests.service import TOKENS, Service, until

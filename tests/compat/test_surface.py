@@ -4,15 +4,16 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.api.rate import RateLimits
-from heliograph.api.route import Call, Route, answer
-from heliograph.api.surface import Surface
+from heliograph.compat.call import Call
 from heliograph.rules.refusals import MissingApiKey, Refusal
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route, answer
 from heliograph.web.status import status_of
+from heliograph.web.surface import Surface
 from tests.api.test_request_log import TOKEN, Calls, calls  # noqa: F401
 from tests.asked import asked
 from tests.clocks import TestClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from heliograph.api.rate import RateLimits
+from heliograph.accept.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver.duties import (
     attest,

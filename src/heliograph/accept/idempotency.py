@@ -1,11 +1,30 @@
 """`Idempotency-Key`: one message for one key, the first answer for every retry (spec 4.1.3, contract 9)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from heliograph.accept.context import Context
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.idempotency import Retry
+from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+
+
+async def once(
+    context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Answer]]
+) -> Answer:
+    """The first answer again, when the key has one."""
+    if retry is None:
+        return await send(None)
+    retry_key = IdempotencyKey(idempotency.key_hash(retry.key), await _fingerprint(retry))
+    return await run_idempotent(context, key_id, retry_key, lambda: send(retry_key))
+
+
+async def _fingerprint(retry: Retry) -> str:
+    if retry.size > IN_THREAD:
+        return await asyncio.to_thread(idempotency.fingerprint_in_steps, retry.path, retry.body)
+    return idempotency.fingerprint(retry.path, retry.body)
 
 
 async def run_idempotent(

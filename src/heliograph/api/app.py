@@ -10,15 +10,10 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics, tracing
+from heliograph.accept.admission import check_scope, find_caller
 from heliograph.accept.context import Context
-from heliograph.api.auth import check_scope, find_caller
-from heliograph.api.bodies import NoFields, to_request
-from heliograph.api.errors import error_body, error_headers
-from heliograph.api.rate import FREE, RateLimits
-from heliograph.api.route import Call, Route
+from heliograph.accept.rate import FREE, RateLimits
 from heliograph.api.routes import ROUTES
-from heliograph.api.sending import REPLAYED
-from heliograph.api.surface import Surface, own
 from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
@@ -33,10 +28,14 @@ from heliograph.rules.request_log import subject_of, took_ms
 from heliograph.rules.setup.records import Caller
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
+from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget
+from heliograph.web.errors import error_body, error_headers
 from heliograph.web.request import BUDGETED, ClientGone, Headers, Request, Response, call_task
+from heliograph.web.route import REPLAYED, Call, Route
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
+from heliograph.web.surface import Surface, own
 
 log = structlog.get_logger()
 
@@ -159,6 +158,8 @@ class Api:
             )
         finally:
             self._active -= 1
+        if response.headers is REPLAYED:
+            metrics.replayed.inc()
         state, most = self.context.state, self.context.store.setup.current.platform.log_requests_per_second
         if state.requests.keeps(record.ref, most):
             self._answered(response, request, route.name, params, caller)

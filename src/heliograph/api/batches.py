@@ -7,14 +7,15 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.batch import Prepare, send_batch
-from heliograph.api.bodies import to_request
-from heliograph.api.errors import ErrorBody, to_error
-from heliograph.api.route import Call, answer
-from heliograph.api.sending import once, read_key
+from heliograph.accept.idempotency import once
+from heliograph.api.call import Call
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.field_docs import Id, ObjectName, says
 from heliograph.rules.refusals import BatchNotFound, Refusal
+from heliograph.web.bodies import to_request
+from heliograph.web.errors import ErrorBody, to_error
 from heliograph.web.request import Response
+from heliograph.web.route import answer, answer_once
 
 
 class BatchEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,7 +47,7 @@ def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Res
                 retry_key=retry_key,
             )
 
-        return await once(call, read_key(call), send)
+        return answer_once(await once(call.context, call.caller.key.id, call.retry(), send))
 
     return endpoint
 

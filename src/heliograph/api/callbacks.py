@@ -1,6 +1,6 @@
 """/carriers/<id>/callback: where carriers report; the carrier itself checks who is asking."""
 
-from heliograph.api.route import Call
+from heliograph.api.call import Call
 from heliograph.channels.carrier import Callback
 from heliograph.deliver.reports import take_callback
 from heliograph.rules.limits import MIB

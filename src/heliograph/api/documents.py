@@ -5,12 +5,13 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.api.errors import error_list
+from heliograph.api.call import Call
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
-from heliograph.api.route import Call, Route, answer
 from heliograph.rules.field_docs import ObjectName, says
+from heliograph.web.errors import error_list
 from heliograph.web.request import Response
+from heliograph.web.route import Route, answer
 
 HTML = b"text/html; charset=utf-8"
 WORDS_MAX = 200  # characters of a search

@@ -5,15 +5,16 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import asdict
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.api.call import Call
 from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.text import LINE_MAX
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 Brand = Annotated[str, limited(maxLength=LINE_MAX, pattern=rf"^([^{CONTROL}]*[^\s{CONTROL}][^{CONTROL}]*)?$")]
 

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.reading import page, read_after, read_limit
-from heliograph.api.route import Call
+from heliograph.api.call import Call
 from heliograph.rules.event import TYPES, event_body
 from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says
 from heliograph.rules.ids import PREFIXES
+from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.request import Response
 
 

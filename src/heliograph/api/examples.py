@@ -7,10 +7,10 @@ Requests are those of `heliograph demo`, so that each runs there as it stands. A
 from typing import Any
 
 from heliograph.api.openapi import RESOURCES, ULID, resource_of
-from heliograph.api.route import Route
 from heliograph.rules.field_docs import Schema
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
+from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES, snippet
 
 TIME = "2026-11-15T09:30:00.000Z"

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.api.route import Call, answer
+from heliograph.api.call import Call
 from heliograph.metrics import TYPE, Families
 from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
@@ -17,6 +17,7 @@ from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.storage.outbox import LaneDepth
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 FORWARDED = (b"x-forwarded-for", b"forwarded")
 

@@ -8,8 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.verify_start import inbox_text
-from heliograph.api.reading import LIMIT, Listed, read_limit
-from heliograph.api.route import Call, Query, answer
+from heliograph.api.call import Call
 from heliograph.rules.address import parse_address
 from heliograph.rules.captured import code_in, find_code, find_links
 from heliograph.rules.content import CONTENTS, EmailContent, SmsContent
@@ -22,7 +21,9 @@ from heliograph.rules.refusals import InsufficientScope, InvalidRequest, Message
 from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
+from heliograph.web.paging import LIMIT, Listed, read_limit
 from heliograph.web.request import Response
+from heliograph.web.route import Query, answer
 
 WAIT_MAX = 30  # seconds
 WAITS_OF_A_KEY, WAITS = 10, 100  # at once in a process: each takes one of the requests that it may be at work on

@@ -4,15 +4,16 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.reading import Listed, page, read_limit, read_time
-from heliograph.api.route import Call, Query, answer
+from heliograph.api.call import Call
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
 from heliograph.rules.address import normal_domain
 from heliograph.rules.field_docs import TIME, Records, says
 from heliograph.rules.setup.records import Key, Scope
+from heliograph.web.bodies import to_request
+from heliograph.web.paging import Listed, page, read_limit, read_time
 from heliograph.web.request import Response
+from heliograph.web.route import Query, answer
 
 AFTER = Query("after", "The last id of the previous page.")
 

@@ -13,13 +13,13 @@ import msgspec
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from heliograph.api.errors import error_list
 from heliograph.api.examples import answer_example, request_examples
 from heliograph.api.guides import GUIDES, NAMES, read_guide, soft
 from heliograph.api.openapi import EVERY, KEYED, operation_id, refusals_of, tag
-from heliograph.api.route import Route
 from heliograph.rules.field_docs import Schema
+from heliograph.web.errors import error_list
 from heliograph.web.html import environment
+from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES
 
 FOUND_MAX = 50  # results of a search

@@ -8,7 +8,7 @@ import msgspec
 from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
 from heliograph.accept.verify_start import VerificationRecord, find_verification, to_record
-from heliograph.api.route import Call, Query, answer
+from heliograph.api.call import Call
 from heliograph.rules import message
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import is_simulated
@@ -17,16 +17,14 @@ from heliograph.rules.field_docs import (
     TIME,
     CreatedAt,
     Detail,
-    HasMore,
     Id,
-    ObjectName,
     Records,
     Sandbox,
     Simulated,
     limited,
     says,
 )
-from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.options import shown, split_tag
 from heliograph.rules.pricing import format_money, month_of
@@ -34,20 +32,12 @@ from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
+from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
 from heliograph.web.request import Response
-
-PAGE = 20
-PAGE_MAX = 100
-
-LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
-
+from heliograph.web.route import Query, answer
 
 TEMPLATE = Query("template_id", "Only messages made from this template.")
 TAG = Query("tag", "Only records with this tag, as `name:value`.")
-
-
-def after(kind: str) -> Query:
-    return Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PREFIXES[kind]}"})
 
 
 def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
@@ -132,13 +122,6 @@ class PhoneView(PhoneLine, frozen=True, kw_only=True):
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a list, whatever it is of."""
-
-    object: ObjectName = "list"
-    has_more: HasMore
 
 
 class EmailList(Listed, frozen=True, kw_only=True):
@@ -235,27 +218,8 @@ async def read_me(call: Call) -> Response:
     )
 
 
-def page(found: list[Any], limit: int) -> Response:
-    """The store gives one more than the limit when there are more."""
-    return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
-
-
 def _found(found: SearchPage[Any], records: list[Any]) -> Response:
     return answer({"object": "list", "has_more": found.after is not None, "data": records})
-
-
-def read_limit(query: dict[str, str]) -> int:
-    given = query.get("limit", str(PAGE))
-    if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
-        raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {given[:80]!r}.", param="limit")
-    return int(given)
-
-
-def read_after(query: dict[str, str], prefix: str) -> str | None:
-    after = query.get("after")
-    if after is not None and not after.startswith(prefix):
-        raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
-    return after
 
 
 def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
@@ -281,13 +245,6 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
         before=read_after(query, PREFIXES[channel or "verification"]),
         **times,
     )
-
-
-def read_time(name: str, text: str) -> int:
-    at = parse_timestamp(text)
-    if at is None:
-        raise InvalidRequest(f"{name} is a time such as 2026-11-15T09:30:00.000Z.", param=name)
-    return at
 
 
 def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:

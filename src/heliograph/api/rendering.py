@@ -4,8 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.api.call import Call
 from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, ChannelName, Html, Price, Text, Variables, says
 from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
@@ -14,7 +13,9 @@ from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.template import check_size_of_variables, missing_and_unknown, read_variables, render
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

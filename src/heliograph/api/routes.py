@@ -31,8 +31,7 @@ from heliograph.api import (
     webhooks,
 )
 from heliograph.api.documents import ErrorList, document_routes, list_errors
-from heliograph.api.reading import LIMIT, after, filters
-from heliograph.api.route import Route
+from heliograph.api.reading import filters
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, sending
 from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
@@ -41,6 +40,8 @@ from heliograph.rules.batch import BatchRecord
 from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
+from heliograph.web.paging import LIMIT, after
+from heliograph.web.route import Route
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
 

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable
 
 from heliograph.accept import scheduled
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.api.call import Call
 from heliograph.rules.setup.records import Channel
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 
 def reschedule(channel: Channel) -> Callable[[Call], Awaitable[Response]]:

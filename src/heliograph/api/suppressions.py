@@ -4,9 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.reading import Listed, page, read_limit
-from heliograph.api.route import Call, Query, answer
+from heliograph.api.call import Call
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
 from heliograph.rules.field_docs import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
@@ -14,7 +12,10 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.suppression_file import DEFAULT, REASONS
 from heliograph.storage.suppressions import Suppression
+from heliograph.web.bodies import to_request
+from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response
+from heliograph.web.route import Query, answer
 
 AFTER = Query("after", "The last address of the previous page.", {"type": "string", **EMAIL})
 

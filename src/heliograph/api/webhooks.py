@@ -4,9 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.reading import Listed, page, read_after, read_limit, read_time
-from heliograph.api.route import Call, Query, answer
+from heliograph.api.call import Call
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.event import TEST
 from heliograph.rules.field_docs import Deleted, Id, ObjectName, Records, says
@@ -14,7 +12,10 @@ from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.storage.deliveries import WantedEvents
+from heliograph.web.bodies import to_request
+from heliograph.web.paging import Listed, page, read_after, read_limit, read_time
 from heliograph.web.request import Response
+from heliograph.web.route import Query, answer
 
 EVENT_IDS_MAX = 1000
 DELIVERIES_AFTER = Query(

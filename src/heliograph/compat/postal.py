@@ -5,16 +5,17 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
-from heliograph.api.bodies import parse_json, to_request
-from heliograph.api.errors import error_headers
-from heliograph.api.route import Call, Route, answer
-from heliograph.api.surface import Surface
+from heliograph.compat.call import Call
 from heliograph.compat.given import bare, read_mailboxes, shown, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.refusals import MissingApiKey, Refusal
+from heliograph.web.bodies import parse_json, to_request
+from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route, answer
 from heliograph.web.status import status_of
+from heliograph.web.surface import Surface
 
 PREFIX = "/compat/postal"
 TOO_MANY = {"to": "TooManyToAddresses", "cc": "TooManyCCAddresses", "bcc": "TooManyBCCAddresses"}

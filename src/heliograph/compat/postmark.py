@@ -10,11 +10,8 @@ from msgspec.structs import replace
 from heliograph.accept.batch import send_batch
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
-from heliograph.api.bodies import parse_json, to_request
-from heliograph.api.errors import error_headers
-from heliograph.api.route import Call, Route
-from heliograph.api.sending import once, read_key
-from heliograph.api.surface import Surface
+from heliograph.accept.idempotency import once
+from heliograph.compat.call import Call
 from heliograph.compat.given import bare, shown, split_mailboxes, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
@@ -22,8 +19,12 @@ from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
 from heliograph.rules.setup.records import Caller
+from heliograph.web.bodies import parse_json, to_request
+from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route, answer_once
 from heliograph.web.status import status_of
+from heliograph.web.surface import Surface
 
 PREFIX = "/compat/postmark"
 TOO_MANY = 410
@@ -131,7 +132,7 @@ async def _send(call: Call, mail: PostmarkMail) -> Response:
     async def story(retry_key: IdempotencyKey | None) -> Answer:
         return await send_email(call.context, call.caller, request, retry_key, headers)
 
-    done = await once(call, read_key(call), story)
+    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
     return Response(200, msgspec.json.encode(_told(mail, request, done.body)), done.headers)
 
 

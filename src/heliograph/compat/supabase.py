@@ -6,23 +6,24 @@ from urllib.parse import urlencode
 import msgspec
 
 from heliograph.accept.email import EmailRequest, send_email
-from heliograph.accept.idempotency import run_idempotent
+from heliograph.accept.idempotency import once
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
-from heliograph.api.bodies import parse_json
-from heliograph.api.errors import error_headers
-from heliograph.api.route import Call, Route, answer
-from heliograph.api.surface import Surface, bearer
+from heliograph.compat.call import Call
 from heliograph.compat.given import own_sender
-from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.records import Caller, Key, Template
 from heliograph.rules.template import asked_names
 from heliograph.rules.webhook_signature import is_signed
+from heliograph.web.bodies import parse_json
+from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route, answer
 from heliograph.web.status import status_of
+from heliograph.web.surface import Surface, bearer
 
 PREFIX = "/hooks/supabase"
 AGAIN = (429, 503)  # statuses after which Supabase tries once more
@@ -42,11 +43,9 @@ async def hook(call: Call) -> Response:
         if team.record.suspended:
             return Response(200, _body(403, "The team is suspended."))
         value = parse_json(raw)
-        retry_key = IdempotencyKey(
-            idempotency.key_hash(given["webhook-id"]), idempotency.fingerprint(call.request.path, value)
-        )
+        retry = Retry(given["webhook-id"], call.request.path, value, len(raw))
         caller = Caller(team=team, key=key)
-        await run_idempotent(call.context, key.id, retry_key, lambda: _send(call, caller, value, retry_key))
+        await once(call.context, key.id, retry, lambda retry_key: _send(call, caller, value, retry_key))
     except Refusal as refusal:
         status = status_of(type(refusal))
         if status in AGAIN:
@@ -55,7 +54,7 @@ async def hook(call: Call) -> Response:
     return answer({})
 
 
-async def _send(call: Call, caller: Caller, value: Any, retry_key: IdempotencyKey) -> Answer:
+async def _send(call: Call, caller: Caller, value: Any, retry_key: IdempotencyKey | None) -> Answer:
     user, sms, mail = (value.get(name) if isinstance(value, dict) else None for name in ("user", "sms", "email_data"))
     id_ = call.request.loose_query().get("template", "")
     template = caller.team.templates.get(id_)

@@ -1,10 +1,10 @@
 """All services in whose shape we answer."""
 
-from heliograph.api.surface import Surface
 from heliograph.compat.postal import POSTAL
 from heliograph.compat.postmark import POSTMARK
 from heliograph.compat.resend.surface import RESEND
 from heliograph.compat.supabase import SUPABASE
 from heliograph.compat.twilio.surface import TWILIO
+from heliograph.web.surface import Surface
 
 SURFACES: tuple[Surface, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)

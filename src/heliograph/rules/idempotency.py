@@ -33,6 +33,15 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
 
 
+class Retry(msgspec.Struct, frozen=True):
+    """A key, and the request that it stands for."""
+
+    key: str
+    path: str
+    body: Any
+    size: int  # of the body, in bytes
+
+
 def read_key(values: list[bytes]) -> str | None:
     """The key from all values of the header."""
     if not values:

@@ -1,7 +1,7 @@
 """The error tree: one class for each code that a rule can say no with.
 
 The class name is the code, the docstring its meaning, `fix` what the caller can do. Which HTTP status a
-code has is known by `api/errors.py` alone.
+code has is known by `web/status.py` alone.
 """
 
 import re

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
+from heliograph.accept.admission import check_scope
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRequest, Shown, send_email
-from heliograph.accept.idempotency import run_idempotent
-from heliograph.api.auth import check_scope
-from heliograph.api.bodies import parse_json, to_request
-from heliograph.api.rate import RateLimits
+from heliograph.accept.idempotency import once
+from heliograph.accept.rate import RateLimits
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import Answer
 from heliograph.rules.address import Address
+from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
     InternalError,
@@ -35,6 +35,7 @@ from heliograph.rules.submitted import Submitted, read_submitted
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
 from heliograph.submission.wire import HungUp, TooSlow
+from heliograph.web.bodies import parse_json, to_request
 from heliograph.web.status import status_of
 
 log = structlog.get_logger()
@@ -118,15 +119,12 @@ class MailIntake:
         if key is None and once_for and submitted.message_id:
             # Relays hand over a mail once for each recipient: those are others, not the same again.
             key = " ".join([submitted.message_id, *sorted(address.normal for address in once_for)])
-        if key is None:
-            return await send_email(context, caller, request, None, shown)
-        if size > IN_THREAD:
-            fingerprint = await asyncio.to_thread(idempotency.fingerprint_in_steps, ROUTE, fields)
-        else:
-            fingerprint = idempotency.fingerprint(ROUTE, fields)
-        retry_key = IdempotencyKey(idempotency.key_hash(key), fingerprint)
-        return await run_idempotent(
-            context, caller.key.id, retry_key, lambda: send_email(context, caller, request, retry_key, shown)
+        retry = None if key is None else Retry(key, ROUTE, fields, size)
+        return await once(
+            context,
+            caller.key.id,
+            retry,
+            lambda retry_key: send_email(context, caller, request, retry_key, shown),
         )
 
     def _note_answered(self, id_: str, caller: Caller, answer: Answer) -> None:

@@ -4,14 +4,15 @@ from typing import Any
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.domain_records import Record
 from heliograph.rules.setup.records import Domain
 from heliograph.storage.domain_checks import KeptVerdict
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 RECORDS = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC", "ownership": "Ownership"}
 

@@ -10,10 +10,9 @@ from heliograph.accept import scheduled
 from heliograph.accept.batch import send_batch
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRequest, Shown, prepare_email, send_email
+from heliograph.accept.idempotency import once
 from heliograph.accept.scheduled import RescheduleRequest
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
-from heliograph.api.sending import once, read_key
+from heliograph.compat.call import Call
 from heliograph.compat.given import own_sender
 from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
@@ -25,7 +24,9 @@ from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, Invalid
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer, answer_once
 
 BATCH_MAX = 100
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
@@ -81,7 +82,7 @@ async def send(call: Call) -> Response:
         request, shown = _to_email(call, call.json)
         return await send_email(call.context, call.caller, request, retry_key, shown)
 
-    done = await once(call, read_key(call), story)
+    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
     return Response(200, msgspec.json.encode(msgspec.json.decode(done.body, type=MadeEmail)), done.headers)
 
 
@@ -103,7 +104,7 @@ async def send_several(call: Call) -> Response:
             retry_key=retry_key,
         )
 
-    done = await once(call, read_key(call), story)
+    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
     return Response(200, done.body, done.headers)
 
 

@@ -2,15 +2,16 @@
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, WantedKey
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Scope
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 SCOPES: dict[str, tuple[Scope, ...]] = {"full_access": ("send", "manage"), "sending_access": ("send",)}
 

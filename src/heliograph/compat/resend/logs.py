@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.requests import NEWEST, LoggedRequest
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 
 async def list_all(call: Call) -> Response:

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import msgspec
 import pybase64
 
-from heliograph.api.bodies import parse_json
-from heliograph.api.errors import error_headers
-from heliograph.api.large import text_end
-from heliograph.api.reading import PAGE_MAX, read_limit
-from heliograph.api.route import Call
+from heliograph.compat.call import Call
 from heliograph.rules import refusals as r
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.limits import JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.web.bodies import parse_json
+from heliograph.web.errors import error_headers
+from heliograph.web.large import text_end
+from heliograph.web.paging import PAGE_MAX, read_limit
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
 

@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ResendDeleted, ends, listed
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
@@ -14,7 +13,9 @@ from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionN
 from heliograph.rules.suppression_file import DEFAULT
 from heliograph.rules.text import quoted
 from heliograph.storage.suppressions import Suppression
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 BATCH_MAX = 100
 

@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from heliograph.api.route import Call, Route
-from heliograph.api.surface import Surface, bearer
+from heliograph.compat.call import Call
 from heliograph.compat.resend import domains, emails, keys, logs, suppressions, templates, webhooks
 from heliograph.compat.resend.shape import PREFIX, error, parse
 from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route
+from heliograph.web.surface import Surface, bearer
 
 SEND, MANAGE = ("send",), ("manage",)
 TEMPLATE_BODY_MAX = 6 * MIB

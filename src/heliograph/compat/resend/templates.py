@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
 from heliograph.rules.foreign_template import own_placeholders
@@ -14,7 +13,9 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 
 class ResendVariable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

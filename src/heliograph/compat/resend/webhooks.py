@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.api.bodies import to_request
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.ids import timestamp
@@ -15,7 +14,9 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_formats.formats import FORMATS, hears
 from heliograph.rules.webhook_formats.resend import TYPES
 from heliograph.storage.deliveries import WantedEvents
+from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
 # Resend's name: ours. Mail that the suppression list held back has failed for that reason here.

@@ -10,8 +10,7 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.scheduled import cancel
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
-from heliograph.api.bodies import parse_json
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.twilio.shape import VERSION, mail_time
 from heliograph.rules.content import SmsContent, WhatsappContent
 from heliograph.rules.exports.twilio import template_id
@@ -30,7 +29,9 @@ from heliograph.rules.setup.records import Channel
 from heliograph.rules.template import asked_names
 from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
+from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND = {"sms": send_sms, "whatsapp": send_whatsapp}

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from heliograph.api.errors import error_headers
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import Refusal
+from heliograph.web.errors import error_headers
 from heliograph.web.forms import check_kind, read_form
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of

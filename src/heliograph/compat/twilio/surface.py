@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 
-from heliograph.api.route import Call, Route
-from heliograph.api.surface import Surface
+from heliograph.compat.call import Call
 from heliograph.compat.twilio import messages, verify
 from heliograph.compat.twilio.shape import PREFIX, VERSION, check_media_type, error, parse, token
 from heliograph.web.request import Response
+from heliograph.web.route import Route
+from heliograph.web.surface import Surface
 
 
 def _route(line: str, call: Callable[[Call], Awaitable[Response]]) -> Route:

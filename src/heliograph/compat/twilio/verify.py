@@ -12,7 +12,7 @@ from heliograph.accept.verify_start import (
     resend_verification,
     start_verification,
 )
-from heliograph.api.route import Call, answer
+from heliograph.compat.call import Call
 from heliograph.compat.twilio.shape import VERIFY, iso_time
 from heliograph.rules.address import parse_address
 from heliograph.rules.limits import CODE_DIGITS
@@ -20,6 +20,7 @@ from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, Veri
 from heliograph.rules.verification import CANCELED
 from heliograph.storage.search import Search, VerificationLine
 from heliograph.web.request import Response
+from heliograph.web.route import answer
 
 STATUSES = {"pending": "pending", "verified": "approved", "expired": "expired", "exhausted": "max_attempts_reached"}
 REFUSED = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # taken silently, they would mislead

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.api import bodies, large
 from heliograph.rules import idempotency
 from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.web import bodies, large
 from tests.api.sends import EMAIL, SENDS
 from tests.api.test_requests import NOT_JSON, nested
 

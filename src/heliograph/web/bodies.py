@@ -9,10 +9,10 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.api.large import STEP, read_in_steps
 from heliograph.rules.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 from heliograph.rules.shape import Misfit, read
+from heliograph.web.large import STEP, read_in_steps
 
 T = TypeVar("T")
 

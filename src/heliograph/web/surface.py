@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.api.bodies import parse_json
-from heliograph.api.errors import JSON, PROBLEM, error_body, error_headers
-from heliograph.api.route import Route
 from heliograph.rules.refusals import MissingApiKey, Refusal
+from heliograph.web.bodies import parse_json
+from heliograph.web.errors import JSON, PROBLEM, error_body, error_headers
 from heliograph.web.request import Request, Response
+from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 

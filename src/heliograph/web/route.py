@@ -1,17 +1,22 @@
 """What a route is: the one record that the router, the checks, the OpenAPI document and the docs page read."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from heliograph.accept.context import Context
-from heliograph.manage.management import Management
+from heliograph.rules.acceptance import Answer
 from heliograph.rules.audit import Actor
+from heliograph.rules.idempotency import Retry, read_key
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
 from heliograph.web.request import Request, Response
+
+C = TypeVar("C")
+M = TypeVar("M")
+
+REPLAYED = [(b"idempotency-replayed", b"true")]
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -25,7 +30,7 @@ class Query(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str  # with {names}
-    call: Callable[["Call"], Awaitable[Response]]
+    call: Callable[["Call[Any, Any]"], Awaitable[Response]]
     summary: str
     scopes: tuple[str, ...] | None = None  # the key needs one of these; None: no key needed
     body: Any = None  # type of the request body
@@ -47,11 +52,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(query.name for query in self.query)
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A request on its route, made by a caller (None where no key is needed)."""
+class Call(msgspec.Struct, Generic[C, M], frozen=True):
+    """A request on its route, made by a caller (None where no key is needed).
 
-    context: Context
-    management: Management
+    The edges say what the use cases work with, which this floor does not know.
+    """
+
+    context: C
+    management: M
     route: Route
     request: Request
     params: dict[str, str]
@@ -76,6 +84,16 @@ class Call(msgspec.Struct, frozen=True):
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
 
+    def retry(self) -> Retry | None:
+        """What its Idempotency-Key stands for; None when it has none."""
+        key = read_key(self.request.values(b"idempotency-key"))
+        return None if key is None else Retry(key, self.request.path, self.json, self.size)
+
 
 def answer(value: Any, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(value))
+
+
+def answer_once(done: Answer) -> Response:
+    """The first answer, or the same again, which says so."""
+    return Response(done.status, done.body, REPLAYED if done.replayed else [])

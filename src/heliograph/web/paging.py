@@ -1,0 +1,53 @@
+"""One page of a list: how many, after which, and how the list says that there are more."""
+
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.field_docs import HasMore, ObjectName
+from heliograph.rules.ids import PREFIXES, parse_timestamp
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.web.request import Response
+from heliograph.web.route import Query, answer
+
+PAGE = 20
+PAGE_MAX = 100
+
+LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list, whatever it is of."""
+
+    object: ObjectName = "list"
+    has_more: HasMore
+
+
+def after(kind: str) -> Query:
+    return Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PREFIXES[kind]}"})
+
+
+def page(found: list[Any], limit: int) -> Response:
+    """The store gives one more than the limit when there are more."""
+    return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
+
+
+def read_limit(query: dict[str, str]) -> int:
+    given = query.get("limit", str(PAGE))
+    if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
+        raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {given[:80]!r}.", param="limit")
+    return int(given)
+
+
+def read_after(query: dict[str, str], prefix: str) -> str | None:
+    after = query.get("after")
+    if after is not None and not after.startswith(prefix):
+        raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
+    return after
+
+
+def read_time(name: str, text: str) -> int:
+    at = parse_timestamp(text)
+    if at is None:
+        raise InvalidRequest(f"{name} is a time such as 2026-11-15T09:30:00.000Z.", param=name)
+    return at
