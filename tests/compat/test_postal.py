@@ -52,6 +52,16 @@ def test_anymail_tells_of_a_refusal(shared_service: Service) -> None:
         message(shared_service, to=["suppressed@simulator.test"]).send()
 
 
+def test_what_is_empty_is_absent(shared_service: Service) -> None:
+    empty = {"cc": [], "bcc": [], "reply_to": "", "tag": "", "html_body": "", "headers": {}, "sender": ""}
+    file = {"name": "a.txt", "data": "QQ==", "content_type": ""}
+    headers = {"X-Server-API-Key": TOKENS["ACME"]}
+    for files in ([], [file]):
+        body = MAIL | empty | {"attachments": files}
+        told = shared_service.post(f"{PREFIX}/api/v1/send/message", body, key=None, headers=headers)
+        assert told.json["status"] == "success", told.raw
+
+
 @pytest.mark.parametrize(
     ("changed", "key", "status", "code"),
     [

@@ -111,6 +111,26 @@ def test_anymail_knows_whom_it_refused(shared_service: Service, to: str, status:
     assert mail.anymail_status.recipients[to].status == status
 
 
+@pytest.mark.parametrize("field", ["to", "cc", "bcc"])
+def test_anymail_sends_to_the_others(shared_service: Service, field: str) -> None:
+    given = {"to": [EMAIL["to"]], "cc": ["cc@simulator.test"], "bcc": ["bcc@simulator.test"]}
+    mail = message(shared_service, **given | {field: [*given[field], "suppressed@simulator.test"]})
+    assert mail.send() == 1
+    told = {address: one.status for address, one in mail.anymail_status.recipients.items()}
+    assert told == {one: "sent" for many in given.values() for one in many} | {"suppressed@simulator.test": "rejected"}
+    sent = read(shared_service, mail.anymail_status.recipients[EMAIL["to"]].message_id)
+    assert (sent["to_addresses"], sent["cc"], sent["bcc"]) == tuple(given.values())
+
+
+def test_anymail_knows_who_of_many_was_not_sent_to(shared_service: Service) -> None:
+    """Each of a batch has an answer of its own; none of them is an exception for those that were sent."""
+    to = ["a@simulator.test", "ada@-bad-.test", "suppressed@simulator.test"]
+    mail = message(shared_service, to=to)
+    mail.merge_data = {}
+    mail.send()
+    assert [mail.anymail_status.recipients[one].status for one in to] == ["sent", "invalid", "rejected"]
+
+
 def test_anymail_knows_which_blind_copy_was_dropped(shared_service: Service) -> None:
     mail = message(shared_service, bcc=["suppressed@simulator.test"])
     mail.send()
@@ -179,6 +199,14 @@ def test_postmarker_sends_batches(client: PostmarkClient) -> None:
     assert [one["ErrorCode"] for one in told] == [0, 1101]
 
 
+def test_the_first_who_is_left_is_the_one_that_the_record_names(
+    shared_service: Service, client: PostmarkClient
+) -> None:
+    told = client.emails.send(**MAIL | {"To": "suppressed@simulator.test", "Cc": "cc@simulator.test"})
+    assert INACTIVE.removeprefix("Found ") in told["Message"] and told["ErrorCode"] == 0
+    assert read(shared_service, told["MessageID"])["to_addresses"] == ["cc@simulator.test"]
+
+
 def test_postmarker_tells_of_a_refusal(client: PostmarkClient) -> None:
     with pytest.raises(ClientError, match="marked as inactive") as refused:
         client.emails.send(**MAIL | {"To": "suppressed@simulator.test"})
@@ -233,6 +261,20 @@ def test_refusals(shared_service: Service, path: str, body: Any, key: str, statu
     assert (told.status, told.json["ErrorCode"]) == (status, code), told.raw
     assert told.json.keys() == {"ErrorCode", "Message"}
     assert words in told.json["Message"]
+
+
+def test_what_is_empty_is_absent(shared_service: Service) -> None:
+    empty = {"Cc": "", "Bcc": "", "ReplyTo": "", "Tag": "", "HtmlBody": "", "Headers": [], "Metadata": {}}
+    file = {"Name": "a.txt", "Content": "QQ==", "ContentType": "", "ContentID": ""}
+    told = [post(shared_service, "/email", MAIL | empty | {"Attachments": files}) for files in ([], [file])]
+    assert [one.status for one in told] == [200, 200], told
+    templated = post(shared_service, "/email/withTemplate", WELCOME | {"Subject": "", "TextBody": "", "HtmlBody": ""})
+    assert templated.status == 200, templated.raw
+
+
+def test_what_a_template_does_not_declare_is_ignored(shared_service: Service) -> None:
+    model = {"name": "Ada", "more": "x", "items": [{"price": 1}], "company": {"name": "Acme"}}
+    assert post(shared_service, "/email/withTemplate", WELCOME | {"TemplateModel": model}).status == 200
 
 
 @pytest.mark.parametrize("path", ["/email/", "/email/withTemplate/", "/email/batch/", "/email/batchWithTemplates/"])

@@ -149,6 +149,29 @@ def test_a_template_with_variables(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize(
+    "empty",
+    [
+        {"cc": "", "bcc": "", "reply_to": ""},  # as Payload CMS sends each mail
+        {"cc": [], "bcc": [], "reply_to": [], "attachments": [], "tags": []},
+        {"headers": {}, "template": {}, "topic_id": "", "scheduled_at": "", "html": ""},
+        {"attachments": [{"filename": "a.txt", "content": "QQ==", "path": "", "content_type": "", "content_id": ""}]},
+    ],
+    ids=str,
+)
+def test_what_is_empty_is_absent(empty: dict[str, Any]) -> None:
+    assert send(**empty)
+
+
+def test_a_template_ignores_what_it_does_not_declare_and_takes_a_subject(shared_service: Service) -> None:
+    template = {"id": "tpl_welcome", "variables": {"NAME": "Ada", "MORE": 1, "LIST": [1]}}
+    wanted: Any = {"to": "a@simulator.test", "template": template, "html": "", "subject": ""}
+    assert stored(shared_service, resend.Emails.send(wanted)["id"])["subject"] == "Welcome, Ada"
+    own = resend.Emails.send(wanted | {"subject": "Hello from us"})["id"]
+    assert resend.Emails.get(own)["subject"] == "Hello from us"
+    assert stored(shared_service, own)["subject"] == "Hello from us"
+
+
+@pytest.mark.parametrize(
     "content",
     [base64.b64encode(PDF).decode(), list(PDF), {"type": "Buffer", "data": list(PDF)}],
     ids=["base64", "list of ints", "Node's Buffer"],
@@ -273,7 +296,7 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"to": [f"a{n}@simulator.test" for n in range(51)]}, 422, "validation_error", "50 is the most"),
     ({"subject": ""}, 422, "missing_required_field", "subject is missing"),
     ({"html": None, "text": None}, 422, "missing_required_field", "html and text are missing"),
-    ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template_id"),
+    ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template"),
     ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
     ({"scheduled_at": "in 9999 weeks"}, 422, "validation_error", "60 days"),
     ({"topic_id": "t"}, 422, "validation_error", "no topics"),

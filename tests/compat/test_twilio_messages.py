@@ -72,6 +72,11 @@ def test_an_imported_template_by_the_sid_that_twilio_gave_it(shared_service: Ser
     assert messages.create(to=MAGIC, content_sid="HX0123", content_variables=given).body == "Tea for Ada"
 
 
+def test_what_a_template_does_not_declare_is_ignored(messages: Any) -> None:
+    given = json.dumps({"parcel": "4711", "nobody": "x", "17": "y", "list": [1]})
+    assert messages.create(to=MAGIC, content_sid="tpl_sms", content_variables=given, body="", media_url=[]).sid
+
+
 @pytest.mark.parametrize(
     ("given", "status", "code"),
     [

@@ -216,6 +216,25 @@ def test_suppressed_bcc_is_dropped() -> None:
     assert left.reply_to == recipients.reply_to
 
 
+@pytest.mark.parametrize(
+    ("recipients", "left"),
+    [
+        (read(["bad@example.com", "a@x.io"]), (["a@x.io"], [], [])),
+        (read(["a@x.io"], ["bad@example.com", "c@x.io"], ["hidden@x.io"]), (["a@x.io"], ["c@x.io"], [])),
+        (read("bad@example.com", ["c@x.io", "d@x.io"]), (["c@x.io"], ["d@x.io"], [])),
+        (read("bad@example.com", bcc=["e@x.io", "f@x.io"]), (["e@x.io"], [], ["f@x.io"])),
+        (read(["bad@example.com", "old@example.org"], ["bad@example.com"], ["hidden@x.io"]), None),
+    ],
+)
+def test_dropped_until_nobody_is_left(recipients: Recipients, left: tuple[list[str], ...] | None) -> None:
+    """A record names somebody in `to`, whoever that is."""
+    if left is None:
+        with pytest.raises(RecipientSuppressed, match=r"bad@example\.com, old@example\.org$"):
+            split_suppressed(recipients, GONE, drop=True)
+    else:
+        assert given(split_suppressed(recipients, GONE, drop=True)) == left
+
+
 def test_magic_suppression_needs_no_list_and_its_domain() -> None:
     with pytest.raises(Refusal):
         split_suppressed(read("suppressed@simulator.test"), frozenset())

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pybase64
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, pricing
@@ -128,10 +129,15 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What the To and Cc of the mail say, where that is not who gets it: with names, and with those who do not."""
+    """What the To and Cc of the mail say, where that is not who gets it: with names, and with those who do not.
+
+    Shapes of other services have more to say beside the request.
+    """
 
     to: list[str]
     cc: list[str]
+    subject: str | None = None  # in place of the template's
+    drop_suppressed: bool = False  # whoever is suppressed is left out, as a blind copy is
 
 
 class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +170,9 @@ async def prepare_email(
     shown: Shown | None = None,
 ) -> Acceptance:
     draft = draft_email(context, caller, request)
+    if shown and shown.subject is not None:
+        _check_subject(shown.subject)
+        draft = replace(draft, content=replace(draft.content, subject=shown.subject))
     files = await _keep_files(context, draft.attachments)
     return email_acceptance(context, caller, draft, files, retry_key, shown)
 
@@ -305,7 +314,7 @@ def email_acceptance(
     added = msgspec.json.encode(draft.added)
 
     def decide(found: Found) -> Decision:
-        kept = split_suppressed(recipients, found.suppressed)
+        kept = split_suppressed(recipients, found.suppressed, drop=shown is not None and shown.drop_suppressed)
         price = _take_money(team, template, kept, found, now)
         record = EmailRecord(
             id=id_,

@@ -1,8 +1,8 @@
-"""What other services' clients write in other ways than ours: recipients with names, no sender, wrapped base64."""
+"""What other services' clients write in other ways than ours: empty fields, recipients with names, wrapped base64."""
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from heliograph.accept.email import Shown
 from heliograph.accept.verify_send import SENDER
@@ -12,8 +12,37 @@ from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
+from heliograph.web.bodies import to_request
 
 _ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
+_FILE = ("content", "Content", "data")  # an empty file is a file
+
+T = TypeVar("T")
+
+
+def present(given: Any) -> Any:
+    """Without empty fields, its own and those in its lists: clients send them where there is nothing to say."""
+    if not isinstance(given, dict):
+        return given
+    return {name: _items(value) for name, value in given.items() if not _is_empty(value)}
+
+
+def given_as(kind: type[T], given: Any) -> T:
+    return to_request(present(given), kind)
+
+
+def _items(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value  # what is inside an object is the caller's own: variables, headers, metadata
+    return [_fields(one) if isinstance(one, dict) else one for one in value]
+
+
+def _fields(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name in _FILE or not _is_empty(value)}
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | list | dict) and not value
 
 
 class Mailbox(NamedTuple):

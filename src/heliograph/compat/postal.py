@@ -6,11 +6,11 @@ import msgspec
 
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, read_mailboxes, shown, unwrapped
+from heliograph.compat.given import bare, given_as, read_mailboxes, shown, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.refusals import MissingApiKey, Refusal
-from heliograph.web.bodies import parse_json, to_request
+from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Route, answer
@@ -58,7 +58,7 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 async def send(call: Call) -> Response:
-    mail = to_request(call.json, PostalMail)
+    mail = given_as(PostalMail, call.json)
     to, cc = read_mailboxes(mail.to or [], "to"), read_mailboxes(mail.cc or [], "cc")
     request = EmailRequest(
         from_=mail.from_,

@@ -12,13 +12,14 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import once
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, shown, split_mailboxes, unwrapped
+from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
 from heliograph.rules.setup.records import Caller
+from heliograph.rules.template import only_declared
 from heliograph.web.bodies import parse_json, to_request
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
@@ -66,7 +67,7 @@ DROPPED = INACTIVE.replace("Found", "Message OK, but will not deliver to these",
 
 class PostmarkHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
     name: str
-    value: str
+    value: str = ""
 
 
 class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -109,11 +110,11 @@ class PostmarkTemplates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 async def send(call: Call) -> Response:
-    return await _send(call, to_request(call.json, PostmarkMail))
+    return await _send(call, given_as(PostmarkMail, call.json))
 
 
 async def send_with_template(call: Call) -> Response:
-    return await _send(call, to_request(call.json, PostmarkTemplate))
+    return await _send(call, given_as(PostmarkTemplate, call.json))
 
 
 async def send_several(call: Call) -> Response:
@@ -127,7 +128,7 @@ async def send_several_with_templates(call: Call) -> Response:
 
 
 async def _send(call: Call, mail: PostmarkMail) -> Response:
-    request, headers = _to_request(mail)
+    request, headers = _to_request(call.caller, mail)
 
     async def story(retry_key: IdempotencyKey | None) -> Answer:
         return await send_email(call.context, call.caller, request, retry_key, headers)
@@ -144,7 +145,7 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     answers: dict[str, dict[str, Any]] = {}  # by id, of those that were accepted
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
-        request, headers = _to_request(mail)
+        request, headers = _to_request(caller, mail)
         item = await prepare_email(context, caller, request, shown=headers)
 
         def decide(found: Found) -> Decision:
@@ -157,7 +158,7 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     def respond(_: str, told: Sequence[Acceptance | Refusal]) -> bytes:
         return msgspec.json.encode([_word(one) if isinstance(one, Refusal) else answers[one.id] for one in told])
 
-    sends = [partial(to_request, message, kind) for message in messages]
+    sends = [partial(given_as, kind, message) for message in messages]
     done = await send_batch(
         call.context, call.caller, sends, prepare=prepare, strict=False, respond=respond, retry_key=None
     )
@@ -166,7 +167,8 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
 
 def _told(mail: PostmarkMail, request: EmailRequest, body: bytes) -> dict[str, Any]:
     record = msgspec.json.decode(body, type=EmailRecord)
-    dropped = [address for address in request.bcc or [] if address not in record.bcc]
+    left = {*record.to_addresses, *record.cc, *record.bcc}
+    dropped = [one for one in (*(request.to or ()), *(request.cc or ()), *(request.bcc or ())) if one not in left]
     return {
         "To": mail.to,
         "SubmittedAt": record.created_at,
@@ -176,11 +178,13 @@ def _told(mail: PostmarkMail, request: EmailRequest, body: bytes) -> dict[str, A
     }
 
 
-def _to_request(mail: PostmarkMail) -> tuple[EmailRequest, Shown]:
+def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown]:
     to, cc = split_mailboxes(mail.to, "to"), split_mailboxes(mail.cc, "cc")
     template: dict[str, Any] = {}
     if isinstance(mail, PostmarkTemplate):
-        template = {"template_id": _template(mail), "variables": mail.template_model}
+        id_ = _template(mail)
+        variables = only_declared(caller.team.templates.get(id_), mail.template_model)
+        template = {"template_id": id_, "variables": variables}
     request = EmailRequest(
         from_=mail.from_,
         to=bare(to),
@@ -196,7 +200,7 @@ def _to_request(mail: PostmarkMail) -> tuple[EmailRequest, Shown]:
         metadata=mail.metadata,
         **template,
     )
-    return request, shown(to, cc)
+    return request, replace(shown(to, cc), drop_suppressed=True)
 
 
 def _template(mail: PostmarkTemplate) -> str:
@@ -243,7 +247,8 @@ def _word(refusal: Refusal) -> dict[str, Any]:
     if isinstance(refusal, r.RecipientSuppressed):
         told = REFUSED.format(", ".join(details["addresses"]))
     elif "address" in details:
-        told = f"Invalid '{(refusal.param or '').replace('_', '-').title()}' address: '{details['address']}'."
+        field = (refusal.param or "").rpartition(".")[2]  # of a batch it says which mail's, too
+        told = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
     return {"ErrorCode": code, "Message": told}
 
 

@@ -121,10 +121,10 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
         )
 
 
-def split_suppressed(recipients: Recipients, suppressed: Container[str]) -> Recipients:
+def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
     """The recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
 
-    `suppressed` holds normal forms.
+    `suppressed` holds normal forms. `drop`: they are left out as well, and refuse it only when nobody is left.
     """
 
     def blocked(address: Address) -> bool:
@@ -135,11 +135,14 @@ def split_suppressed(recipients: Recipients, suppressed: Container[str]) -> Reci
     if not found:
         return recipients
     named = [address.given for address, kind in found if kind != "bcc"]
-    if named:
+    if named and not (drop and len(found) < len(recipients.distinct())):
         raise RecipientSuppressed(
             f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
         )
-    return msgspec.structs.replace(recipients, bcc=tuple(a for a in recipients.bcc if not blocked(a)))
+    to, cc, bcc = (tuple(a for a in kind if not blocked(a)) for kind in (recipients.to, recipients.cc, recipients.bcc))
+    if not to:  # a record names somebody, as of a mail by SMTP that has blind copies only
+        to, cc, bcc = (cc[:1], cc[1:], bcc) if cc else (bcc[:1], cc, bcc[1:])
+    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc)
 
 
 def times_named(record: Mapping[str, Any]) -> Counter[str]:

@@ -64,6 +64,15 @@ def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
     return values
 
 
+def only_declared(template: Template | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the template asks for, of values that another service's caller gives: there, others are ignored."""
+    if template is None or not given:
+        return given
+    names = set(asked_names(template))
+    found = ((path.removeprefix("customer."), value) for path, value in _leaves(given, ""))
+    return {name: value for name, value in islice(found, READ_MAX) if name in names}
+
+
 def check_size_of_variables(given: dict[str, Any] | None) -> None:
     if given:
         size = len(msgspec.json.encode(given))

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.domain_records import Record
 from heliograph.rules.setup.records import Domain
 from heliograph.storage.domain_checks import KeptVerdict
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -35,7 +35,7 @@ class ResendDomain(ResendTracking, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 async def create(call: Call) -> Response:
-    given = to_request(call.json, ResendDomain)
+    given = given_as(ResendDomain, call.json)
     _check(given)
     made = await call.management.domains.add(call.actor, call.caller.team.record.id, given.name)
     return answer(await _whole(call, made))
@@ -51,7 +51,7 @@ async def read(call: Call) -> Response:
 
 
 async def change(call: Call) -> Response:
-    _check(to_request(call.json, ResendTracking))
+    _check(given_as(ResendTracking, call.json))
     return answer({"object": "domain", "id": _own(call).id})
 
 

@@ -13,7 +13,7 @@ from heliograph.accept.email import EmailRequest, Shown, prepare_email, send_ema
 from heliograph.accept.idempotency import once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
-from heliograph.compat.given import own_sender
+from heliograph.compat.given import given_as, own_sender
 from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.address import name_addr, parse_name_addr
@@ -23,8 +23,8 @@ from heliograph.rules.outcome import Own
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller
+from heliograph.rules.template import only_declared
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_once
 
@@ -120,27 +120,27 @@ def _made(told: Sequence[Acceptance | Refusal], *, with_errors: bool) -> bytes:
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
     """The same mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
-    given, now = to_request(value, ResendEmail), call.context.clock.now()
+    given, now = given_as(ResendEmail, value), call.context.clock.now()
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
-    template = given.template
+    use, template = given.template, call.caller.team.templates.get(given.template.id) if given.template else None
     request = EmailRequest(
-        from_=own_sender(call.caller) if template and given.from_ is None else given.from_,
+        from_=own_sender(call.caller) if use and given.from_ is None else given.from_,
         to=_bare(given.to),
         cc=_bare(given.cc),
         bcc=_bare(given.bcc),
         reply_to=_bare(given.reply_to) or None,
-        subject=given.subject,
+        subject=None if use else given.subject,
         html=given.html,
         text=given.text,
-        template_id=template.id if template else None,
-        variables=_lowered(template.variables) if template and template.variables else None,
+        template_id=use.id if use else None,
+        variables=only_declared(template, _lowered(use.variables)) if use and use.variables else None,
         headers=given.headers,
         tags=_tags(given.tags) if given.tags else None,
         scheduled_at=in_full(given.scheduled_at, now) if given.scheduled_at is not None else None,
         attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
     )
-    return request, Shown(to=_named(given.to), cc=_named(given.cc))
+    return request, Shown(to=_named(given.to), cc=_named(given.cc), subject=given.subject if use else None)
 
 
 def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
@@ -221,7 +221,7 @@ async def read_attachment(call: Call) -> Response:
 
 
 async def move(call: Call) -> Response:
-    given = to_request(call.json, ResendMove)
+    given = given_as(ResendMove, call.json)
     wanted = RescheduleRequest(scheduled_at=in_full(given.scheduled_at, call.context.clock.now()))
     await scheduled.reschedule(call.context, call.caller, "email", call.params["id"], wanted)
     return answer({"object": "email", "id": call.params["id"]})

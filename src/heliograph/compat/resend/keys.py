@@ -3,13 +3,13 @@
 import msgspec
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, WantedKey
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Scope
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -23,7 +23,7 @@ class ResendKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 async def create(call: Call) -> Response:
-    given, team = to_request(call.json, ResendKey), call.caller.team.record.id
+    given, team = given_as(ResendKey, call.json), call.caller.team.record.id
     if given.permission not in SCOPES:
         raise InvalidRequest(f"permission is one of {', '.join(SCOPES)}.", param="permission")
     domain = call.management.domains.own(team, given.domain_id).name if given.domain_id is not None else None

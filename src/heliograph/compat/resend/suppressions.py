@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, ends, listed
 from heliograph.manage import suppressions
 from heliograph.rules.address import parse_address
@@ -13,7 +14,6 @@ from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionN
 from heliograph.rules.suppression_file import DEFAULT
 from heliograph.rules.text import quoted
 from heliograph.storage.suppressions import Suppression
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -30,7 +30,7 @@ class ResendSuppressions(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 async def add(call: Call) -> Response:
-    given = to_request(call.json, ResendSuppression)
+    given = given_as(ResendSuppression, call.json)
     return answer({"object": "suppression", "id": await _add(call, given.email)})
 
 
@@ -75,7 +75,7 @@ async def remove_several(call: Call) -> Response:
 
 async def _each(call: Call, do: Callable[[str], Awaitable[object]]) -> Response:
     """All are read before one is touched."""
-    given = to_request(call.json, ResendSuppressions)
+    given = given_as(ResendSuppressions, call.json)
     if (given.emails is None) == (given.ids is None):
         raise InvalidRequest("Send either emails or ids.", param="emails")
     emails = given.emails if given.emails is not None else given.ids or []

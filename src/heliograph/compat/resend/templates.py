@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
 from heliograph.rules.foreign_template import own_placeholders
@@ -13,7 +14,6 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -37,7 +37,7 @@ class ResendTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 async def create(call: Call) -> Response:
-    given = to_request(call.json, ResendTemplate)
+    given = given_as(ResendTemplate, call.json)
     if not given.name:
         raise InvalidRequest("name is missing. Name the template.", param="name")
     id_ = call.context.clock.new_id("tpl_")
@@ -60,7 +60,7 @@ async def read(call: Call) -> Response:
 
 
 async def change(call: Call) -> Response:
-    template, given = _own(call), to_request(call.json, ResendTemplate)
+    template, given = _own(call), given_as(ResendTemplate, call.json)
     now = templates.proposed(call.context.store.setup.current, template)
     await _save(call, now, given, mark=mark_of(now))
     return answer({"object": "template", "id": template.id})

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.ids import timestamp
@@ -14,7 +15,6 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_formats.formats import FORMATS, hears
 from heliograph.rules.webhook_formats.resend import TYPES
 from heliograph.storage.deliveries import WantedEvents
-from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -39,7 +39,7 @@ class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 async def create(call: Call) -> Response:
-    given = to_request(call.json, ResendWebhook)
+    given = given_as(ResendWebhook, call.json)
     wanted = WebhookRequest(url=given.endpoint, events=_ours(given.events), format="resend")
     made = await call.management.webhooks.create(call.actor, _team(call), wanted)
     return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
@@ -56,7 +56,7 @@ async def read(call: Call) -> Response:
 
 
 async def change(call: Call) -> Response:
-    given = to_request(call.json, ResendWebhookChange)
+    given = given_as(ResendWebhookChange, call.json)
     if given.status not in (None, "enabled", "disabled"):
         raise InvalidRequest("status is enabled or disabled.", param="status")
     wanted = WebhookChange(

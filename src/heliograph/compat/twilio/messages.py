@@ -11,6 +11,7 @@ from heliograph.accept.scheduled import cancel
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.compat.call import Call
+from heliograph.compat.given import present
 from heliograph.compat.twilio.shape import VERSION, mail_time
 from heliograph.rules.content import SmsContent, WhatsappContent
 from heliograph.rules.exports.twilio import template_id
@@ -26,7 +27,7 @@ from heliograph.rules.refusals import (
     TemplateIdRequired,
 )
 from heliograph.rules.setup.records import Channel
-from heliograph.rules.template import asked_names
+from heliograph.rules.template import asked_names, only_declared
 from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.bodies import parse_json
@@ -83,7 +84,7 @@ async def delete(call: Call) -> Response:
 
 async def list_all(call: Call) -> Response:
     """Both channels, newest first; the token of a page is where the one before ended. `From` leaves some out of it."""
-    query = call.request.loose_query()
+    query = present(call.request.loose_query())
     size = _number(query.get("PageSize", str(PAGE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _number(query.get("Page", "0"), "Page")
     token, to = query.get("PageToken"), query.get("To", "")
@@ -140,7 +141,8 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
         if len(names) != 1:
             raise TemplateIdRequired(f"The template {id_} has not one variable. {FREE_TEXT}", param="ContentSid")
         return id_, {names[0]: body}
-    return id_, {_name(key, names): value for key, value in _variables(form.get("ContentVariables", "")).items()}
+    given = {_name(key, names): value for key, value in _variables(form.get("ContentVariables", "")).items()}
+    return id_, only_declared(template, given) or {}
 
 
 def _variables(text: str) -> dict[str, Any]:
