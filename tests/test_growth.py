@@ -564,7 +564,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "returned mail": (
-        octets(returned.read_returned),
+        octets(lambda raw: returned.read_returned(parts.read_mail(raw), "ann@example.com")),
         RETURNED := (
             Shape("", "a: b\n", ""),
             Shape("a: b", "\n ", ""),

@@ -62,7 +62,7 @@ from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
-from heliograph.deliver.reports import take_by_carrier, take_by_recipient
+from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
@@ -329,7 +329,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:
     """What listens for bounces and complaints."""
-    returns = Returns(secrets.envelope, clock.now, partial(take_by_recipient, store))
+    returns = Returns(secrets.envelope, clock.now, partial(address_of, store), partial(take_by_recipient, store))
     return protocol(returns, mail_name(settings, store))
 
 

@@ -81,7 +81,10 @@ async def listening(**limits: float) -> AsyncIterator[Peer]:
             raise OSError("the database is away")
         taken.append((message_id, position, report))
 
-    returns = Returns(KEY, lambda: NOW, receive, ListenLimits(**limits))  # type: ignore[arg-type]
+    async def address_of(message_id: str, position: int) -> str:
+        return "ann@example.com"
+
+    returns = Returns(KEY, lambda: NOW, address_of, receive, ListenLimits(**limits))  # type: ignore[arg-type]
     server = await asyncio.get_running_loop().create_server(protocol(returns, "mx.example"), "127.0.0.1", 0)
     try:
         yield Peer(server.sockets[0].getsockname()[1], taken)

@@ -210,6 +210,24 @@ async def test_after_a_refusal_the_connection_serves_again(offers: tuple[str, ..
     assert len(peer.received) == 1
 
 
+@pytest.mark.parametrize(
+    ("reply", "bounced", "reason"),
+    [
+        ("550 5.1.1 <to@x.test>: user unknown", True, None),
+        ("550 5.1.1 to@MX.x.test... User unknown", True, None),
+        ("550 5.1.1 user unknown, ask admin@other.test", True, None),
+        ("550 5.1.1 <bob@other.test>: user unknown", False, "forwarding_failed"),
+        ("550 bob@other.test unknown user account", False, "forwarding_failed"),
+        ("550 <bob@other.test>: mailbox full", False, None),
+    ],
+)
+async def test_a_reply_about_another_address_silences_nobody(reply: str, bounced: bool, reason: str | None) -> None:
+    async with Peer({"rcpt": reply}) as peer:
+        outcome = await send(await opened(peer))
+    assert isinstance(outcome, Refused)
+    assert (outcome.bounced, outcome.detail.get("reason")) == (bounced, reason)
+
+
 async def test_a_354_without_a_recipient_is_answered_with_a_hang_up() -> None:
     async with Peer({"rcpt": "550 5.1.1 no such user"}) as peer:
         session = await opened(peer)

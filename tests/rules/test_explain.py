@@ -15,7 +15,7 @@ from heliograph.rules import blame, explain
 from heliograph.rules.carrier_codes import CODES, STATES
 from heliograph.rules.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
 from heliograph.rules.message import MOVES
-from heliograph.rules.outcome import Own
+from heliograph.rules.outcome import FORWARDING_FAILED, Own
 from heliograph.rules.setup.records import Channel
 
 SENTENCE = re.compile(r"[A-Z].*[.]")
@@ -31,7 +31,12 @@ def test_a_cause_is_two_short_sentences(name: str) -> None:
 def test_all_reasons_have_a_cause() -> None:
     """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
     said = {reason.name for _, reason in blame._REASONS}
-    ours = {*get_args(Own), *(name for name, _ in explain.OWN_WORDS), *(name for name, _ in explain._POLICIES)}
+    ours = {
+        *get_args(Own),
+        FORWARDING_FAILED,
+        *(name for name, _ in explain.OWN_WORDS),
+        *(name for name, _ in explain._POLICIES),
+    }
     codes = {cause for table in CODES.values() for cause in table.values()}
     led_to = said | ours | codes | {*ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
     assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to

@@ -200,6 +200,7 @@ async def test_a_mail_comes_back_to_its_own_recipient(store: Store, clock: Any) 
     id_ = await mail(store, clock, "bob@example.com")
     await hand_over(store, clock)
     await hand_over(store, clock)
+    assert await store.reports.address_of(id_, 1) == "bob@example.com"
     await store.reports.by_recipient(id_, 1, BOUNCED)
     found = await store.messages.get(1, id_)
     assert found
@@ -234,6 +235,7 @@ async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: A
 @pytest.mark.parametrize(("id_", "position"), [("eml_unknown", 0), (None, 1)])
 async def test_a_place_that_is_none_changes_nothing(store: Store, clock: Any, id_: str | None, position: int) -> None:
     known = await mail(store, clock)
+    assert await store.reports.address_of(id_ or known, position) is None
     await store.reports.by_recipient(id_ or known, position, BOUNCED)
     await hand_over(store, clock)
     await store.reports.apply_early()

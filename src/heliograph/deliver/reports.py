@@ -30,6 +30,11 @@ async def take_by_recipient(store: Store, message_id: str, position: int, report
     await store.reports.by_recipient(message_id, position, report)
 
 
+async def address_of(store: Store, message_id: str, position: int) -> str | None:
+    """Whom a mail that came back was for; None: the message is gone."""
+    return await store.reports.address_of(message_id, position)
+
+
 async def take_callback(
     store: Store, carriers: Carriers, carrier: str, callback: Callback, body: Callable[[], Awaitable[bytes]]
 ) -> CallbackAnswer | None:

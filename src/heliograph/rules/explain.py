@@ -53,6 +53,11 @@ CAUSES: dict[str, Cause] = {
     ),
     "disabled": Cause("The mailbox has been closed or disabled.", "Stop writing to this address.", again=False),
     "moved": Cause("The recipient no longer uses this address.", "Ask the recipient for the new address.", again=False),
+    "forwarding_failed": Cause(
+        "The address passes its mail on to another one, and there it was refused.",
+        "Ask the recipient to mend the forwarding, or for another address.",
+        again=False,
+    ),
     # -- email: the mailbox and its server
     "mailbox_full": Cause("The mailbox is full.", "Ask the recipient to make room, then send it again."),
     "too_large": Cause(

@@ -24,6 +24,9 @@ Own = Literal[
     "suppressed",
 ]
 
+# The `reason` of a report about another address, which ours was forwarded or expanded to.
+FORWARDING_FAILED = "forwarding_failed"
+
 
 def own(reason: Own, text: str) -> dict[str, Any]:
     """A detail in our own words."""

@@ -207,7 +207,7 @@ async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: d
 
 async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
     """A mail came back to its signed sender, which names one recipient; kept when its hand-over is not recorded yet."""
-    for message_, handed_over in await tx.run("place_of", id=id_, position=position):
+    for message_, handed_over, _ in await tx.run("place_of", id=id_, position=position):
         if handed_over:
             await record(tx, [_to_change(message_, position, report, at)], owner=None, publisher=publisher)
         else:

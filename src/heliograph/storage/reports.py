@@ -36,6 +36,11 @@ class Reports:
             lambda tx: outcomes.report_returned(tx, message_id, position, report, at=at, publisher=publisher)
         )
 
+    async def address_of(self, message_id: str, position: int) -> str | None:
+        """Whom a message went to there, in the normal form."""
+        rows = await self._database.read(lambda tx: tx.run("place_of", id=message_id, position=position))
+        return str(rows[0][2]) if rows else None
+
     async def apply_early(self) -> None:
         at, publisher = self._clock.now(), self._publisher
         if await self._database.read(lambda tx: outcomes.any_early(tx, at)):

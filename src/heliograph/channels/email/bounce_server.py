@@ -13,8 +13,8 @@ import structlog
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from aiosmtpd.smtp import log as library_log
 
-from heliograph.channels.email.parts import READ_MAX
-from heliograph.channels.email.returned import read_returned, to_report
+from heliograph.channels.email.parts import READ_MAX, ReceivedMail, read_mail
+from heliograph.channels.email.returned import Returned, read_returned, signed_sender, to_report
 from heliograph.rules import verp
 from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MIB
@@ -30,7 +30,9 @@ UNKNOWN = "550 5.1.1 No such address here"
 BUSY = "421 4.7.0 Too many connections, try again later"
 ENOUGH = "421 4.7.0 Too many commands, try again later"
 
+Place = tuple[str, int]  # a message's id and the position of a recipient
 Receive = Callable[[str, int, Report], Awaitable[None]]
+AddressOf = Callable[[str, int], Awaitable[str | None]]
 
 
 class ListenLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +51,16 @@ class Returns:
     """aiosmtpd calls this at every step of a session."""
 
     def __init__(
-        self, envelope_key: bytes, now: Callable[[], int], receive: Receive, limits: ListenLimits = LIMITS
+        self,
+        envelope_key: bytes,
+        now: Callable[[], int],
+        address_of: AddressOf,
+        receive: Receive,
+        limits: ListenLimits = LIMITS,
     ) -> None:
         self._key = envelope_key
         self._now = now
+        self._address_of = address_of
         self._receive = receive
         self._one_by_one = asyncio.Semaphore()
         self.limits = limits
@@ -70,25 +78,36 @@ class Returns:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         raw: Any = envelope.content
-        # In a thread, because a hostile message of 1 MiB takes up to half a second to read; and one at a time, because
-        # the threads are shared.
-        async with self._one_by_one:
-            returned = await asyncio.to_thread(read_returned, raw)
-        report = to_report(returned)
-        for address in envelope.rcpt_tos:
-            # Mail to the abuse address is authenticated by the signed sender of the mail that it is about.
-            signed = self._signed(address) or self._signed((returned.original_sender or "").strip("<> "))
-            log.info("mail returned", kind=returned.kind, status=returned.status, message=signed and signed[0])
-            if signed and report:
-                await self._receive(*signed, report)
+        mail = await self._in_thread(read_mail, raw)
+        for place in await self._places(envelope, mail):
+            # None: a message that is gone
+            if (ours := await self._address_of(*place)) is None:
+                continue
+            returned: Returned = await self._in_thread(read_returned, mail, ours)
+            log.info("mail returned", kind=returned.kind, status=returned.status, message=place[0])
+            if report := to_report(returned):
+                await self._receive(*place, report)
         return "250 2.0.0 OK"
+
+    async def _places(self, envelope: Envelope, mail: ReceivedMail) -> list[Place]:
+        """Whom it is about: mail to the abuse address is authenticated by the signed sender of the enclosed mail."""
+        signed = [self._signed(address) for address in envelope.rcpt_tos]
+        if None in signed:
+            sender: str | None = await self._in_thread(signed_sender, mail)
+            signed.append(self._signed((sender or "").strip("<> ")))
+        return list(dict.fromkeys(place for place in signed if place))
+
+    async def _in_thread(self, work: Callable[..., Any], *given: object) -> Any:
+        """Because a hostile message of 1 MiB takes up to half a second; one at a time, because threads are shared."""
+        async with self._one_by_one:
+            return await asyncio.to_thread(work, *given)
 
     async def handle_exception(self, error: Exception) -> str:
         """For example when the database is down: the sending server retries."""
         log.error("returned mail not recorded", error=type(error).__name__)
         return "451 4.3.0 Try again later"
 
-    def _signed(self, address: str) -> tuple[str, int] | None:
+    def _signed(self, address: str) -> Place | None:
         """The message and the position of the recipient that we signed this envelope sender for."""
         return verp.read(self._key, address, self._now())
 

@@ -1,9 +1,11 @@
 """Delivery status notifications (RFC 3464): one group of fields for each recipient."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
+from heliograph.channels.email.named import is_ours
 from heliograph.channels.email.parts import Fields, ReceivedMail, read_fields
 from heliograph.channels.email.words import own_words
 
@@ -33,15 +35,31 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None
     status: str | None = None
     diagnostic: str = ""
-    recipient: str | None = None
+    final: str | None = None  # where it went to
+    original: str | None = None  # as the sender named it
+
+    @property
+    def recipient(self) -> str | None:
+        return self.final or self.original
 
 
-def read_status(mail: ReceivedMail) -> Group | None:
-    """The group that matters: the first failed recipient, else the first."""
+def read_status(mail: ReceivedMail) -> list[Group]:
+    """A group for each recipient that something is said about."""
     groups = [group for part in mail.parts if part.type.endswith("delivery-status") for group in _groups(part.text)]
-    if not groups:
-        groups = _groups_in_text(mail)
-    return next((group for group in groups if group.action == "failed"), groups[0] if groups else None)
+    return [group for group in groups or _groups_in_text(mail) if group.action or group.status]
+
+
+def choose(groups: Sequence[Group], ours: str | None) -> Group | None:
+    """The group about our recipient, else one that names nobody, else another's; of several the failed one."""
+    return min(groups, key=lambda group: (_distance(group, ours), group.action != "failed"), default=None)
+
+
+def _distance(group: Group, ours: str | None) -> int:
+    if ours is None or (group.recipient and is_ours(group.recipient, ours)):
+        return 0
+    if group.recipient is None:
+        return 2
+    return 1 if group.original and is_ours(group.original, ours) else 3
 
 
 def _groups_in_text(mail: ReceivedMail) -> list[Group]:
@@ -69,11 +87,15 @@ def _groups(text: str) -> list[Group]:
 def _group(fields: Fields) -> Group:
     action = fields.get("action", "").lower()
     status = _STATUS.search(fields.get("status", ""))
-    named = fields.get("final-recipient") or fields.get("original-recipient") or ""
-    address = _ADDRESS.search(named.partition(";")[2] or named)
     return Group(
         action=next((name for start, name in _ACTIONS.items() if action.startswith(start)), None),
         status=status[0] if status else None,
         diagnostic=fields.get("diagnostic-code", ""),
-        recipient=address[0] if address else None,
+        final=_address(fields.get("final-recipient", "")),
+        original=_address(fields.get("original-recipient", "")),
     )
+
+
+def _address(named: str) -> str | None:
+    found = _ADDRESS.search(named.partition(";")[2] or named)
+    return found[0] if found else None

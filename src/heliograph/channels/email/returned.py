@@ -10,11 +10,12 @@ import msgspec
 
 from heliograph.channels.email import words
 from heliograph.channels.email.arf import NOT_SPAM, Feedback, read_feedback
-from heliograph.channels.email.dsn import Group, read_status
-from heliograph.channels.email.parts import ReceivedMail, read_mail
+from heliograph.channels.email.dsn import Group, choose, read_status
+from heliograph.channels.email.named import is_at_ours, is_contact, is_ours, part_about, says_unknown
+from heliograph.channels.email.parts import ReceivedMail
 from heliograph.channels.email.ses import read_notification
 from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason
-from heliograph.rules.outcome import Report
+from heliograph.rules.outcome import FORWARDING_FAILED, Report
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
 
@@ -52,20 +53,26 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None  # of RFC 3464
     reason: str | None = None  # of rules/blame.py, when the text gives one
     bad_address: bool = False  # the address itself is to blame
-    original_sender: str | None = None  # envelope sender of the mail it is about: our signed one
-    original_id: str | None = None  # … and its Message-ID
+    forwarded: bool = False  # it is about another address, which ours was forwarded or expanded to
 
 
-def read_returned(raw: bytes) -> Returned:
-    mail = read_mail(raw)
-    feedback = read_feedback(mail)
-    group = read_status(mail) if feedback is None else None
-    found = feedback or _usable(group) or read_notification(mail.text())
+def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
+    """What it says of our recipient, in its normal form; None: of whom it names."""
+    found = read_feedback(mail) or read_status(mail) or read_notification(mail.text())
     if isinstance(found, Feedback):
-        return _complaint(mail, found)
-    if isinstance(found, Group):
-        return _status_report(mail, found)
-    return _notice(mail) or _auto_reply(mail) or Returned(kind="unknown", text=_line(mail.fields.get("subject", "")))
+        return _complaint(mail, found, ours)
+    group = choose(found or (), ours)
+    if group:
+        return _status_report(mail, group, ours)
+    return (
+        _notice(mail, ours) or _auto_reply(mail) or Returned(kind="unknown", text=_line(mail.fields.get("subject", "")))
+    )
+
+
+def signed_sender(mail: ReceivedMail) -> str | None:
+    """The envelope sender of the mail that it is about, as far as it says so."""
+    feedback = read_feedback(mail)
+    return (feedback.sender if feedback else None) or _enclosed(mail, "return-path")
 
 
 def to_report(returned: Returned) -> Report | None:
@@ -78,10 +85,13 @@ def to_report(returned: Returned) -> Report | None:
     if returned.kind == "complaint":
         detail.pop("code", None)
         known = returned.code in COMPLAINTS
-        return Report(status="complained", detail=detail, suppress="complaint") if known else None
+        theirs = known and not returned.forwarded
+        return Report(status="complained", detail=detail, suppress="complaint") if theirs else None
     if returned.kind == "delivered":
         return Report(status="delivered", detail=detail) if returned.action != "relayed" else None
     if returned.kind == "bounce":
+        if returned.forwarded:
+            return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
         if returned.permanent and returned.bad_address:
             return Report(status="bounced", detail=detail, suppress="bounce")
         # Also a soft failure: the server that returns the mail has given up (contract 6: retried, then `failed`).
@@ -89,29 +99,29 @@ def to_report(returned: Returned) -> Report | None:
     return None
 
 
-def _complaint(mail: ReceivedMail, feedback: Feedback) -> Returned:
+def _complaint(mail: ReceivedMail, feedback: Feedback, ours: str | None) -> Returned:
     return Returned(
         kind="complaint" if feedback.type != NOT_SPAM else "unknown",
         code=feedback.type[:40],
         recipient=feedback.recipient or _enclosed(mail, "to"),
         text=_line(f"feedback report: {feedback.type}"),
-        original_sender=feedback.sender or _enclosed(mail, "return-path"),
-        original_id=_enclosed(mail, "message-id"),
+        forwarded=bool(ours and feedback.recipient and not is_at_ours(feedback.recipient, ours)),
     )
 
 
-def _usable(group: Group | None) -> Group | None:
-    return group if group and (group.action or group.status) else None
-
-
-def _status_report(mail: ReceivedMail, group: Group) -> Returned:
+def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Returned:
     notice = words.own_words(mail.text())
+    diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
+    forwarded = bool(ours and group.recipient and not is_ours(group.recipient, ours))
+    if ours and forwarded and says_unknown(f"{diagnostic}\n{notice}", ours):
+        forwarded = False
+    elif ours and not forwarded:
+        notice = part_about(notice, ours, _strangers(mail)) or ""
     codes = words.read_codes(group.diagnostic)
     if not codes.code and not codes.enhanced:
         codes = words.read_codes(notice)
     status = _sharper(group.status, codes.enhanced)
     kind = _kind(group, status, notice)
-    diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
     # A diagnostic may be the first line of a longer reply that the notice quotes.
     found = (diagnostic, words.read_codes(notice).excerpt)
     reason = read_reason(*(found if _WORD.search(diagnostic) else (codes.excerpt, notice)))
@@ -127,8 +137,7 @@ def _status_report(mail: ReceivedMail, group: Group) -> Returned:
         # Some servers report any refused recipient as 5.1.1 although the reply said `5.7.1`: both must say so.
         bad_address=blames_address(reason, status, codes.enhanced)
         and not words.is_at_sender(f"{diagnostic}\n{notice}"),
-        original_sender=_enclosed(mail, "return-path"),
-        original_id=_enclosed(mail, "message-id"),
+        forwarded=forwarded,
     )
 
 
@@ -160,13 +169,20 @@ def _is_permanent(status: str | None, codes: words.Codes, reason: Reason | None,
     return reason.permanent if reason else None
 
 
-def _notice(mail: ReceivedMail) -> Returned | None:
+def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
     """A bounce or a delay in plain text."""
     notice = words.own_words(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
     if not _is_notice(mail, subject, notice, failed):
         return None
+    forwarded = False
+    if ours:
+        about = part_about(notice, ours, _strangers(mail))
+        named = ADDRESS.findall(failed)
+        theirs = not any(is_ours(one, ours) for one in named) if named else about is None
+        forwarded = theirs and not says_unknown(notice, ours)
+        notice = about or notice
     codes = words.read_codes(notice)
     reason = read_reason(codes.excerpt, notice)
     delayed = not failed and words.says_still_trying(f"{subject}\n{notice}")
@@ -179,8 +195,7 @@ def _notice(mail: ReceivedMail) -> Returned | None:
         text=_line(codes.excerpt or notice or subject),
         reason=reason.name if reason else None,
         bad_address=blames_address(reason, codes.enhanced) and not words.is_at_sender(notice),
-        original_sender=_enclosed(mail, "return-path"),
-        original_id=_enclosed(mail, "message-id"),
+        forwarded=forwarded,
     )
 
 
@@ -233,14 +248,17 @@ def _named(mail: ReceivedMail, notice: str) -> str | None:
     failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
         return failed[0]
-    own = " ".join(mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")).lower()
+    known = _strangers(mail)
     named = [found[0].rstrip(".") for found in ADDRESS.finditer(notice)]
-    strangers = [address for address in named if address.lower() not in own and not _is_contact(address)]
-    return next(iter(strangers + named), None) or _enclosed(mail, "to")
+    others = [address for address in named if address.lower() not in known and not is_contact(address)]
+    return next(iter(others + named), None) or _enclosed(mail, "to")
 
 
-def _is_contact(address: str) -> bool:
-    return address.lower().startswith(("postmaster@", "support@", "helpdesk@", "abuse@", "mailer-daemon@"))
+def _strangers(mail: ReceivedMail) -> set[str]:
+    """Addresses that a report names although it is not about them: whom it goes to and comes from, and our sender."""
+    own = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
+    sent = [_enclosed(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")]
+    return {found.lower() for text in own + sent for found in ADDRESS.findall(text)}
 
 
 def _enclosed(mail: ReceivedMail, name: str) -> str | None:

@@ -42,7 +42,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     message: str = msgspec.field(default="", name="Message")
 
 
-def read_notification(text: str) -> Group | Feedback | None:
+def read_notification(text: str) -> list[Group] | Feedback | None:
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or "notificationType" not in text:
         return None
@@ -53,21 +53,25 @@ def read_notification(text: str) -> Group | Feedback | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     if notification.bounce:
-        first = next(iter(notification.bounce.bounced_recipients), _SesRecipient())
-        status = first.status or ("5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0")
-        return Group(
-            action="failed", status=status, diagnostic=first.diagnostic_code, recipient=first.email_address or None
-        )
+        vague = "5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0"
+        return [
+            Group(
+                action="failed",
+                status=one.status or vague,
+                diagnostic=one.diagnostic_code,
+                final=one.email_address or None,
+            )
+            for one in notification.bounce.bounced_recipients or [_SesRecipient()]
+        ]
     if notification.complaint:
         first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
         return Feedback(type=notification.complaint.complaint_feedback_type, recipient=first.email_address or None)
     if notification.delivery:
-        named = next(iter(notification.delivery.recipients), None)
-        taken = _STATUS.search(notification.delivery.smtp_response)
-        return Group(
-            action="delivered",
-            status=taken[0] if taken else None,
-            diagnostic=notification.delivery.smtp_response,
-            recipient=named,
-        )
+        said = notification.delivery.smtp_response
+        taken = _STATUS.search(said)
+        status = taken[0] if taken else None
+        return [
+            Group(action="delivered", status=status, diagnostic=said, final=one)
+            for one in notification.delivery.recipients
+        ]
     return None

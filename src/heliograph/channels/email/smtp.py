@@ -15,10 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph import metrics
+from heliograph.channels.email.named import begins_with_another
 from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned
 from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
 from heliograph.rules.denied import is_denied
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused
 from heliograph.rules.provider import provider_of
 from heliograph.rules.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
 
@@ -84,6 +85,7 @@ class SmtpSession:
         self._offers: dict[str, str] = {}  # EHLO keyword → its parameters
         self._unclean = False  # a transaction was abandoned: RSET first
         self._open = True
+        self._recipient = ""  # of the mail that is being sent
         self._counted = metrics.smtp_connections.labels(provider_of(destination.host), destination.source or "default")
         self._counted.inc()
         self.destination = destination
@@ -129,6 +131,7 @@ class SmtpSession:
         if misfit := self._misfit(envelope_from, recipient, size, wide):
             return Refused(detail=misfit)
         self.sent += 1
+        self._recipient = recipient
         try:
             refused = await self._envelope(self._commands(envelope_from, recipient, size, wide))
             return refused or await self._mail(chunks)
@@ -326,6 +329,8 @@ class SmtpSession:
                 return Accepted(detail=detail)
             case "deferred":
                 return Deferred(detail=detail)
+            case "bounced" if begins_with_another(" ".join(reply.lines), self._recipient):
+                return Refused(detail={**detail, "reason": FORWARDING_FAILED})
             case refused:
                 return Refused(detail=detail, bounced=refused == "bounced")
 

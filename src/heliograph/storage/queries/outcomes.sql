@@ -68,7 +68,7 @@ RETURNING key, carrier, carrier_id, report;
 -- name: place_of
 -- A recipient by its message's id: the team is not known to who asks, and the index on ids begins with it. SQLite
 -- would walk through the messages first.
-SELECT m.key, r.carrier_id FROM account a
+SELECT m.key, r.carrier_id, r.address FROM account a
 CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id        --postgres
 JOIN recipient r ON r.message = m.key AND r.position = :position;
