@@ -192,6 +192,13 @@ def reports_touched(tree: ast.Module) -> list[int]:
     return [node.lineno for node in inner if isinstance(node, ast.Attribute) and node.attr == "reports"]
 
 
+def doors_beside(tree: ast.Module) -> list[str]:
+    """Who else asks whose a key is, or has rate limits to take from."""
+    keyed = ("heliograph.rules.setup.keys.find_caller", "heliograph.accept.rate.RateLimits")
+    named = [name for _, name in imported(tree) if name in keyed]
+    return named + [f"line {line}" for line in calls_of("find_caller", tree)]
+
+
 def sql_texts(tree: ast.Module) -> list[str]:
     """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
     docstrings = {
@@ -260,6 +267,8 @@ def test_file(path: str) -> None:
         assert calls_of("hand_over", tree) == []
     if path != "deliver/reports.py":
         assert reports_touched(tree) == []
+    if path not in ("accept/admission.py", "app.py"):  # app.py builds it
+        assert doors_beside(tree) == []
     if not path.startswith(MAY_NAME_STORIES):
         assert stories_named(tree) == []
     if not path.startswith("storage/"):
@@ -335,6 +344,18 @@ def test_a_forbidden_arrow_is_seen(path: str, source: str) -> None:
 )
 def test_a_carrier_called_elsewhere_is_seen(source: str) -> None:
     assert calls_of("hand_over", ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from heliograph.rules.setup.keys import find_caller",
+        "keys.find_caller(token, setup.callers, now)",
+        "from heliograph.accept.rate import RateLimits",
+    ],
+)
+def test_a_second_door_is_seen(source: str) -> None:
+    assert doors_beside(ast.parse(source))
 
 
 @pytest.mark.parametrize("source", ["await store.reports.by_carrier(a, b)", "partial(self._store.reports.apply_early)"])

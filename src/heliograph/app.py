@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from heliograph import __version__
+from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateLimits
 from heliograph.accept.verify_send import send_due
@@ -209,7 +210,7 @@ def build(
         base_url=settings.base_url,
         open_hook=lambda sealed, team: secrets.sealer.open(sealed, f"chat/{team}").decode(),
     )
-    budget = ByteBudget(settings.body_memory_mb * MIB)
+    budget, door = ByteBudget(settings.body_memory_mb * MIB), Admission(context, limits)
     certificate = make_certificate(settings)
     duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
     duties["secret"] = partial(follow_secret, store, secrets.settle)
@@ -226,13 +227,13 @@ def build(
         role=role,
         store=store,
         context=context,
-        front=make_front(settings, secrets, context, management, limits, budget, tools.outgoing, tools.web),
+        front=make_front(settings, secrets, context, management, door, budget, tools.outgoing, tools.web),
         workers=[worker, webhooks] if works else [],
         returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
         submissions=Submissions(
             Hall(
                 name=mail_name(settings, store),
-                intake=intake.MailIntake(context, limits),
+                intake=intake.MailIntake(context, door),
                 budget=budget,
                 certificate=certificate,
             )
@@ -247,7 +248,7 @@ def make_front(
     secrets: Secrets,
     context: Context,
     management: Management,
-    limits: RateLimits,
+    door: Admission,
     budget: ByteBudget,
     outgoing: Outgoing,
     web: Web,
@@ -265,7 +266,7 @@ def make_front(
         passwords=settings.password_sign_in,
         smtp=tuple(place.rpartition(":")[2] for place in settings.submission()),
     )
-    return Front(Api(context, management, limits, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
+    return Front(Api(context, management, door, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
 
 
 def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:

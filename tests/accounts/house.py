@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
@@ -85,7 +86,7 @@ class House:
             unseal=sealer.open,
             eml=no_eml,
         )
-        self._api = Api(context, management, RateLimits(), budget, SURFACES)
+        self._api = Api(context, management, Admission(context, RateLimits()), budget, SURFACES)
         self.open()
 
     def open(self, **tools: Any) -> None:

@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.manage import platform
@@ -30,7 +31,9 @@ BODY = b'{"to":"delivered@simulator.heliograph.test","from":"a@a.test","subject"
 class Calls:
     def __init__(self, store: Store, clock: TestClock) -> None:
         self._context = make_context(store, clock)
-        self._api = Api(self._context, make_management(self._context), RateLimits(), ByteBudget())
+        self._api = Api(
+            self._context, make_management(self._context), Admission(self._context, RateLimits()), ByteBudget()
+        )
 
     async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
         given = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", **headers}

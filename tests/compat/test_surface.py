@@ -4,6 +4,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.compat.call import Call
@@ -70,7 +71,7 @@ async def test_a_foreign_shape(
     store: Store, clock: TestClock, method: str, path: str, headers: dict[str, str], status: int, body: bytes
 ) -> None:
     context = make_context(store, clock)
-    api = Api(context, make_management(context), RateLimits(), ByteBudget(), [OTHER])
+    api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
     told = await api(asked(method, f"/compat/other{path}", {**FORM, **headers}, b"to=a"))
     assert (told.status, told.body) == (status, body)
     assert any(name == b"x-request-id" for name, _ in told.headers)
@@ -78,7 +79,7 @@ async def test_a_foreign_shape(
 
 async def test_no_such_prefix_is_answered_as_our_own(store: Store, clock: TestClock) -> None:
     context = make_context(store, clock)
-    api = Api(context, make_management(context), RateLimits(), ByteBudget(), [OTHER])
+    api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
     told = await api(asked("GET", "/compat/others/send", {}))
     assert told.status == 404 and b'"code":"not_found"' in told.body
 

@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.rules.ids import ulid
-from heliograph.rules.request_log import subject_of, took_ms
+from heliograph.rules.request_log import id_of, subject_of, took_ms
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,7 @@ def test_an_id_and_nothing_else_that_a_caller_wrote(body: bytes, asked: str, sub
 def test_a_request_took_as_long_as_its_id_is_old() -> None:
     assert took_ms(f"req_{ulid(1_000_000, 5)}", 1_000_042) == 42
     assert took_ms(f"req_{ulid(1_000_000, 5)}", 999_000) == 0
+
+
+def test_an_answer_of_any_length_has_its_id() -> None:
+    assert id_of(b'{"to":"%b","id":"eml_1"}' % (b"a" * 5000)) == "eml_1"

@@ -369,3 +369,8 @@ def test_a_key_in_the_clear_stays_on_this_machine() -> None:
     assert not [line for line in wire.said if b"AUTH" in line]
     session._mail("FROM:<a@acme.test>")
     assert wire.said[-1] == b"530 5.7.0 Say STARTTLS first"
+
+
+def test_a_long_answer_has_its_id_too(post: Post) -> None:
+    to = [f"{'a' * 50}{number}@{'b' * 30}.{'c' * 30}.example.com" for number in range(50)]
+    assert post.send(mail(To=", ".join(to))).startswith("eml_")

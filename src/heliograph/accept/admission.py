@@ -1,23 +1,95 @@
-"""From the API key to the caller, in memory."""
+"""The one door of every edge: key → team → scope → network → rate limit (contract 2), and the request log."""
 
-from heliograph.rules.refusals import InsufficientScope, InvalidApiKey
+from heliograph.accept.context import Context
+from heliograph.accept.rate import RateLimits, Turn
+from heliograph.rules.refusals import (
+    InsufficientScope,
+    InvalidApiKey,
+    RateLimitExceeded,
+    Refusal,
+    TeamSuspended,
+)
+from heliograph.rules.request_log import took_ms
 from heliograph.rules.setup import keys
 from heliograph.rules.setup.records import Caller
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.requests import LoggedRequest
+
+MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
-def find_caller(token: bytes, setup: Setup, now: int) -> Caller:
-    try:
-        return keys.find_caller(token.decode("ascii").strip(), setup.callers, now)
-    except UnicodeDecodeError:
-        raise InvalidApiKey() from None
+class Admission:
+    """Of one process. Nobody else asks whose a key is, or takes from its rate limit."""
 
+    def __init__(self, context: Context, rates: RateLimits) -> None:
+        self._context = context
+        self._rates = rates
 
-def check_scope(caller: Caller, scopes: tuple[str, ...], address: str) -> None:
-    """The key needs one of these, and is used from where it may be."""
-    if not any(scope in caller.key.scopes for scope in scopes):
-        raise InsufficientScope(
-            f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
-            f"this key has {', '.join(caller.key.scopes) or 'none'}."
+    def find(self, token: bytes) -> Caller:
+        """Who holds the key now; InvalidApiKey: nobody."""
+        context = self._context
+        try:
+            given = token.decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise InvalidApiKey() from None
+        return keys.find_caller(given, context.store.setup.current.callers, context.clock.now())
+
+    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
+        """What the key has left, after this request was taken from it; or a Refusal."""
+        key, record, now = caller.key, caller.team.record, self._context.clock.now()
+        self._context.state.used[key.id] = now
+        if record.suspended:
+            raise TeamSuspended()
+        if not any(scope in key.scopes for scope in scopes):
+            raise InsufficientScope(
+                f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
+                f"this key has {', '.join(key.scopes) or 'none'}."
+            )
+        keys.check_network(key, address)
+        turn = self._rates.take(key.id, record.rate_limit, now)
+        if not turn.allowed:
+            raise RateLimitExceeded(
+                f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
+                retry_after=turn.wait_s,
+            )
+        return turn
+
+    def look(self, caller: Caller) -> Turn:
+        """What the key has left, where nothing is taken from it."""
+        return self._rates.take(caller.key.id, caller.team.record.rate_limit, self._context.clock.now(), cost=0)
+
+    def keeps(self, caller: Caller) -> bool:
+        """Whether a request that was answered goes into the team's log: so many in a second."""
+        most = self._context.store.setup.current.platform.log_requests_per_second
+        return self._context.state.requests.keeps(caller.team.record.ref, most)
+
+    def note(
+        self,
+        id_: str,
+        caller: Caller,
+        route: str,
+        status: int,
+        *,
+        subject: str = "",
+        replayed: bool = False,
+        refusal: Refusal | None = None,
+    ) -> None:
+        """Into the team's log: every refusal, and of the others what `keeps` has chosen."""
+        now, requests = self._context.clock.now(), self._context.state.requests
+        logged = LoggedRequest(
+            id=id_,
+            at=now,
+            team=caller.team.record.ref,
+            key=caller.key.id,
+            route=route,
+            status=status,
+            code=refusal.code if refusal else "",
+            message=refusal.message[:MESSAGE_MAX] if refusal else "",
+            took_ms=took_ms(id_, now),
+            replayed=int(replayed),
+            subject=subject,
+            refused=int(status >= 400),
         )
-    keys.check_network(caller.key, address)
+        if refusal:
+            requests.waiting.append(logged)
+        else:
+            requests.note(logged)

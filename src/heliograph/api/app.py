@@ -10,23 +10,18 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics, tracing
-from heliograph.accept.admission import check_scope, find_caller
+from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
-from heliograph.accept.rate import FREE, RateLimits
 from heliograph.api.routes import ROUTES
 from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import (
     InternalError,
     NotFound,
-    RateLimitExceeded,
     Refusal,
     ServiceUnavailable,
-    TeamSuspended,
 )
-from heliograph.rules.request_log import subject_of, took_ms
-from heliograph.rules.setup.records import Caller
-from heliograph.storage.requests import LoggedRequest
+from heliograph.rules.request_log import subject_of
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget
@@ -41,7 +36,6 @@ log = structlog.get_logger()
 
 OWN = "/v1/"
 ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
-MESSAGE_MAX = 500  # characters of a refusal that are remembered
 
 
 class Api:
@@ -49,7 +43,7 @@ class Api:
         self,
         context: Context,
         management: Management,
-        rates: RateLimits,
+        door: Admission,
         budget: ByteBudget,
         others: Sequence[Surface] = (),
     ) -> None:
@@ -58,7 +52,7 @@ class Api:
         self._own = own(ROUTES)
         self._others = {other.prefix: other for other in others}
         self._router = Router([route for surface in (self._own, *others) for route in surface.routes])
-        self._rates = rates
+        self._door = door
         self._budget = budget
         self._active = 0
 
@@ -126,29 +120,15 @@ class Api:
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
-        now = self.context.clock.now()
-        caller = find_caller(surface.token(request), self.context.store.setup.current, now)
-        record = caller.team.record
-        self.context.state.used[caller.key.id] = now
-        turn = FREE
+        caller = self._door.find(surface.token(request))
         try:
-            if record.suspended:
-                raise TeamSuspended()
-            check_scope(caller, route.scopes or (), request.address)
-            turn = self._rates.take(caller.key.id, record.rate_limit, now)
+            extra += self._door.admit(caller, route.scopes or (), request.address).headers
         except Refusal:
-            turn = self._rates.take(caller.key.id, record.rate_limit, now, cost=0)
+            extra += self._door.look(caller).headers
             raise
-        finally:
-            extra += turn.headers
-        if not turn.allowed:
-            raise RateLimitExceeded(
-                f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
-                retry_after=turn.wait_s,
-            )
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
-        value, size = await self._body(route, surface, request, record.id)
+        value, size = await self._body(route, surface, request, caller.team.record.id)
         if not route.query and not surface.any_query:
             request.query(())
         self._active += 1
@@ -160,9 +140,15 @@ class Api:
             self._active -= 1
         if response.headers is REPLAYED:
             metrics.replayed.inc()
-        state, most = self.context.state, self.context.store.setup.current.platform.log_requests_per_second
-        if state.requests.keeps(record.ref, most):
-            self._answered(response, request, route.name, params, caller)
+        if self._door.keeps(caller):
+            self._door.note(
+                request.id,
+                caller,
+                route.name,
+                response.status,
+                subject=subject_of(response.body, params.get("id", "")),
+                replayed=response.headers is REPLAYED,
+            )
         return response
 
     async def _body(self, route: Route, surface: Surface, request: Request, team: str) -> tuple[Any, int]:
@@ -179,30 +165,8 @@ class Api:
 
     def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""
-        now = self.context.clock.now()
         with suppress(Refusal):
-            caller = find_caller(surface.token(request), self.context.store.setup.current, now)
-            extra += self._rates.take(caller.key.id, caller.team.record.rate_limit, now, cost=0).headers
-
-    def _answered(
-        self, response: Response, request: Request, route: str, params: dict[str, str], caller: Caller
-    ) -> None:
-        """Into the team's request log, with the id of what was made."""
-        now = self.context.clock.now()
-        self.context.state.requests.note(
-            LoggedRequest(
-                id=request.id,
-                at=now,
-                team=caller.team.record.ref,
-                key=caller.key.id,
-                route=route,
-                status=response.status,
-                took_ms=took_ms(request.id, now),
-                replayed=int(response.headers is REPLAYED),
-                subject=subject_of(response.body, params.get("id", "")),
-                refused=int(response.status >= 400),
-            )
-        )
+            extra += self._door.look(self._door.find(surface.token(request))).headers
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
@@ -210,23 +174,11 @@ class Api:
             told = f"There is no such call here: {self.context.base_url}/docs/guides/compat lists those there are."
             refusal = NotFound(told)
         metrics.refused(refusal.code).inc()
-        now, response = self.context.clock.now(), surface.error(refusal, request, self.context.base_url)
+        response = surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):
-            caller = find_caller(surface.token(request), self.context.store.setup.current, now)
-            self.context.state.requests.waiting.append(
-                LoggedRequest(
-                    id=request.id,
-                    at=now,
-                    team=caller.team.record.ref,
-                    key=caller.key.id,
-                    route=f"{request.method} (no such route)" if route == "none" else route,
-                    status=response.status,
-                    code=refusal.code,
-                    message=refusal.message[:MESSAGE_MAX],
-                    took_ms=took_ms(request.id, now),
-                    refused=1,
-                )
-            )
+            caller = self._door.find(surface.token(request))
+            named = f"{request.method} (no such route)" if route == "none" else route
+            self._door.note(request.id, caller, named, response.status, refusal=refusal)
         return response
 
     def refused(self, refusal: Refusal) -> Response:

@@ -23,8 +23,13 @@ def took_ms(id_: str, now: int) -> int:
 def subject_of(body: bytes, asked: str) -> str:
     """The id of what an answer says was made, or of what was asked for; nothing else that a caller wrote."""
     if len(body) <= MADE_MAX:
-        try:
-            asked = msgspec.json.decode(body, type=_Made).id or asked
-        except msgspec.DecodeError:  # also a list
-            pass
+        asked = id_of(body) or asked
     return asked if _ID.fullmatch(asked) else ""
+
+
+def id_of(body: bytes) -> str:
+    """The id that an answer has, if it has one."""
+    try:
+        return msgspec.json.decode(body, type=_Made).id
+    except msgspec.DecodeError:  # also a list
+        return ""

@@ -5,15 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
-from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics
-from heliograph.accept.admission import check_scope
+from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import once
-from heliograph.accept.rate import RateLimits
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer
 from heliograph.rules.address import Address
@@ -23,16 +21,12 @@ from heliograph.rules.refusals import (
     InternalError,
     InvalidJson,
     InvalidRequest,
-    RateLimitExceeded,
     Refusal,
     ServiceUnavailable,
-    TeamSuspended,
 )
-from heliograph.rules.request_log import subject_of, took_ms
-from heliograph.rules.setup.keys import find_caller
+from heliograph.rules.request_log import id_of
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.submitted import Submitted, read_submitted
-from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import StoreUnavailable
 from heliograph.submission.wire import HungUp, TooSlow
 from heliograph.web.bodies import parse_json, to_request
@@ -43,34 +37,23 @@ log = structlog.get_logger()
 IN_THREAD = 32 * KIB  # mails above this are read off the event loop: a hostile one takes milliseconds for each KiB
 ROUTE = "SMTP"  # in counters and in the request log
 SEND = ("send",)
-MESSAGE_MAX = 500  # characters of a refusal that are remembered
 ACCEPTED = 202
 
 
 class MailIntake:
-    def __init__(self, context: Context, rates: RateLimits) -> None:
+    def __init__(self, context: Context, door: Admission) -> None:
         self._context = context
-        self._rates = rates
+        self._door = door
 
-    def find(self, token: str) -> Caller:
+    def find(self, token: bytes) -> Caller:
         """Who holds the key now: it may be revoked while its connection is open."""
-        return find_caller(token, self._context.store.setup.current.callers, self._context.clock.now())
+        return self._door.find(token)
 
-    def admit(self, token: str, address: str) -> tuple[str, Caller]:
+    def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
         """The id of the request, and whose it is: before its mail is read."""
-        id_, now = self._context.clock.new_id("req_"), self._context.clock.now()
-        caller = self.find(token)
-        record = caller.team.record
-        self._context.state.used[caller.key.id] = now
+        id_, caller = self._context.clock.new_id("req_"), self._door.find(token)
         try:
-            if record.suspended:
-                raise TeamSuspended()
-            check_scope(caller, SEND, address)
-            turn = self._rates.take(caller.key.id, record.rate_limit, now)
-            if not turn.allowed:
-                raise RateLimitExceeded(
-                    f"This key may send {record.rate_limit} mails a second.", retry_after=turn.wait_s
-                )
+            self._door.admit(caller, SEND, address)
         except Refusal as refusal:
             self._note_refused(id_, caller, refusal)
             raise
@@ -106,8 +89,12 @@ class MailIntake:
             log.exception("internal error", request_id=id_)
             refusal = InternalError()
         else:
-            self._note_answered(id_, caller, answer)
-            return subject_of(answer.body, "")
+            message = id_of(answer.body)
+            if answer.replayed:
+                metrics.replayed.inc()
+            if self._door.keeps(caller):
+                self._door.note(id_, caller, ROUTE, ACCEPTED, subject=message, replayed=answer.replayed)
+            return message
         self._note_refused(id_, caller, refusal)
         raise refusal
 
@@ -127,33 +114,9 @@ class MailIntake:
             lambda retry_key: send_email(context, caller, request, retry_key, shown),
         )
 
-    def _note_answered(self, id_: str, caller: Caller, answer: Answer) -> None:
-        state, setup = self._context.state, self._context.store.setup.current
-        if answer.replayed:
-            metrics.replayed.inc()
-        if state.requests.keeps(caller.team.record.ref, setup.platform.log_requests_per_second):
-            request = self._logged(id_, caller, ACCEPTED)
-            state.requests.note(replace(request, replayed=int(answer.replayed), subject=subject_of(answer.body, "")))
-
     def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
-        state, status = self._context.state, status_of(type(refusal))
         metrics.refused(refusal.code).inc()
-        request = self._logged(id_, caller, status)
-        state.requests.waiting.append(
-            replace(request, code=refusal.code, message=refusal.message[:MESSAGE_MAX], refused=1)
-        )
-
-    def _logged(self, id_: str, caller: Caller, status: int) -> LoggedRequest:
-        now = self._context.clock.now()
-        return LoggedRequest(
-            id=id_,
-            at=now,
-            team=caller.team.record.ref,
-            key=caller.key.id,
-            route=ROUTE,
-            status=status,
-            took_ms=took_ms(id_, now),
-        )
+        self._door.note(id_, caller, ROUTE, status_of(type(refusal)), refusal=refusal)
 
 
 def _fields(submitted: Submitted) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Session:
     def __init__(self, hall: Hall, wire: SmtpWire) -> None:
         self._hall = hall
         self._wire = wire
-        self._token = ""  # the API key, once it was found good
+        self._token = b""  # the API key, once it was found good
         self._by_message_id = False
         self._greeted = self._over = self._draining = self._in_mail = False
         self._envelope: Envelope | None = None
@@ -169,7 +169,7 @@ class Session:
         else:
             self._say("220 2.0.0 Go ahead")
             await self._wire.encrypt(self._hall.certificate.context)
-            self._greeted, self._envelope, self._token = False, None, ""
+            self._greeted, self._envelope, self._token = False, None, b""
 
     async def _auth(self, rest: str) -> None:
         if not self._greeted:
@@ -198,15 +198,14 @@ class Session:
             self._say(f"504 5.5.4 AUTH is {MECHANISMS.replace(' ', ' or ')}")
             return
         try:
-            token = password.decode("ascii", "replace").strip()
-            self._hall.intake.find(token)
+            self._hall.intake.find(password)
         except InvalidApiKey as refusal:
             self._wire.say(reply_to(refusal))
             self._tries += 1
             if self._tries >= AUTH_TRIES:
                 self._end("421 4.7.0 Too many wrong keys")
         else:
-            self._token = token
+            self._token = password
             self._by_message_id = user.decode("utf-8", "replace").endswith(BY_MESSAGE_ID)
             self._say("235 2.7.0 Welcome")
 
