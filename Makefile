@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 RUNS := .venv/.runs
 READY := .venv/.ready
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-RULES := tests/rules
+RULES := tests/rules tests/words
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 # One more than two cores: tests also wait for what they start.
 JOBS ?= 3

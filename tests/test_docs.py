@@ -96,7 +96,7 @@ def test_make_targets_and_files_exist(page: Path) -> None:
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) - targets == set()
     places = [ROOT, ROOT / "src" / "heliograph", *(page.parents[:1])]
     named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`", text)
-    named += re.findall(r"`((?:rules|accept|deliver|channels|storage|api|cli|tests|docs)/[\w./-]*)`", text)
+    named += re.findall(r"`((?:rules|words|accept|deliver|channels|storage|api|cli|tests|docs)/[\w./-]*)`", text)
     missing = {
         name for name in named if not any((folder / name).exists() for place in places for folder in folders(place))
     }

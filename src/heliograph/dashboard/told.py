@@ -9,10 +9,10 @@ import msgspec
 from heliograph.accept.resend import UNREACHED
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
-from heliograph.rules.explain import Explanation, explain
 from heliograph.rules.ids import parse_timestamp
 from heliograph.storage.search import RecipientLine, TimelineEvent, Whole
 from heliograph.storage.suppressions import OnList
+from heliograph.words.explain import Explanation, explain
 
 BY_OPERATOR = ("retried", "dropped")  # reasons that the recipient has and no event
 # Parts of a detail that are shown elsewhere.

@@ -1,4 +1,4 @@
-"""What the codes of SMS and WhatsApp carriers are to people: the cause in `rules/explain.py` that each stands for.
+"""What the codes of SMS and WhatsApp carriers are to people: the cause in `words/explain.py` that each stands for.
 
 The carriers themselves keep what a code means for delivery, and its words.
 """

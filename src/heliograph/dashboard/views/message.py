@@ -12,12 +12,12 @@ from heliograph.dashboard.views.messages import is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.explain import SIMULATED, tried_for
 from heliograph.rules.magic import is_magic
 from heliograph.rules.options import Added
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
 from heliograph.storage.search import Whole
+from heliograph.words.explain import SIMULATED, tried_for
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}

@@ -11,12 +11,13 @@ from heliograph.channels.sms import twilio
 from heliograph.channels.sms.smpp import receipt, status
 from heliograph.channels.whatsapp import cloud_api
 from heliograph.channels.whatsapp import simulator as whatsapp_simulator
-from heliograph.rules import blame, explain
+from heliograph.rules import blame
 from heliograph.rules.carrier_codes import CODES, STATES
-from heliograph.rules.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
 from heliograph.rules.message import MOVES
 from heliograph.rules.outcome import FORWARDING_FAILED, Own
 from heliograph.rules.setup.records import Channel
+from heliograph.words import explain
+from heliograph.words.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
 
 SENTENCE = re.compile(r"[A-Z].*[.]")
 

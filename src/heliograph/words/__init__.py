@@ -1,0 +1,1 @@
+"""What `rules/` decides by name, said to people: as pure as they are."""
