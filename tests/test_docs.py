@@ -151,7 +151,7 @@ def test_every_citation_resolves() -> None:
         ("Spec 7.1 to 7.4, (reliability, SMTP retries), P14", set()),
         (f"spec {4.9}", {"spec-4-9"}),
         (f"spec 4.2, {4.8} and {4.7}", {"spec-4-8", "spec-4-7"}),
-        (f"contract {17}", {"contract-17"}),
+        (f"contract {47}", {"contract-47"}),
         (f"P{11}", {"p11"}),
         (f"(reliability, {'luck'})", {"reliability-luck"}),
     ],

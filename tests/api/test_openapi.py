@@ -13,13 +13,14 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from heliograph.api import openapi, pages
-from heliograph.api.documents import ErrorList, document_routes, list_errors
+from heliograph.api.documents import CauseList, ErrorList, document_routes, list_errors
 from heliograph.api.routes import V1
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import all_refusals
 from heliograph.web.request import Response
 from heliograph.web.route import Call, Route
 from heliograph.web.status import status_of
+from heliograph.words.explain import CAUSES
 
 BASE = "http://127.0.0.1:8700"
 DOCUMENT = openapi.openapi_document(V1, BASE)
@@ -202,6 +203,12 @@ def test_the_document_is_built_once() -> None:
     assert (response.status, response.content_type) == (200, b"application/json")
     assert response.body == msgspec.json.encode(DOCUMENT)
     assert ask(route) is response
+
+
+def test_the_list_of_causes_has_every_cause() -> None:
+    response = ask(next(route for route in V1 if route.path == "/v1/causes"))
+    assert [one.cause for one in msgspec.json.decode(response.body, type=CauseList).data] == [*CAUSES]
+    assert is_valid("CauseList", msgspec.json.decode(response.body))
 
 
 def test_the_error_list_has_every_code() -> None:

@@ -11,7 +11,7 @@ from heliograph.web.route import Route
 from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
 from tests.service import Service
 
-RECIPIENT = ("address", "kind", "status", "updated_at", "detail", "simulated")
+RECIPIENT = ("address", "kind", "status", "updated_at", "detail", "explanation", "simulated")
 EVENT = (
     *("id", "type", "recipient", "status", "previous_status", "message_status", "sequence", "detail", "created_at"),
     "simulated",
@@ -60,6 +60,8 @@ def test_several_recipients_each_have_their_own_state(shared_service: Service) -
         "failed": ("cc", "failed"),
         "complained": ("bcc", "complained"),
     }
+    causes = {r["status"]: (r["explanation"] or {}).get("cause") for r in found["recipients"]}
+    assert causes == {"delivered": None, "bounced": "unknown_user", "failed": "refused", "complained": "complained"}
     assert [e["sequence"] for e in found["events"]] == list(range(1, len(found["events"]) + 1))
 
 

@@ -13,6 +13,7 @@ from heliograph.channels.whatsapp import cloud_api
 from heliograph.channels.whatsapp import simulator as whatsapp_simulator
 from heliograph.rules import blame
 from heliograph.rules.carrier_codes import CODES, STATES
+from heliograph.rules.event import StoredEvent, event_data
 from heliograph.rules.message import MOVES
 from heliograph.rules.outcome import FORWARDING_FAILED, Own
 from heliograph.rules.setup.records import Channel
@@ -25,19 +26,16 @@ SENTENCE = re.compile(r"[A-Z].*[.]")
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_is_two_short_sentences(name: str) -> None:
     cause = CAUSES[name]
+    assert cause.category in get_args(explain.Category) and cause.side in explain.SIDES
     assert SENTENCE.fullmatch(cause.what) and SENTENCE.fullmatch(cause.cure)
     assert len(cause.what) <= 120 and len(cause.cure) <= 120
 
 
 def test_all_reasons_have_a_cause() -> None:
     """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
-    said = {reason.name for _, reason in blame._REASONS}
-    ours = {
-        *get_args(Own),
-        FORWARDING_FAILED,
-        *(name for name, _ in explain.OWN_WORDS),
-        *(name for name, _ in explain._POLICIES),
-    }
+    said = {explain._RENAMED.get(reason.name, reason.name) for _, reason in blame._REASONS}
+    said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED}
+    ours = {*get_args(Own), *(name for name, _ in explain.OWN_WORDS), *(name for name, _ in explain._POLICIES)}
     codes = {cause for table in CODES.values() for cause in table.values()}
     led_to = said | ours | codes | {*ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
     assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
@@ -89,7 +87,8 @@ def test_a_reply_has_a_cause(text: str, enhanced: str, cause: str) -> None:
         ("mx.test was silent for 30 s (at data)", None, "unreachable"),
         ("mx.test was not asked: it asked for a pause", None, "unreachable"),
         ("DNS does not say who takes mail for a.test (SERVFAIL)", None, "unreachable"),
-        ("mx.test: closed (after the whole mail: it may have arrived)", None, "no_answer"),
+        ("mx.test: closed (after the whole mail: it may have arrived)", None, "server_silent"),
+        ("none of source_ips reaches 192.0.2.1", None, "not_ready"),
         ("the MTA-STS policy of a.test does not name mx.test", None, "encryption"),
         ("relay.test offers neither AUTH PLAIN nor AUTH LOGIN", None, "account"),
         ("there is no domain a.test that takes mail", "5.1.2", "unknown_host"),
@@ -106,21 +105,93 @@ def test_our_own_words_about_mail_have_a_cause(text: str, enhanced: str | None, 
     ("channel", "detail", "cause"),
     [
         ("sms", {"carrier": "smpp", "code": "0x0000000b"}, "bad_number"),
-        ("sms", {"carrier": "smpp", "state": "EXPIRED", "text": "expired"}, "expired"),
+        ("sms", {"carrier": "smpp", "state": "EXPIRED", "text": "expired"}, "given_up"),
         ("sms", {"carrier": "smpp", "code": "0x00000400"}, "unexplained"),
         ("sms", {"carrier": "twilio", "code": "21610"}, "opted_out"),
         ("sms", {"carrier": "http", "code": "422", "text": "no"}, "rejected"),
         ("sms", {"carrier": "http", "code": "401"}, "account"),
-        ("sms", {"carrier": "http", "code": "503"}, "system"),
-        ("sms", {"carrier": "http", "code": "429"}, "rate"),
+        ("sms", {"carrier": "http", "code": "503"}, "carrier_trouble"),
+        ("sms", {"carrier": "http", "code": "429"}, "carrier_limit"),
         ("whatsapp", {"carrier": "cloud_api", "code": "131026"}, "no_whatsapp"),
         ("whatsapp", {"reason": "no_carrier", "text": "no carrier"}, "no_carrier"),
         ("email", {"reason": "quarantined"}, "quarantined"),
+        ("email", {"reason": "expired", "text": "too late"}, "expired"),
         ("email", {}, "unexplained"),
     ],
 )
 def test_a_code_has_a_cause(channel: Channel, detail: dict[str, Any], cause: str) -> None:
     assert cause_of(channel, detail) == cause
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "theirs", "relayed"),
+    [
+        (None, "cannot connect to mail.test: Connection refused", "unreachable", "out_of_reach"),
+        (None, "mail.test was silent for 300 s (at ehlo)", "unreachable", "out_of_reach"),
+        (None, "mail.test was not asked: it asked for a pause", "unreachable", "out_of_reach"),
+        (None, "mail.test: closed (after the whole mail: it may have arrived)", "server_silent", "no_answer"),
+        (
+            None,
+            "mail.test does not offer STARTTLS, and without TLS nothing is sent",
+            "encryption",
+            "carrier_encryption",
+        ),
+        ("451", "451 4.3.0 Temporary system problem", "temporary", "carrier_trouble"),
+        ("452", "452 4.3.1 Insufficient system storage", "system", "carrier_trouble"),
+        ("421", "421 4.7.28 Too many messages, slow down", "rate", "carrier_limit"),
+        ("451", "451 4.7.1 Greylisted, come back later", "greylisted", "carrier_limit"),
+        ("554", "554 5.7.1 Relaying denied", "policy", "carrier_policy"),
+        ("535", "535 5.7.8 Authentication credentials invalid", "policy", "account"),
+        ("550", "550", "unexplained", "rejected"),
+        # What it says about the recipient or the mail is so whoever says it.
+        ("550", "550 5.1.1 no such user here", "unknown_user", "unknown_user"),
+        ("452", "452 4.2.2 over quota", "mailbox_full", "mailbox_full"),
+        ("550", "550 5.7.1 Fails SPF check", "authentication", "authentication"),
+    ],
+)
+def test_a_relay_is_our_carrier_and_an_exchanger_theirs(code: str | None, text: str, theirs: str, relayed: str) -> None:
+    enhanced = next(iter(re.findall(r"\d\.\d\.\d+", text)), None)
+    detail = {"code": code, "enhanced": enhanced, "text": text}
+    assert cause_of("email", detail | {"carrier": "mx"}) == theirs
+    assert cause_of("email", detail | {"carrier": "smtp"}) == relayed
+
+
+def test_a_dead_relay_is_not_the_recipients_server() -> None:
+    refused = {"carrier": "smtp", "host": "relay.test", "code": None, "text": "cannot connect to relay.test: refused"}
+    found = explain.explain("email", "sending", refused, deferred=True)
+    assert found.side == "on our carrier's side" and "recipient" not in found.text
+    assert found.see == "carriers" and found.cure != explain.NOTHING
+
+
+@pytest.mark.parametrize("name", [name for name, cause in CAUSES.items() if cause.side == "carrier"])
+def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
+    cause = CAUSES[name]
+    assert "recipient's" not in cause.what
+    assert not cause.waits or cause.cure == explain._MAYBE_SENT  # nobody is told that nothing has to be done
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "category"),
+    [
+        ({"detail": '{"code":"550","enhanced":"5.1.1","text":"550 5.1.1 no such user"}'}, "unknown_user", "recipient"),
+        ({"type": "email.complained", "status": "complained", "detail": None}, "complained", "recipient"),
+        ({"type": "sms.failed", "detail": '{"carrier":"twilio","code":"21610"}'}, "opted_out", "recipient"),
+        ({"type": "whatsapp.failed", "detail": '{"reason":"no_carrier"}'}, "no_carrier", "carrier"),
+        ({"type": "email.failed", "detail": '{"reason":"canceled","text":"it was"}'}, "canceled", "sender"),
+        ({"type": "email.delivered", "status": "delivered"}, None, None),
+        ({"type": "verification.failed", "record": None}, None, None),
+    ],
+)
+def test_bad_news_is_told_with_its_explanation(
+    changes: dict[str, Any], cause: str | None, category: str | None
+) -> None:
+    news: dict[str, Any] = {"type": "email.bounced", "status": "bounced", "detail": None, "record": '{"id":"x"}'}
+    facts: dict[str, Any] = {"id": "evt_1", "sequence": 1, "created_at": 0, "recipient": "a@b.test", "kind": "to"}
+    event = StoredEvent(**facts | news | changes, previous_status=None, message_status=None, sandbox=0)
+    own = event_data(explain.explained(event)).get("explanation")
+    assert (own and (own["cause"], own["category"])) == (cause and (cause, category))
+    if own:
+        assert own.keys() == {"cause", "category", "text", "advice", "retry_helps"}
 
 
 @pytest.mark.parametrize(

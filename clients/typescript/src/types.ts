@@ -70,6 +70,15 @@ export interface BatchRecord {
   counts: Record<string, number>;
 }
 
+export interface CauseList {
+  /** The kind of this object. */
+  object: "list";
+  /** Always `false`. */
+  has_more: boolean;
+  /** Every cause that an `explanation` can have. */
+  data: Array<ExplanationRecord>;
+}
+
 export interface CheckRecord {
   /** Public id. */
   id: string;
@@ -437,6 +446,19 @@ export interface EventView {
   simulated: boolean;
 }
 
+export interface ExplanationRecord {
+  /** The name to branch on: one of `GET /v1/causes`. */
+  cause: string;
+  /** What it is about. */
+  category: "recipient" | "content" | "policy" | "infrastructure" | "sender" | "carrier" | "limit";
+  /** What happened, for people. */
+  text: string;
+  /** What to do about it. */
+  advice: string;
+  /** Whether the same message may get through when it is sent again. */
+  retry_helps: boolean;
+}
+
 export interface Health {
   /** Always `ok`. */
   status: "ok";
@@ -743,6 +765,8 @@ export interface RecipientView {
   updated_at: string;
   /** What the carrier or the report said: any JSON, or null. */
   detail: unknown | null;
+  /** Why it did not arrive, or not yet; null: no such news. */
+  explanation: ExplanationRecord | null;
   /** `true`: a simulator took it, so nobody received it, whatever its state says. */
   simulated: boolean;
 }
@@ -1086,6 +1110,7 @@ export interface Operations {
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
   "GET /v1/events": { query: { limit?: number; after?: string }; answer: PublishedEventList };
   "GET /v1/errors": { answer: ErrorList };
+  "GET /v1/causes": { answer: CauseList };
   "GET /healthz": { answer: Health };
   "GET /readyz": { answer: Health };
 }

@@ -12,6 +12,7 @@ from heliograph.rules.field_docs import ObjectName, says
 from heliograph.web.errors import error_list
 from heliograph.web.request import Response
 from heliograph.web.route import Route, answer
+from heliograph.words.explain import ExplanationRecord, all_causes
 
 HTML = b"text/html; charset=utf-8"
 WORDS_MAX = 200  # characters of a search
@@ -37,6 +38,16 @@ class ErrorList(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "list"
     has_more: Annotated[bool, says("Always `false`.")] = False
     data: Annotated[list[ErrorEntry], says("Every code.")]
+
+
+class CauseList(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "list"
+    has_more: Annotated[bool, says("Always `false`.")] = False
+    data: Annotated[list[ExplanationRecord], says("Every cause that an `explanation` can have.")]
+
+
+async def list_causes(call: Call) -> Response:
+    return answer(CauseList(data=all_causes()))
 
 
 async def list_errors(call: Call) -> Response:

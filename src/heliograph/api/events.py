@@ -10,6 +10,7 @@ from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Reco
 from heliograph.rules.ids import PREFIXES
 from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.request import Response
+from heliograph.words.explain import explained
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,4 +33,4 @@ async def list_all(call: Call) -> Response:
     query = call.query()
     limit = read_limit(query)
     told = await call.context.store.events.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
-    return page([msgspec.Raw(event_body(event, call.caller.team)) for event in told], limit)
+    return page([msgspec.Raw(event_body(explained(event), call.caller.team)) for event in told], limit)

@@ -126,6 +126,12 @@ OWN: dict[str, dict[str, Any]] = {
     "BatchRecord": {"total": 1, "counts": {"delivered": 1}},
     "CheckRecord": {"status": "verified"},
     "PublishedEvent": {"id": f"evt_{ULID}"},
+    "ExplanationRecord": {
+        "cause": "mailbox_full",
+        "category": "recipient",
+        "text": "The mailbox is full.",
+        "advice": "Ask the recipient to make room, then send it again.",
+    },
     "EventView": {"id": f"evt_{ULID}"},
     "RecordView": {"name": "hs1._domainkey.demo.test", "type": "TXT"},
     "RenderView": {

@@ -35,6 +35,7 @@ from heliograph.storage.search import RecipientLine, Search, SearchPage, Timelin
 from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
+from heliograph.words.explain import ExplanationRecord, explain, explanation_record, last_words
 
 TEMPLATE = Query("template_id", "Only messages made from this template.")
 TAG = Query("tag", "Only records with this tag, as `name:value`.")
@@ -61,6 +62,7 @@ class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
     status: Annotated[str, says("The state of this recipient.")]
     updated_at: Annotated[str, says("When the state last changed.", **TIME)]
     detail: Detail
+    explanation: Annotated[ExplanationRecord | None, says("Why it did not arrive, or not yet; null: no such news.")]
     simulated: Simulated
 
 
@@ -172,7 +174,8 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
         events = [_event(event) for event in found.events]
         simulated = {event.recipient for event in events if event.simulated}
-        recipients = [_recipient(one, simulated) for one in found.recipients]
+        said = {event.recipient: event for event in found.events if event.type != "ignored"}  # last, by recipient
+        recipients = [_recipient(channel, one, said.get(one.given), simulated) for one in found.recipients]
         left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
         record = shown(found.record, found.status)
         for name, value in _added(channel, record).items():
@@ -263,15 +266,24 @@ def _raw(detail: str | None) -> msgspec.Raw | None:
     return msgspec.Raw(detail.encode()) if detail else None
 
 
-def _recipient(found: RecipientLine, simulated: Collection[str | None]) -> RecipientView:
+def _recipient(
+    channel: Channel, found: RecipientLine, last: TimelineEvent | None, simulated: Collection[str | None]
+) -> RecipientView:
     return RecipientView(
         address=found.given,
         kind=found.kind,
         status=found.status,
         updated_at=timestamp(found.updated_at),
         detail=_raw(found.detail),
+        explanation=_explanation(channel, found, last),
         simulated=found.given in simulated,
     )
+
+
+def _explanation(channel: Channel, found: RecipientLine, last: TimelineEvent | None) -> ExplanationRecord | None:
+    own, said = (msgspec.json.decode(one.detail) if one and one.detail else {} for one in (found, last))
+    detail, deferred = last_words(own, last.type if last else "", said)
+    return explanation_record(explain(channel, found.status, detail, deferred=deferred))
 
 
 def _event(found: TimelineEvent) -> EventView:

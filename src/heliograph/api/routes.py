@@ -30,7 +30,7 @@ from heliograph.api import (
     suppressions,
     webhooks,
 )
-from heliograph.api.documents import ErrorList, document_routes, list_errors
+from heliograph.api.documents import CauseList, ErrorList, document_routes, list_causes, list_errors
 from heliograph.api.reading import filters
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, sending
 from heliograph.manage.keys import KeyRecord
@@ -283,6 +283,8 @@ V1 = [
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
           answer=ErrorList),
+    Route(method="GET", path="/v1/causes", call=list_causes, summary="Every cause of an explanation: why messages fail",
+          answer=CauseList),
     Route(method="GET", path="/healthz", call=health.healthz, summary="Is the process alive?", answer=health.Health),
     Route(method="GET", path="/readyz", call=health.readyz, summary="Can it accept messages?", answer=health.Health,
           refusals=(r.ServiceUnavailable,)),

@@ -12,9 +12,8 @@ from heliograph.rules.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
 from heliograph.rules.ids import parse_timestamp
 from heliograph.storage.search import RecipientLine, TimelineEvent, Whole
 from heliograph.storage.suppressions import OnList
-from heliograph.words.explain import Explanation, explain
+from heliograph.words.explain import Explanation, explain, last_words
 
-BY_OPERATOR = ("retried", "dropped")  # reasons that the recipient has and no event
 # Parts of a detail that are shown elsewhere.
 SHOWN = {
     *("host", "address", "carrier", "code", "enhanced", "text", "said", "duration_ms", "reason", "state", "err"),
@@ -57,10 +56,8 @@ def tell(found: Whole, suppressed: Suppressed, *, paused: bool) -> list[Told]:
 def _tell(found: Whole, line: RecipientLine, suppressed: Suppressed, paused: bool) -> Told:
     events = [event for event in found.events if event.recipient == line.given]
     last = next((event for event in reversed(events) if event.type != "ignored"), None)
-    detail, own = _decoded(last.detail if last else None), _decoded(line.detail)
-    if own.get("reason") in BY_OPERATOR:
-        detail = own
-    deferred = (last is not None and last.type == "deferred") or own.get("reason") == "retried"
+    own = _decoded(line.detail)
+    detail, deferred = last_words(own, last.type if last else "", _decoded(last.detail if last else None))
     why = explain(found.facts.channel, line.status, detail, deferred=deferred, paused=paused)
     address = parse_address(line.given) if found.facts.channel == "email" else None
     return Told(

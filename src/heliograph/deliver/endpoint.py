@@ -20,6 +20,7 @@ from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.words.explain import explained
 
 WINDOW = 10  # tries in flight for an endpoint (contract 10)
 BEGUN = 5 * WINDOW  # in flight or not recorded yet: what a kill may have sent again
@@ -180,7 +181,7 @@ class Endpoint:
             return Posted(error=str(error), duration_ms=0)
         try:
             form = FORMATS[hook.format]
-            body = form.body(due.told, self._shared.store.setup.current.teams[hook.team])
+            body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
             signing = Signing(secrets=secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
             headers, about = form.headers(signing), {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
             with tracing.span("webhook", due.told.trace, "CLIENT", **about) as span:

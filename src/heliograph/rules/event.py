@@ -61,6 +61,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
     sandbox: int | None  # the message's
     kind: str | None  # of the recipient: to, cc, bcc
     trace: str | None = None  # the message's traceparent, where it is needed
+    explanation: dict[str, Any] | None = None  # of bad news, in words: `words/explain.py` adds it
 
 
 def marked(detail: dict[str, Any]) -> dict[str, Any]:
@@ -126,4 +127,6 @@ def _message_part(event: StoredEvent) -> dict[str, Any]:
         own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
         if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
             own["detail"] = words
+    if event.explanation:
+        own["explanation"] = event.explanation
     return own

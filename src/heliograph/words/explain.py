@@ -1,16 +1,20 @@
-"""Did it arrive, and if not, why and what to do: one table of causes for whatever others and we ourselves say.
+"""Did it arrive, and if not, why, on whose side and what to do: one table of causes for whatever others and we say.
 
 `rules/carrier_codes.py` leads from the codes of SMS and WhatsApp to these causes, `rules/blame.py` from the words of
-mail servers, `OWN_WORDS` from ours.
+mail servers, `OWN_WORDS` from ours. What a relay says of itself is our carrier's trouble, not the recipient's.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from heliograph.rules.blame import read_reason
 from heliograph.rules.carrier_codes import CODES, STATES
-from heliograph.rules.event import EXPIRED
+from heliograph.rules.event import EXPIRED, StoredEvent
+from heliograph.rules.field_docs import says
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.retry import SCHEDULES
 from heliograph.rules.setup.records import Channel
@@ -19,7 +23,16 @@ Kind = Literal["good", "info", "wait", "bad"]  # of the box
 Place = Literal["", "senders", "templates", "carriers", "queues"]  # where it is mended
 
 
+# What it is about (contract 17).
+Category = Literal["recipient", "content", "policy", "infrastructure", "sender", "carrier", "limit"]
+# Whose side it is on: the recipient's with their server, our carrier's, the request's with all that the team has set
+# up for it, or this service's own.
+Side = Literal["theirs", "carrier", "request", "ours"]
+
+
 class Cause(NamedTuple):
+    category: Category
+    side: Side
     what: str  # happened, in one sentence
     cure: str
     again: bool = True  # another try may get through as it is
@@ -36,6 +49,28 @@ class Explanation(NamedTuple):
     again: bool = True
     see: Place = ""
 
+    @property
+    def side(self) -> str:
+        """In words; empty: there is no cause."""
+        return SIDES[CAUSES[self.cause].side] if self.cause else ""
+
+
+class ExplanationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An explanation as requests and webhooks are told it."""
+
+    cause: Annotated[str, says("The name to branch on: one of `GET /v1/causes`.")]
+    category: Annotated[str, says("What it is about.", enum=list(get_args(Category)))]
+    text: Annotated[str, says("What happened, for people.")]
+    advice: Annotated[str, says("What to do about it.")]
+    retry_helps: Annotated[bool, says("Whether the same message may get through when it is sent again.")]
+
+
+SIDES: dict[Side, str] = {
+    "theirs": "on the recipient's side",
+    "carrier": "on our carrier's side",
+    "request": "in the message or the team's settings",
+    "ours": "in this service",
+}
 
 _ADDRESS = "Check the address for typing mistakes. If it is right, stop writing to it."
 _THEIR_SIDE = "Send it again later. If it happens again, ask the recipient by other means."
@@ -45,47 +80,79 @@ _NUMBER = "Check the number for typing mistakes. If it is right, use another way
 
 CAUSES: dict[str, Cause] = {
     # -- email: the address
-    "unknown_user": Cause("There is no such mailbox.", _ADDRESS, again=False),
-    "address_rejected": Cause("The mail server refuses this address.", _ADDRESS, again=False),
-    "bad_address": Cause("The address has a form that mail servers do not take.", _ADDRESS, again=False),
-    "unknown_host": Cause(
-        "The domain does not exist, or takes no mail.", "Check the part after the @ for typing mistakes.", again=False
+    "unknown_user": Cause("recipient", "theirs", "There is no such mailbox.", _ADDRESS, again=False),
+    "address_rejected": Cause("recipient", "theirs", "The mail server refuses this address.", _ADDRESS, again=False),
+    "bad_address": Cause(
+        "recipient", "theirs", "The address has a form that mail servers do not take.", _ADDRESS, again=False
     ),
-    "disabled": Cause("The mailbox has been closed or disabled.", "Stop writing to this address.", again=False),
-    "moved": Cause("The recipient no longer uses this address.", "Ask the recipient for the new address.", again=False),
+    "unknown_host": Cause(
+        "recipient",
+        "theirs",
+        "The domain does not exist, or takes no mail.",
+        "Check the part after the @ for typing mistakes.",
+        again=False,
+    ),
+    "disabled": Cause(
+        "recipient", "theirs", "The mailbox has been closed or disabled.", "Stop writing to this address.", again=False
+    ),
+    "moved": Cause(
+        "recipient",
+        "theirs",
+        "The recipient no longer uses this address.",
+        "Ask the recipient for the new address.",
+        again=False,
+    ),
     "forwarding_failed": Cause(
+        "recipient",
+        "theirs",
         "The address passes its mail on to another one, and there it was refused.",
         "Ask the recipient to mend the forwarding, or for another address.",
         again=False,
     ),
     # -- email: the mailbox and its server
-    "mailbox_full": Cause("The mailbox is full.", "Ask the recipient to make room, then send it again."),
+    "mailbox_full": Cause(
+        "recipient", "theirs", "The mailbox is full.", "Ask the recipient to make room, then send it again."
+    ),
     "too_large": Cause(
+        "content",
+        "request",
         "The email is too large for the recipient's server.",
         "Make its attachments smaller, or link to them instead.",
         again=False,
     ),
     "loop": Cause(
+        "infrastructure",
+        "theirs",
         "The recipient's mail servers pass the email around in a circle.",
         "Only their administrator can mend that: tell the recipient by other means.",
         again=False,
     ),
     "greylisted": Cause(
-        "The server asks senders that it does not know yet to come back later, which is common.", _THEIR_SIDE
+        "policy",
+        "theirs",
+        "The server asks senders that it does not know yet to come back later, which is common.",
+        _THEIR_SIDE,
     ),
-    "rate": Cause("The other side takes no more from us for the moment.", _THEIR_SIDE),
-    "lookup": Cause("The other side could not look something up.", _THEIR_SIDE),
-    "temporary": Cause("The other side has a problem for the moment.", _THEIR_SIDE),
-    "system": Cause("The other side has a technical problem.", _THEIR_SIDE),
-    "unreachable": Cause("The recipient's mail server could not be reached.", _THEIR_SIDE),
-    "expired": Cause("It was on its way for too long, and was given up.", _THEIR_SIDE),
+    "rate": Cause("limit", "theirs", "The recipient's server takes no more from us for the moment.", _THEIR_SIDE),
+    "lookup": Cause("infrastructure", "theirs", "The recipient's server could not look something up.", _THEIR_SIDE),
+    "temporary": Cause("infrastructure", "theirs", "The recipient's server has a problem for the moment.", _THEIR_SIDE),
+    "system": Cause("infrastructure", "theirs", "The recipient's server has a technical problem.", _THEIR_SIDE),
+    "unreachable": Cause("infrastructure", "theirs", "The recipient's mail server could not be reached.", _THEIR_SIDE),
+    "server_silent": Cause(
+        "infrastructure", "theirs", "The recipient's server fell silent: the email may have arrived.", _MAYBE_SENT
+    ),
+    "given_up": Cause("infrastructure", "theirs", "It was on its way for too long, and was given up.", _THEIR_SIDE),
     "utf8": Cause(
+        "infrastructure",
+        "theirs",
         "The recipient's server does not take addresses with international letters.",
         "Use another address of this person.",
         again=False,
     ),
     # -- email: what the server thinks of us or of the mail
     "authentication": Cause(
+        "sender",
+        "request",
         "The server could not verify that the email comes from your domain.",
         "Check the domain's SPF, DKIM and DMARC records.",
         again=False,
@@ -93,6 +160,8 @@ CAUSES: dict[str, Cause] = {
         waits=False,
     ),
     "blocklist": Cause(
+        "sender",
+        "carrier",
         "The server we send from is on a blocklist.",
         "An operator asks the owner of the list to remove it, or sends through another carrier.",
         again=False,
@@ -100,134 +169,253 @@ CAUSES: dict[str, Cause] = {
         waits=False,
     ),
     "spam": Cause(
+        "content",
+        "request",
         "The server took the email for spam.",
         "Check its subject, text and links, and ask the recipient to allow your domain.",
         again=False,
     ),
     "encryption": Cause(
-        "No encrypted connection to the server could be agreed on.",
-        "An operator checks the carrier's TLS settings.",
-        see="carriers",
-        waits=False,
+        "infrastructure",
+        "theirs",
+        "No encrypted connection to the recipient's server could be agreed on.",
+        "Only their administrator can mend that: tell the recipient by other means.",
+    ),
+    "complained": Cause(
+        "recipient",
+        "theirs",
+        "The recipient reported it as spam to their mail provider.",
+        "Stop writing to this address. Send only what people have asked for: complaints harm all of your mail.",
+        again=False,
     ),
     "policy": Cause(
+        "policy",
+        "theirs",
         "The server does not accept the email, by a rule of its own.",
         "The reply says which one. Ask the recipient to allow your domain.",
         again=False,
     ),
     "refused": Cause(
+        "policy",
+        "theirs",
         "The server refused the email without a clear reason.",
         "Ask the recipient to allow your domain, or use another address.",
         again=False,
     ),
     # -- SMS and WhatsApp: the number
-    "bad_number": Cause("This is not a valid phone number for this channel.", _NUMBER, again=False),
-    "gone_number": Cause("The number is unknown, or no longer in service.", _NUMBER, again=False),
-    "landline": Cause("The number is a landline, or cannot receive SMS.", _NUMBER, again=False),
-    "phone_off": Cause("The phone could not be reached: switched off, or out of coverage.", "Send it again later."),
+    "bad_number": Cause(
+        "recipient", "request", "This is not a valid phone number for this channel.", _NUMBER, again=False
+    ),
+    "gone_number": Cause(
+        "recipient", "theirs", "The number is unknown, or no longer in service.", _NUMBER, again=False
+    ),
+    "landline": Cause("recipient", "theirs", "The number is a landline, or cannot receive SMS.", _NUMBER, again=False),
+    "phone_off": Cause(
+        "recipient",
+        "theirs",
+        "The phone could not be reached: switched off, or out of coverage.",
+        "Send it again later.",
+    ),
     "opted_out": Cause(
+        "recipient",
+        "theirs",
         "The recipient has unsubscribed from this sender.",
         "Respect it. They can subscribe again by writing to the sender.",
         again=False,
     ),
     "no_whatsapp": Cause(
+        "recipient",
+        "theirs",
         "The number cannot receive WhatsApp messages: no WhatsApp, an old version, or terms not accepted.",
         "Send an SMS instead.",
         again=False,
     ),
-    "same_number": Cause("Sender and recipient are the same number.", "Send it to another number.", again=False),
+    "same_number": Cause(
+        "recipient", "request", "Sender and recipient are the same number.", "Send it to another number.", again=False
+    ),
     "test_number": Cause(
+        "carrier",
+        "carrier",
         "The carrier's test account sends only to numbers on its list.",
         "An operator adds the number to the list, or uses a live account.",
         again=False,
         see="carriers",
+        waits=False,
     ),
     # -- SMS and WhatsApp: the message, its sender and the way
     "filtered": Cause(
+        "content",
+        "request",
         "The carrier or the network filtered the message as unwanted.",
         "Check its text and links, and that the sender is registered for the country.",
         again=False,
     ),
     "sender": Cause(
+        "sender",
+        "request",
         "The sender is not allowed for this number.",
         "Set or register a sender ID for the country.",
         again=False,
         see="senders",
     ),
     "no_route": Cause(
+        "carrier",
+        "carrier",
         "The carrier has no way to this number.",
         "An operator allows the country, or adds another carrier.",
         again=False,
         see="carriers",
+        waits=False,
     ),
     "form": Cause(
+        "content",
+        "request",
         "The carrier does not accept the message as it is.",
         "Change its text, then send a new message.",
         again=False,
         see="templates",
     ),
     "template": Cause(
+        "content",
+        "request",
         "WhatsApp does not accept the template, or its variables.",
         "Compare the template with the one approved in WhatsApp Manager.",
         again=False,
         see="templates",
     ),
     "window": Cause(
+        "policy",
+        "request",
         "The recipient last wrote more than 24 hours ago, and this template may not be sent then.",
         "Use a template that is approved for starting a conversation.",
         again=False,
         see="templates",
     ),
     "held_back": Cause(
-        "WhatsApp holds back marketing from this recipient for now.", "Send it again after a day at the earliest."
+        "limit",
+        "theirs",
+        "WhatsApp holds back marketing from this recipient for now.",
+        "Send it again after a day at the earliest.",
     ),
     "account": Cause(
+        "carrier",
+        "carrier",
         "The carrier does not let us send: account, credentials or registration.",
         _OPERATOR,
         see="carriers",
         waits=False,
     ),
-    "canceled": Cause("The message was canceled.", "Send it again if it is still wanted."),
+    "canceled": Cause("sender", "request", "The message was canceled.", "Send it again if it is still wanted."),
     "suspended": Cause(
+        "sender",
+        "request",
         "The team was suspended when the message became due.",
         "Ask the operator to lift the suspension, then send it again.",
     ),
     "suppressed": Cause(
+        "recipient",
+        "request",
         "The address was on the suppression list when the message became due.",
         "Remove it from the list if the recipient wants your mail again.",
         again=False,
     ),
-    "lost": Cause("The carrier has lost track of the message: it may have arrived.", _MAYBE_SENT),
-    "rejected": Cause("The carrier rejected the message without a clear reason.", _OPERATOR, see="carriers"),
-    # -- our own words
-    "no_carrier": Cause(
-        "No carrier serves this destination.", "An operator sets up or enables one.", see="carriers", waits=False
+    "lost": Cause("carrier", "carrier", "The carrier has lost track of the message: it may have arrived.", _MAYBE_SENT),
+    "rejected": Cause(
+        "carrier",
+        "carrier",
+        "The carrier rejected the message without a clear reason.",
+        _OPERATOR,
+        see="carriers",
+        waits=False,
     ),
-    "out_of_reach": Cause("Our carrier cannot be reached.", _OPERATOR, see="carriers", waits=False),
-    "no_answer": Cause("The other side fell silent: the message may have been sent.", _MAYBE_SENT),
+    "carrier_policy": Cause(
+        "carrier",
+        "carrier",
+        "Our carrier does not accept the message, by a rule of its own.",
+        "The reply says which one. An operator has to look at the carrier.",
+        again=False,
+        see="carriers",
+        waits=False,
+    ),
+    "carrier_limit": Cause(
+        "limit",
+        "carrier",
+        "Our carrier takes no more from us for the moment.",
+        "It is tried again by itself. If this goes on, an operator asks the carrier for a higher limit.",
+        see="carriers",
+        waits=False,
+    ),
+    "carrier_trouble": Cause(
+        "carrier",
+        "carrier",
+        "Our carrier has a technical problem.",
+        "It is tried again by itself. If this goes on, an operator has to look at the carrier.",
+        see="carriers",
+        waits=False,
+    ),
+    "carrier_encryption": Cause(
+        "carrier",
+        "carrier",
+        "No encrypted connection to our carrier could be agreed on.",
+        "An operator checks the carrier's TLS settings.",
+        see="carriers",
+        waits=False,
+    ),
+    # -- our own words
+    "expired": Cause(
+        "limit",
+        "request",
+        "The time that the request gave it was over before it could be sent.",
+        "Send it again with a later expires_at, if it is still wanted.",
+    ),
+    "no_carrier": Cause(
+        "carrier",
+        "carrier",
+        "No carrier serves this destination.",
+        "An operator sets up or enables one.",
+        see="carriers",
+        waits=False,
+    ),
+    "out_of_reach": Cause(
+        "carrier", "carrier", "Our carrier cannot be reached.", _OPERATOR, see="carriers", waits=False
+    ),
+    "no_answer": Cause("carrier", "carrier", "Our carrier fell silent: the message may have been sent.", _MAYBE_SENT),
     "uncertain": Cause(
-        "The other side fell silent, so nobody knows whether it was sent. It is not sent a second time.", _MAYBE_SENT
+        "carrier",
+        "carrier",
+        "Our carrier fell silent, so nobody knows whether it was sent. It is not sent a second time.",
+        _MAYBE_SENT,
     ),
     "broke_off": Cause(
+        "infrastructure",
+        "ours",
         "An error of our own ended the hand-over.",
         "An operator finds it in the service's log.",
         see="carriers",
         waits=False,
     ),
     "not_ready": Cause(
-        "The message could not be prepared for sending.", "An operator has to mend what is named below.", waits=False
+        "infrastructure",
+        "ours",
+        "The message could not be prepared for sending.",
+        "An operator has to mend what is named below.",
+        waits=False,
     ),
     "quarantined": Cause(
+        "infrastructure",
+        "ours",
         "Delivery crashed repeatedly with this message, so it is parked.",
         "An operator looks at it, and tries it again or drops it.",
         see="queues",
     ),
     "dropped": Cause(
+        "infrastructure",
+        "ours",
         "Delivery crashed repeatedly with this message, and an operator gave it up.",
         "Send it again if it is still wanted.",
     ),
-    "retried": Cause("An operator put it into the queue again.", "Nothing has to be done."),
-    "unexplained": Cause("The other side gave no reason.", _THEIR_SIDE),
+    "retried": Cause("infrastructure", "ours", "An operator put it into the queue again.", "Nothing has to be done."),
+    "unexplained": Cause("infrastructure", "theirs", "The other side gave no reason.", _THEIR_SIDE),
 }
 
 # What `policy` is about, where the words or codes say it.
@@ -267,7 +455,7 @@ ENHANCED: dict[str, str] = {
     "3": "system",
     "4.4": "unreachable",
     "4.6": "loop",
-    "4.7": "expired",
+    "4.7": "given_up",
     "4": "unreachable",
     "5.2": "rate",
     "5.3": "rate",
@@ -289,15 +477,34 @@ ENHANCED: dict[str, str] = {
 
 # Our own words about mail, where nothing was replied.
 OWN_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("no_answer", re.compile(r"after the whole mail: it may have arrived")),
+    ("server_silent", re.compile(r"after the whole mail: it may have arrived")),
     (
         "unreachable",
         re.compile(r"cannot connect to|was silent for|was not asked|\(at \w+\)$|DNS does not say|has no address"),
     ),
     ("encryption", re.compile(r"MTA-STS|STARTTLS|certificate|\bTLS\b")),
     ("account", re.compile(r"offers neither AUTH")),
-    ("unreachable", re.compile(r"none of source_ips|address that no mail may go to")),
+    ("not_ready", re.compile(r"none of source_ips")),
+    ("unreachable", re.compile(r"address that no mail may go to")),
 )
+# A reason of `rules/blame.py` that has another name here, where `expired` is our own word.
+_RENAMED = {"expired": "given_up"}
+# What a relay says of itself or of us, where a mail exchanger would be the recipient's own server.
+RELAYED: dict[str, str] = {
+    "unreachable": "out_of_reach",
+    "server_silent": "no_answer",
+    "encryption": "carrier_encryption",
+    "rate": "carrier_limit",
+    "greylisted": "carrier_limit",
+    "lookup": "carrier_trouble",
+    "temporary": "carrier_trouble",
+    "system": "carrier_trouble",
+    "policy": "carrier_policy",
+    "refused": "carrier_policy",
+    "unexplained": "rejected",
+}
+_RELAY = "smtp"  # the kind of carrier, in the detail of what it said
+_LOGIN = ("454", "530", "534", "535", "538")  # RFC 4954: what a relay that wants a login replies
 
 # What each state is called, and the colour of its box; `deferred` and `expired` are what became of a try.
 TITLES: dict[str, tuple[Kind, str]] = {
@@ -323,11 +530,11 @@ MEANINGS: dict[tuple[Channel | None, str], str] = {
     ("sms", "delivered"): "The network confirms that it reached the phone.",
     ("whatsapp", "delivered"): "It reached the phone. It has not been read yet, or read receipts are off.",
     ("whatsapp", "read"): "The recipient has opened it.",
-    ("email", "complained"): "The recipient reported it as spam to their mail provider.",
 }
+BAD_NEWS = ("bounced", "failed", "complained")  # the states that have a cause
 PAUSED = "Delivery is paused on this instance: it goes out when an operator resumes it."
-COMPLAINED = "Stop writing to this address. Send only what people have asked for: complaints harm all of your mail."
 SIMULATED = "Simulated: nothing left this instance, and it reached nobody."
+_BY_OPERATOR = ("retried", "dropped")  # reasons that the recipient has and no event
 NOTHING = "Nothing has to be done: it is tried again by itself."
 
 
@@ -337,7 +544,11 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
     if reason in CAUSES:
         return reason
     if channel == "email":
-        return _mail_cause(text, str(detail.get("enhanced") or ""), bool(detail.get("code")))
+        code, by_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY
+        if by_relay and code in _LOGIN:
+            return "account"
+        name = _mail_cause(text, str(detail.get("enhanced") or ""), bool(code))
+        return RELAYED.get(name, name) if by_relay else name
     table = CODES.get(str(detail.get("carrier") or ""), {})
     known = table.get(str(detail.get("code") or "")) or STATES.get(str(detail.get("state") or "")[:5])
     return known or _by_status(str(detail.get("code") or ""))
@@ -350,11 +561,11 @@ def _mail_cause(text: str, enhanced: str, replied: bool) -> str:
                 return name
     reason = read_reason(text)
     if reason and not reason.weak:
-        return _policy(text) if reason.name == "policy" else reason.name
+        return _policy(text) if reason.name == "policy" else _RENAMED.get(reason.name, reason.name)
     by_code = _by_enhanced(enhanced)
     if by_code and (by_code != "policy" or reason is None):
         return _policy(f"{text} {enhanced}") if by_code == "policy" else by_code
-    return reason.name if reason else "unexplained"
+    return _RENAMED.get(reason.name, reason.name) if reason else "unexplained"
 
 
 def _policy(text: str) -> str:
@@ -371,7 +582,7 @@ def _by_status(code: str) -> str:
     if code.isascii() and code.isdigit() and len(code) == 3:
         if code in ("401", "403", "404"):
             return "account"
-        return "rate" if code == "429" else "system" if code[0] == "5" else "rejected"
+        return "carrier_limit" if code == "429" else "carrier_trouble" if code[0] == "5" else "rejected"
     return "unexplained"
 
 
@@ -392,16 +603,43 @@ def explain(
         cure = PAUSED if paused else NOTHING if cause.waits else cause.cure
         see: Place = "" if cause.waits else cause.see
         return Explanation(*TITLES["deferred"], cause.what, cure, name, cause.again, see)
-    if status == "complained":
-        return Explanation(*TITLES[status], MEANINGS["email", status], COMPLAINED, again=False)
-    if status in ("bounced", "failed"):
-        name = cause_of(channel, detail)
+    if status in BAD_NEWS:
+        name = status if status in CAUSES else cause_of(channel, detail)
         cause = CAUSES[name]
         if not detail.get(EXPIRED):
             return Explanation(*TITLES[status], cause.what, cause.cure, name, cause.again, cause.see)
         text = f"{cause.what} It was tried for {tried_for(channel)}, and then given up."
         return Explanation(*TITLES["expired"], text, cause.cure, name, True, cause.see)
     return Explanation(*TITLES[status], MEANINGS[channel, status])
+
+
+def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """What decides, and whether the last try was put off: by the recipient's own detail and its last event."""
+    detail = own if own.get("reason") in _BY_OPERATOR else said
+    return detail, type_ == "deferred" or own.get("reason") == "retried"
+
+
+def explanation_record(found: Explanation) -> ExplanationRecord | None:
+    """As the API tells it; None: there is nothing to explain."""
+    return _record(found.cause, found.text, found.cure, found.again) if found.cause else None
+
+
+def all_causes() -> list[ExplanationRecord]:
+    return [_record(name, cause.what, cause.cure, cause.again) for name, cause in CAUSES.items()]
+
+
+def _record(cause: str, text: str, advice: str, again: bool) -> ExplanationRecord:
+    return ExplanationRecord(cause=cause, category=CAUSES[cause].category, text=text, advice=advice, retry_helps=again)
+
+
+def explained(event: StoredEvent) -> StoredEvent:
+    """With its explanation, where it is bad news of a message (contract 17)."""
+    channel, _, word = event.type.partition(".")
+    if event.record is None or word not in BAD_NEWS:
+        return event
+    detail = msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+    found = explanation_record(explain(cast(Channel, channel), word, detail))
+    return replace(event, explanation=found and msgspec.structs.asdict(found))
 
 
 def tried_for(channel: Channel) -> str:

@@ -7,6 +7,7 @@ from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body
 from heliograph.rules.ids import PREFIXES
 from heliograph.storage.events import NEWEST
 from heliograph.storage.search import CHANNELS
+from heliograph.words.explain import explained
 
 PAGE = 50
 
@@ -34,7 +35,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def _line(visit: Visit, event: StoredEvent) -> EventLine:
-    body = event_body(event, visit.team)
+    body = event_body(explained(event), visit.team)
     data = msgspec.json.decode(body)["data"]
     about = event.recipient or next(
         (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name)), ""

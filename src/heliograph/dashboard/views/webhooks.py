@@ -24,6 +24,7 @@ from heliograph.rules.webhook_formats.format import JSON, Signing
 from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_request import HEADERS
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
+from heliograph.words.explain import explained
 
 PAGE = 25  # deliveries
 SECRET = ("signature", "authorization")  # headers that are not shown end so
@@ -152,7 +153,7 @@ async def show_delivery(visit: Visit) -> Answer:
     if found is None or told is None:
         raise Gone
     form = FORMATS[hook.format]
-    body = form.body(told, visit.team)
+    body = form.body(explained(told), visit.team)
     values = {
         "live": followed,
         "hook": hook,
