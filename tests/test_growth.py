@@ -35,17 +35,14 @@ from heliograph.rules import (
     erasure,
     grams,
     gsm,
-    html_check,
     idempotency,
     ids,
     phone,
-    placeholders,
     recipients,
     sender,
     smtp_reply,
     submitted,
     suppression_file,
-    template,
     tnef,
     verify_text,
     verp,
@@ -54,6 +51,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
+from heliograph.rules.templates import check, mail_clients, placeholders, render, source, values
 from heliograph.web import bodies, forms, large
 from heliograph.web.connection import Connection, Connections
 from heliograph.web.request import Request, Response
@@ -150,11 +148,11 @@ def template_with(**parts: str) -> Template:
 def rendered(given: str) -> object:
     part = "{{customer.name}}"
     source = template_with(html=f"<p>{part}</p><a href='{part}'>", text=part)
-    return template.render(source, {"name": given}, {})
+    return render.render(source, {"name": given}, {})
 
 
 def compiled(given: str) -> object:
-    return template._compile.__wrapped__(given, True), template._compile.__wrapped__(given, False)
+    return source.compiled.__wrapped__(given, True), source.compiled.__wrapped__(given, False)
 
 
 def mail_of(given: str) -> parts.ReceivedMail:
@@ -268,7 +266,7 @@ def nested_variables(given: str) -> object:
     value: Any = {"a": "1"}
     for piece in [given[at : at + 1 + len(given) // 30] for at in range(0, len(given), 1 + len(given) // 30)]:
         value = {piece: value, "b": "1"}
-    return template.read_variables(value)
+    return values.read_variables(value)
 
 
 def compared(given: str) -> object:
@@ -409,7 +407,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     ),
     "links of a text": (lambda given: captured.find_links(None, given), (Shape("", "http://", ""),)),
     "html check": (
-        html_check.check_html,
+        mail_clients.check_html,
         (
             Shape("", "<img ", ""),
             Shape("<img ", "alt ", ""),
@@ -463,10 +461,10 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "render": (rendered, ()),
-    "variables": (lambda given: template.read_variables(dict.fromkeys(given.split(","), "1")), ()),
+    "variables": (lambda given: values.read_variables(dict.fromkeys(given.split(","), "1")), ()),
     "variable groups": (nested_variables, ()),
     "check template": (
-        lambda given: template.check_template(template_with(text=given, subject=given)),
+        lambda given: check.check_template(template_with(text=given, subject=given)),
         (Shape("", "{{customer.a}}", ""), Shape("", "{{", "")),
     ),
     "edit template": (
@@ -479,7 +477,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     ),
     "verify text": (verify_text.check_text, ()),
     "gsm": (gsm.segment, (Shape("", "€", ""), Shape("", "𝄞", ""), Shape("a", "𝄞", ""))),
-    "subject": (template.check_subject, ()),
+    "subject": (render.check_subject, ()),
     "html to text": (
         html_text.text_from_html,
         (

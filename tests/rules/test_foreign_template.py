@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.rules.foreign_template import own_placeholders
+from heliograph.rules.templates.foreign import own_placeholders
 
 
 @pytest.mark.parametrize(

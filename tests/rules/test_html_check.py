@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from heliograph.rules.html_check import ALL, FEATURES, GMAIL_CLIPS, check_html
+from heliograph.rules.templates.mail_clients import ALL, FEATURES, GMAIL_CLIPS, check_html
 
 
 def found(html: str) -> list[str]:

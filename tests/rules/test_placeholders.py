@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from heliograph.rules.placeholders import complete, cure, known_of
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_edit import edit_template, read_template
-from heliograph.rules.template import check_template, placeholder_names, render
+from heliograph.rules.templates.check import check_template, placeholder_names
+from heliograph.rules.templates.placeholders import complete, cure, known_of
+from heliograph.rules.templates.render import render
 
 BASE = Template(id="tpl_a", team="team_a", channel="email", name="A", subject="s", text="t")
 

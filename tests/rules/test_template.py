@@ -21,16 +21,13 @@ from heliograph.rules.refusals import (
     WrongTemplateChannel,
 )
 from heliograph.rules.setup.records import Channel, Team, TeamRecord, Template
-from heliograph.rules.template import (
-    Rendered,
+from heliograph.rules.templates.check import check_template, find_template
+from heliograph.rules.templates.render import Rendered, check_subject, render
+from heliograph.rules.templates.values import (
     check_size_of_variables,
-    check_subject,
-    check_template,
     check_variables,
-    find_template,
     missing_and_unknown,
     read_variables,
-    render,
 )
 
 

@@ -21,7 +21,7 @@ from heliograph.rules.setup.template_edit import (
     save_rows,
     trial,
 )
-from heliograph.rules.template import find_template
+from heliograph.rules.templates.check import find_template
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
 NEW = Template(id="tpl_b", team="team_a", channel="sms", name="B", body="two")

@@ -47,17 +47,9 @@ from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.template import (
-    Rendered,
-    check_size,
-    check_size_of_variables,
-    check_subject,
-    check_variables,
-    find_template,
-    octets,
-    read_variables,
-    render,
-)
+from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.render import Rendered, check_subject, octets, render
+from heliograph.rules.templates.values import check_size, check_size_of_variables, check_variables, read_variables
 
 Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
 OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]

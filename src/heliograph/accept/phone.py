@@ -18,14 +18,9 @@ from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
-from heliograph.rules.template import (
-    check_size_of_variables,
-    check_variables,
-    find_template,
-    read_variables,
-    render,
-    with_brand,
-)
+from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.render import render
+from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
 
 LastCheck = Callable[[Found, int], None]  # found, now
 

@@ -20,7 +20,8 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup.records import Caller, Channel, Template
-from heliograph.rules.template import Rendered, find_template
+from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.render import Rendered
 
 UNREACHED = ("failed", "bounced")
 

@@ -22,7 +22,8 @@ from heliograph.rules.phone import country_of
 from heliograph.rules.routing import builtin_simulator
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
-from heliograph.rules.template import asked_names, render, with_brand
+from heliograph.rules.templates.render import render
+from heliograph.rules.templates.values import asked_names, with_brand
 from heliograph.rules.verification import RECEIPT_MS, channels_from, code_template, derived_code
 from heliograph.rules.verify_text import verify_mail, verify_text
 from heliograph.storage.verifications import Claimed, Finish

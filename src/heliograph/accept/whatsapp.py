@@ -22,7 +22,7 @@ from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
 from heliograph.rules.setup.records import Caller, Template
-from heliograph.rules.template import asked_names
+from heliograph.rules.templates.values import asked_names
 
 
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.template import check_size_of_variables, missing_and_unknown, read_variables, render
+from heliograph.rules.templates.render import render
+from heliograph.rules.templates.values import check_size_of_variables, missing_and_unknown, read_variables
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer

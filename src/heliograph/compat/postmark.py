@@ -19,7 +19,7 @@ from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
 from heliograph.rules.setup.records import Caller
-from heliograph.rules.template import only_declared
+from heliograph.rules.templates.values import only_declared
 from heliograph.web.bodies import parse_json, to_request
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response

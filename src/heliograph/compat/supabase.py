@@ -16,7 +16,7 @@ from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.records import Caller, Key, Template
-from heliograph.rules.template import asked_names
+from heliograph.rules.templates.values import asked_names
 from heliograph.rules.webhook_signature import is_signed
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers

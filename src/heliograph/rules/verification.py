@@ -18,7 +18,7 @@ from heliograph.rules.limits import (
 )
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
 from heliograph.rules.setup.records import Channel, Team, Template, VerifyLimits
-from heliograph.rules.template import asked_names
+from heliograph.rules.templates.values import asked_names
 from heliograph.rules.text import quoted
 from heliograph.rules.verify_text import in_language
 

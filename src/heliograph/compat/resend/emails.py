@@ -23,7 +23,7 @@ from heliograph.rules.outcome import Own
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller
-from heliograph.rules.template import only_declared
+from heliograph.rules.templates.values import only_declared
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_once

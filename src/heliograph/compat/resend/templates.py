@@ -9,11 +9,11 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
-from heliograph.rules.foreign_template import own_placeholders
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
+from heliograph.rules.templates.foreign import own_placeholders
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 

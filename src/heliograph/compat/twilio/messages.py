@@ -27,7 +27,7 @@ from heliograph.rules.refusals import (
     TemplateIdRequired,
 )
 from heliograph.rules.setup.records import Channel
-from heliograph.rules.template import asked_names, only_declared
+from heliograph.rules.templates.values import asked_names, only_declared
 from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.bodies import parse_json

@@ -16,11 +16,11 @@ from heliograph.manage import inbox
 from heliograph.rules.captured import check_link, code_in, find_links, first_link
 from heliograph.rules.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
-from heliograph.rules.html_check import ALL, FEATURES, check_html
 from heliograph.rules.limits import IN_THREAD, KIB, MIB
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
+from heliograph.rules.templates.mail_clients import ALL, FEATURES, check_html
 from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch
 
 TABS = {"": "All", "email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}

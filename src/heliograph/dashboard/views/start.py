@@ -10,7 +10,7 @@ from heliograph.dashboard.views.requests import live_address, newest_requests
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
-from heliograph.rules.template import asked_names
+from heliograph.rules.templates.values import asked_names
 from heliograph.web import snippets
 from heliograph.web.snippets import LANGUAGES
 

@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.records import Channel, Template
-from heliograph.rules.template import VARIABLES_MAX
+from heliograph.rules.templates.check import VARIABLES_MAX
 
 PARTS: dict[Channel, tuple[str, ...]] = {
     "email": ("subject", "html", "text"),

@@ -6,12 +6,14 @@ from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
-from heliograph.rules.placeholders import BRAND, PLACEHOLDER
 from heliograph.rules.pricing import price_groups
 from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.template import PARTS, Rendered, asked_names, placeholder_names, render, with_brand
+from heliograph.rules.templates.check import placeholder_names
+from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
+from heliograph.rules.templates.render import PARTS, Rendered, render
+from heliograph.rules.templates.values import asked_names, with_brand
 from heliograph.web.request import Headers
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.

@@ -14,7 +14,7 @@ from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.rules.setup.template_edit import trial
-from heliograph.rules.template import asked_names
+from heliograph.rules.templates.values import asked_names
 
 FIELDS = ("to", "from")  # an error elsewhere stands above the form
 

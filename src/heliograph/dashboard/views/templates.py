@@ -12,7 +12,7 @@ from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
-from heliograph.rules.template import BRAND_NAME
+from heliograph.rules.templates.values import BRAND_NAME
 from heliograph.storage.versions import PAGE
 
 SHOWN = 100  # templates on a page of the list

@@ -3,7 +3,7 @@
 import re
 
 from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
-from heliograph.rules.foreign_template import own_placeholders
+from heliograph.rules.templates.foreign import own_placeholders
 
 REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}  # else: manual
 _BODIES = {"subject": "subject", "html": "htmlbody", "text": "textbody"}

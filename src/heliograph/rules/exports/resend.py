@@ -1,7 +1,7 @@
 """Resend's exports: suppressions, domains and templates as its API lists them, or as CSV."""
 
 from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
-from heliograph.rules.foreign_template import own_placeholders
+from heliograph.rules.templates.foreign import own_placeholders
 
 _YES = (True, "true", "True", "TRUE", "1")
 

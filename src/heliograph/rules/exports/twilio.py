@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from heliograph.rules.exports.records import Exported, ExportedTemplate, LeftOut, Row
-from heliograph.rules.foreign_template import own_placeholders
+from heliograph.rules.templates.foreign import own_placeholders
 
 _SID = re.compile("HX[0-9A-Za-z]{1,64}")
 _TEXT = "twilio/text"

@@ -21,7 +21,7 @@ from heliograph.rules.setup.records import (
 from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sealed
 from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
 from heliograph.rules.setup.webhook import rotated, sealed_secret
-from heliograph.rules.template import check_template
+from heliograph.rules.templates.check import check_template
 
 # They decide what is sent: changing one makes a new version of the template.
 CONTENT = (

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.placeholders import complete, used_names
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.file import read_template_fields
 from heliograph.rules.setup.plan import CONTENT
@@ -21,7 +20,9 @@ from heliograph.rules.setup.template_approvals import (
     draft_rows,
     find_draft,
 )
-from heliograph.rules.template import PARTS, check_template
+from heliograph.rules.templates.check import check_template
+from heliograph.rules.templates.placeholders import complete, used_names
+from heliograph.rules.templates.render import PARTS
 
 DRAFT = 0  # the version that a message made from a draft records
 SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # what a comparison shows

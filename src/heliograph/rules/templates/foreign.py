@@ -2,7 +2,7 @@
 
 import re
 
-from heliograph.rules.placeholders import NAME
+from heliograph.rules.templates.placeholders import NAME
 
 _PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
 

@@ -1,0 +1,86 @@
+"""Where in HTML a placeholder stands: found without rendering anything, in one pass."""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+BLANK = "".join(map(chr, range(0x21)))  # what browsers skip before an address
+SAFE_ADDRESS = re.compile(r"[\x00-\x20]*(?:https?|mailto|tel):", re.IGNORECASE)
+
+_ADDRESS_ATTRIBUTES = frozenset(
+    "href src action formaction poster background xlink:href cite data longdesc lowsrc dynsrc manifest "
+    "icon ping profile codebase classid archive usemap".split()
+)
+# Values here would be read as CSS, as HTML, or as a list of addresses.
+_REFUSED_ATTRIBUTES = frozenset({"style", "srcdoc", "srcset", "imagesrcset"})
+_REFUSED_TAGS = frozenset({"meta", "animate", "set"})  # their attributes can hold addresses for others
+_RAW_TAGS = frozenset({"script", "style", "iframe", "noscript", "noembed", "noframes", "xmp", "plaintext"})
+_TEXT_TAGS = frozenset({"title", "textarea"})
+_WHOLE_TAGS = _RAW_TAGS | _TEXT_TAGS  # nothing inside them is a tag
+
+MASK = "\ufdd0"  # stands for each character of a placeholder while the tags are found
+_WS = r"[\t\n\f\r ]"
+_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*>?", re.DOTALL)
+_OPEN = re.compile(rf"<[!?/a-zA-Z{MASK}]")
+_TAG = re.compile(rf"</?([a-zA-Z{MASK}][^\t\n\f\r />]*)")
+_ATTRIBUTE = re.compile(
+    rf"""(?:{_WS}|/)*([^\t\n\f\r />][^\t\n\f\r />=]*)(?:{_WS}*={_WS}*("[^"]*"?|'[^']*'?|[^\t\n\f\r >]*))?"""
+)
+_TAG_END = re.compile(rf"(?:{_WS}|/)*(?:>|\Z)")
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A stretch of HTML in which a placeholder is more than text."""
+
+    start: int
+    end: int
+    place: Literal["address", "refused"]
+    what: str
+
+
+def stretches(source: str) -> Iterator[Stretch]:
+    """The addresses and the refused places of a masked source, in order, up to the last placeholder."""
+    last = source.rfind(MASK) + 1
+    found = _OPEN.search(source, 0, last)
+    while found:
+        at = found.start()
+        if comment := _COMMENT.match(source, at):
+            yield Stretch(at, comment.end(), "refused", "a comment")
+            at = comment.end()
+        else:
+            tag = _TAG.match(source, at)
+            assert tag  # what opens and is no comment is a tag
+            name = tag[1].lower()
+            if MASK in name:
+                yield Stretch(at, tag.end(), "refused", "a tag name")
+            at = tag.end()
+            while not (end := _TAG_END.match(source, at)):
+                attribute = _ATTRIBUTE.match(source, at)
+                assert attribute  # what does not end the tag is an attribute
+                if MASK in attribute[0]:
+                    yield from _attribute_stretches(name, attribute)
+                at = attribute.end()
+            at = end.end()
+            if name in _WHOLE_TAGS and source[tag.start() + 1] != "/":
+                close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, at)
+                assert close
+                if name in _RAW_TAGS or "<" in source[at : close.start()]:
+                    yield Stretch(at, close.start(), "refused", f"<{name}>")
+                at = close.start()
+        found = _OPEN.search(source, at, last)
+
+
+def _attribute_stretches(tag: str, attribute: re.Match[str]) -> Iterator[Stretch]:
+    name = attribute[1].lower()
+    yield Stretch(*attribute.span(1), "refused", "an attribute name")
+    if attribute[2]:
+        start, end = attribute.span(2)
+        if attribute[2][0] not in "\"'":
+            yield Stretch(start, end, "refused", f"the unquoted attribute {name}")
+        elif name.startswith("on") or name in _REFUSED_ATTRIBUTES or tag in _REFUSED_TAGS:
+            yield Stretch(start, end, "refused", f"the attribute {name} of <{tag}>")
+        elif name in _ADDRESS_ATTRIBUTES:
+            closed = len(attribute[2]) > 1 and attribute[2][-1] == attribute[2][0]
+            yield Stretch(start + 1, end - closed, "address", f"the attribute {name} of <{tag}>")
