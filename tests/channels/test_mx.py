@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool
@@ -52,9 +51,9 @@ class Net:
     def __init__(self, dns: DnsPeer, hosts: dict[str, Peer], mx: Mx) -> None:
         self.dns, self.hosts, self.mx = dns, hosts, mx
 
-    async def send(self, address: str = "to@x.test", given: str = "", absent_ms: int | None = None) -> Outcome:
+    async def send(self, address: str = "to@x.test", given: str = "") -> Outcome:
         parcel = Parcel(message_id="eml_1", position=3, address=address, given=given, content=b"{}", attempt=0)
-        return await self.mx.hand_over(replace(parcel, absent_ms=absent_ms))
+        return await self.mx.hand_over(parcel)
 
     def took(self) -> list[str]:
         return [host for host, peer in self.hosts.items() for _ in peer.received]
@@ -299,8 +298,8 @@ async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends(monk
         ({("x.test", "MX"): ["10 gone.test.", "20 a.test."], ("a.test", "A"): ["127.0.0.2"]}, DELIVERED),
         ({("x.test", "MX"): ["0 ."]}, BOUNCED),
         ({("x.test", "MX"): ["0 ."], ("x.test", "A"): ["127.0.0.2"]}, BOUNCED),
-        ({("other.test", "A"): ["127.0.0.2"]}, DEFERRED),  # NXDOMAIN
-        ({("x.test", "TXT"): ["hello"]}, DEFERRED),  # exists, without any address
+        ({("other.test", "A"): ["127.0.0.2"]}, BOUNCED),  # NXDOMAIN
+        ({("x.test", "TXT"): ["hello"]}, BOUNCED),  # exists, without any address
         ({("x.test", "MX"): ["10 gone.test."]}, FAILED),
         ({("x.test", "MX"): ["10 a.test."], ("a.test", "TXT"): ["hello"]}, FAILED),
     ],
@@ -313,29 +312,12 @@ async def test_what_dns_says(zone: Zone, expected: str) -> None:
     assert outcome.detail["text"]
 
 
-MINUTES = 60_000
-
-
 @pytest.mark.parametrize("zone", [{}, {("x.test", "TXT"): ["hello"]}])
-@pytest.mark.parametrize(
-    ("ago_ms", "expected", "wait"),
-    [
-        (None, DEFERRED, 15 * MINUTES),
-        (1 * MINUTES, DEFERRED, 14 * MINUTES),
-        (15 * MINUTES, BOUNCED, None),
-        (60 * MINUTES, BOUNCED, None),
-    ],
-)
-async def test_a_domain_that_does_not_exist_counts_the_second_time(
-    zone: Zone, ago_ms: int | None, expected: str, wait: int | None
-) -> None:
+async def test_a_domain_that_does_not_exist(zone: Zone) -> None:
     async with net(zone) as there:
-        outcome = await there.send(absent_ms=ago_ms)
-    assert action(outcome) == expected
-    if isinstance(outcome, Deferred):
-        assert (outcome.absent, outcome.retry_after_ms, outcome.unreachable) == (True, wait, False)
-    else:
-        assert outcome.detail["enhanced"] == "5.1.2"
+        outcome = await there.send()
+    assert isinstance(outcome, Refused)
+    assert (outcome.bounced, outcome.absent, outcome.detail["enhanced"]) == (True, True, "5.1.2")
 
 
 async def test_that_a_name_does_not_exist_is_remembered_for_five_minutes() -> None:

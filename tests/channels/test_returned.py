@@ -384,6 +384,23 @@ def test_reports_that_blame_the_address(fields: tuple[str, ...], text: str, bad:
 
 
 @pytest.mark.parametrize(
+    ("raw", "absent"),
+    [
+        (dsn("Action: failed", "Status: 5.1.2"), True),
+        (dsn("Action: failed", "Status: 5.4.4", "Diagnostic-Code: X-Postfix; Host or domain name not found"), True),
+        (notice("Could not deliver to ann@example.com: domain does not exist"), True),
+        (dsn("Action: failed", "Status: 5.1.1"), False),
+        (dsn("Action: failed", "Status: 5.1.2", "Diagnostic-Code: smtp; 550 5.1.1 user unknown"), False),
+        (dsn("Action: failed", "Status: 5.1.10", "Diagnostic-Code: smtp; 556 5.1.10 null MX"), False),
+    ],
+)
+def test_reports_of_a_domain_that_does_not_exist(raw: bytes, absent: bool) -> None:
+    report = to_report(read_returned(raw))
+    assert report
+    assert (report.suppress, report.absent) == ("bounce", absent)
+
+
+@pytest.mark.parametrize(
     "returned",
     [
         Returned(kind="delay", permanent=False),

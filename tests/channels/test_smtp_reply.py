@@ -23,7 +23,10 @@ def reply(text: str) -> Reply:
         ("220 hello", "connect", "accepted"),
         # address-level
         ("550 5.1.1 no such user", "rcpt", "bounced"),
-        ("550 5.1.2 no such host", "rcpt", "bounced"),
+        ("550 5.1.2 no such host", "rcpt", "absent"),
+        ("550 5.1.2 rejected", "rcpt", "absent"),
+        ("550 5.4.4 Host or domain name not found", "rcpt", "absent"),
+        ("550 5.1.1 unknown domain", "final", "absent"),
         ("501 5.1.3 bad syntax", "rcpt", "bounced"),
         ("551 5.1.6 moved", "rcpt", "bounced"),
         ("556 5.1.10 null MX", "rcpt", "bounced"),

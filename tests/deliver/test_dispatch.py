@@ -13,7 +13,7 @@ from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import DAY_MS, LEASE_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change
@@ -23,6 +23,7 @@ from tests.entries import set_up
 pytestmark = pytest.mark.anyio
 
 PRICE = 45_000
+ABSENT = Refused(bounced=True, absent=True)
 
 Send = Callable[..., Awaitable[str]]
 Told = Callable[[str], Awaitable[list[str]]]
@@ -205,15 +206,24 @@ async def test_a_failure_that_may_pass_is_tried_again(
     assert "203.0.113.9" not in repr(await store.messages.get(1, id_))
 
 
-async def test_a_carrier_is_told_when_the_domain_was_first_said_not_to_exist(
-    store: Store, clock: Any, send: Send
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((ABSENT, ABSENT), ["deferred", "bounced"]),
+        ((ABSENT, Accepted(carrier_id="1")), ["deferred", "sent"]),
+        # Any other answer in between, and it begins anew.
+        ((ABSENT, Deferred(), ABSENT, ABSENT), ["deferred", "deferred", "deferred", "bounced"]),
+    ],
+)
+async def test_a_domain_that_does_not_exist_counts_the_second_time(
+    store: Store, clock: Any, send: Send, story: Told, said: tuple[Any, ...], told: list[str]
 ) -> None:
-    absent = Deferred(absent=True, retry_after_ms=900_000)
-    carrier = Scripted(absent, absent, Deferred(), absent, absent, Accepted(carrier_id="1"))
-    await send("email", "ada@example.com")
-    await deliver_all(store, working(store, Carriers(lambda _: carrier), clock), clock)
-    told = [parcel.absent_ms and parcel.absent_ms // 900_000 for parcel in carrier.parcels]
-    assert told == [None, 1, 2, None, 1, 2]  # any other answer in between, and it begins anew
+    id_ = await send("email", "ada@example.com")
+    began = clock.now()
+    await deliver_all(store, working(store, Carriers(lambda _: Scripted(*said)), clock), clock)
+    assert await story(id_) == told
+    assert clock.now() - began >= (900_000 if ABSENT in said[1:] else 0)
+    assert bool(await store.suppressions.get(1, "ada@example.com")) is (told[-1] == "bounced")
 
 
 async def test_a_destination_without_carrier_waits_for_one(

@@ -232,6 +232,25 @@ async def test_an_early_return_is_forgotten_after_an_hour(store: Store, clock: A
     assert await status(store, id_) == "sent"
 
 
+@pytest.mark.parametrize(
+    ("later_ms", "now"),
+    [(0, "failed"), (890_000, "failed"), (900_000, "bounced"), (4 * 86_400_000, "bounced"), (6 * 86_400_000, "failed")],
+)
+async def test_a_domain_that_reports_call_absent_counts_the_second_time(
+    store: Store, clock: Any, later_ms: int, now: str
+) -> None:
+    gone = Report(status="bounced", suppress="bounce", absent=True)
+    first, second = await mail(store, clock), await mail(store, clock)
+    await hand_over(store, clock)
+    await hand_over(store, clock)
+    await store.reports.by_recipient(first, 0, gone)
+    assert await status(store, first) == "failed"
+    clock.forward(later_ms)
+    await store.reports.by_recipient(second, 0, gone)
+    assert await status(store, second) == now
+    assert bool(await store.suppressions.page(1, None, 9)) is (now == "bounced")
+
+
 @pytest.mark.parametrize(("id_", "position"), [("eml_unknown", 0), (None, 1)])
 async def test_a_place_that_is_none_changes_nothing(store: Store, clock: Any, id_: str | None, position: int) -> None:
     known = await mail(store, clock)

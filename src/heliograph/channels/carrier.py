@@ -22,7 +22,6 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
     left_s: int | None = None  # until it expires
-    absent_ms: int | None = None  # how long ago the recipient's domain was first found not to exist
 
     @property
     def mailbox(self) -> str:

@@ -18,7 +18,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
-from heliograph.rules.retry import next_attempt
+from heliograph.rules.retry import absent_wait, next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.outbox import Claim
@@ -148,7 +148,6 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
         attempt=claim.attempt,
         country=claim.country,
         uncertain=claim.uncertain == carrier.id,
-        absent_ms=None if claim.absent_at is None else now - claim.absent_at,
         left_s=None if claim.expires_at is None else left_s(claim.expires_at, now),
     )
 
@@ -173,6 +172,8 @@ def to_change(
     claim: Claim, carrier: CarrierRecord | None, outcome: Outcome, now: int, jitter: Callable[[], float]
 ) -> Change:
     """What a carrier's answer means for the recipient, the money and the outbox."""
+    if isinstance(outcome, Refused) and outcome.absent and (wait := absent_wait(claim.absent_at, now)):
+        outcome = Deferred(detail=outcome.detail, retry_after_ms=wait, absent=True)  # it may be a name server's mistake
     if carrier and carrier.kind == "simulator":
         outcome = replace(outcome, detail=marked(outcome.detail))
     change = Change(

@@ -332,6 +332,16 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
     return all(code in ADDRESS_CODES for code in telling) if telling else bool(reason)
 
 
+def says_absent(reason: Reason | None, *codes: str | None) -> bool:
+    """Whether what an address is blamed for is a domain that does not exist, which counts when it is told twice.
+
+    5.1.10 says that the domain exists and takes no mail (RFC 7505), or that Microsoft knows no such recipient.
+    """
+    by_words = reason is not None and reason.name == "unknown_host"
+    settled = reason is not None and not reason.weak
+    return (by_words or (not settled and "5.1.2" in codes)) and "5.1.10" not in codes
+
+
 def _plain(text: str) -> str:
     """One line in lower case without accents; addresses, hosts and links are not words."""
     text = URL.sub(_unnamed, text[:WORDS_MAX])

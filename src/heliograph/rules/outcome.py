@@ -39,6 +39,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # a message state
     detail: dict[str, Any] = {}  # carrier's words for the timeline
     suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
+    absent: bool = False  # because its domain does not exist, which counts when it is told twice
 
 
 class CarrierReport(NamedTuple):
@@ -70,6 +71,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     detail: dict[str, Any] = {}
     bounced: bool = False  # the address itself is bad: `bounced` and suppressed, else `failed`
+    absent: bool = False  # because its domain does not exist, which counts when it is told twice
 
 
 class Deferred(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
     unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once
     uncertain: bool = False  # the carrier fell silent: maybe it was sent, so no other carrier may be asked
-    absent: bool = False  # the recipient's domain does not exist, by what is said for the first time
+    absent: bool = False  # the recipient's domain does not exist, by what was said lately for the first time
 
 
 Outcome = Accepted | Refused | Deferred

@@ -6,7 +6,9 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.rules.setup.records import Channel
 
 JITTER = 0.1
-ABSENT_MS = 15 * MINUTE_MS  # a domain that does not exist is asked for again after this, before it counts
+# A domain that does not exist counts as such when it is told again after this, whoever tells it (contract 6).
+ABSENT_MS = 15 * MINUTE_MS
+ABSENT_KEPT_MS = 5 * DAY_MS  # what was told longer ago is told anew
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,11 @@ SCHEDULES: dict[Channel, Schedule] = {
     "sms": _PHONE,
     "whatsapp": _PHONE,
 }
+
+
+def absent_wait(first_at: int | None, now: int) -> int:
+    """How long a domain that is said not to exist is in doubt; 0: it counts."""
+    return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
 
 
 def next_attempt(

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.rules.blame import blames_address, read_reason
+from heliograph.rules.blame import blames_address, read_reason, says_absent
 
 # What the server was told last; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
-Verdict = Literal["accepted", "bounced", "failed", "deferred"]
+# absent: bounced, because there is no such domain
+Verdict = Literal["accepted", "bounced", "absent", "failed", "deferred"]
 
 TEXT_MAX = 500  # characters of a reply that the timeline keeps
 WORDS_MAX = 2000  # … and that are judged: on the event loop, at most 10 ms
@@ -61,8 +62,10 @@ def verdict(reply: Reply, verb: Verb) -> Verdict:
         case kind if kind == wanted and verb != "body":
             return "accepted"
         case 5 if verb not in _ABOUT_THE_HOST:
-            blamed = blames_address(read_reason(" ".join(reply.lines)[:WORDS_MAX]), reply.enhanced)
-            return "bounced" if blamed and verb in _ABOUT_THE_RECIPIENT else "failed"
+            reason = read_reason(" ".join(reply.lines)[:WORDS_MAX])
+            if verb not in _ABOUT_THE_RECIPIENT or not blames_address(reason, reply.enhanced):
+                return "failed"
+            return "absent" if says_absent(reason, reply.enhanced) else "bounced"
         case _:  # 4xx, and what does not belong here
             return "deferred"
 

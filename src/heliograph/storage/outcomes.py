@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph import metrics
 from heliograph.rules import event, magic, message, pricing, reputation
@@ -17,6 +18,7 @@ from heliograph.rules.notices import dead_letters
 from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
 from heliograph.rules.provider import OTHER, SIMULATOR, provider_of
 from heliograph.rules.recipients import times_named
+from heliograph.rules.retry import ABSENT_KEPT_MS, absent_wait
 from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
@@ -59,6 +61,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     wanted: str | None  # the state to move to; None: nothing but the timeline changes
     detail: dict[str, Any] = {}
     suppress: str | None = None
+    absent: bool = False  # its domain is said not to exist
     accepted: bool = False  # a carrier took it: captures the hold
     carrier: str | None = None
     carrier_id: str | None = None
@@ -119,6 +122,8 @@ async def record(
     recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
     # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
+    if any(c.absent for c in known):
+        known = await _doubt(tx, known, messages, recipients)
     await _apply(tx, _Rows(publisher), known, messages, recipients)
     parts = {  # each id once: PostgreSQL writes no row twice in one statement
         (c.carrier, id_): (c.carrier, id_, c.message, c.position, number)
@@ -132,6 +137,24 @@ async def record(
         note(tx, INBOX)
     await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
     return [c.claim is None or c.claim in live for c in changes]
+
+
+async def _doubt(
+    tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], _Recipient]
+) -> list[Change]:
+    """A domain that is told to be absent for the first time ends its mail, and silences nobody (contract 6)."""
+
+    def place(change: Change) -> tuple[int, str]:
+        address = recipients[change.message, change.position].address
+        return messages[change.message].team, address.rpartition("@")[2]
+
+    told = {place(c): c.at for c in changes if c.absent}
+    rows = await tx.run("note_absent", told=[(*where, at) for where, at in told.items()], kept=ABSENT_KEPT_MS)
+    first_at = {(team, domain): at for team, domain, at in rows}
+    return [
+        replace(c, wanted="failed", suppress=None) if c.absent and absent_wait(first_at[place(c)], c.at) else c
+        for c in changes
+    ]
 
 
 async def report_by_carrier(
@@ -217,7 +240,13 @@ async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at
 
 def _to_change(message_: int, position: int, report: Report, at: int) -> Change:
     return Change(
-        at=at, message=message_, position=position, wanted=report.status, detail=report.detail, suppress=report.suppress
+        at=at,
+        message=message_,
+        position=position,
+        wanted=report.status,
+        detail=report.detail,
+        suppress=report.suppress,
+        absent=report.absent,
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.retry import ABSENT_KEPT_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import deliveries, grams, imports, outcomes, requests, tags
 from heliograph.storage.engine.database import Database, Tx
@@ -26,6 +27,7 @@ AGES = {
     "purge_marketing": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,
+    "purge_absent": ABSENT_KEPT_MS,
     "purge_reputation": COUNTS_KEPT_MS,
     "purge_conversion": COUNTS_KEPT_MS,
     "purge_figures": FIGURES_KEPT_MS,

@@ -16,7 +16,6 @@ from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, Nu
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.tls import Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
-from heliograph.rules.retry import ABSENT_MS
 
 TRIES_MAX = 5  # addresses tried in one hand-over
 TRIES_S = 120.0  # no further address is tried after this
@@ -61,7 +60,8 @@ class Mx(Carrier):
         except NullMx:
             outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
         except Unknown:
-            outcome = _absent(domain, parcel.absent_ms)
+            text = f"there is no domain {domain} that takes mail"
+            outcome = replace(_unasked(domain, text, "5.1.2", bounced=True), absent=True)
         except DnsSilent as error:
             outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})")
         return tell(outcome, parcel, "mx", started, delivered=True)
@@ -128,15 +128,6 @@ def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
 
 def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]:
     return {"host": host, "address": None, "tls": None, "code": None, "enhanced": enhanced, "text": text}
-
-
-def _absent(domain: str, ago_ms: int | None) -> Outcome:
-    """Two answers at least 15 minutes apart count: a single one may be a name server's mistake."""
-    text = f"there is no domain {domain} that takes mail"
-    if ago_ms is None or ago_ms < ABSENT_MS:
-        detail = _detail(domain, f"{text}; DNS is asked again after 15 minutes")
-        return Deferred(detail=detail, retry_after_ms=ABSENT_MS - (ago_ms or 0), absent=True)
-    return _unasked(domain, text, "5.1.2", bounced=True)
 
 
 def _later(host: str, text: str) -> Deferred:

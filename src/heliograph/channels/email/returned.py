@@ -14,7 +14,7 @@ from heliograph.channels.email.dsn import Group, choose, read_status
 from heliograph.channels.email.named import is_at_ours, is_contact, is_ours, part_about, says_unknown
 from heliograph.channels.email.parts import ReceivedMail
 from heliograph.channels.email.ses import read_notification
-from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason
+from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason, says_absent
 from heliograph.rules.outcome import FORWARDING_FAILED, Report
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
@@ -53,6 +53,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None  # of RFC 3464
     reason: str | None = None  # of rules/blame.py, when the text gives one
     bad_address: bool = False  # the address itself is to blame
+    absent: bool = False  # … because its domain does not exist
     forwarded: bool = False  # it is about another address, which ours was forwarded or expanded to
 
 
@@ -93,7 +94,7 @@ def to_report(returned: Returned) -> Report | None:
         if returned.forwarded:
             return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
         if returned.permanent and returned.bad_address:
-            return Report(status="bounced", detail=detail, suppress="bounce")
+            return Report(status="bounced", detail=detail, suppress="bounce", absent=returned.absent)
         # Also a soft failure: the server that returns the mail has given up (contract 6: retried, then `failed`).
         return Report(status="failed", detail=detail)
     return None
@@ -137,6 +138,7 @@ def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Return
         # Some servers report any refused recipient as 5.1.1 although the reply said `5.7.1`: both must say so.
         bad_address=blames_address(reason, status, codes.enhanced)
         and not words.is_at_sender(f"{diagnostic}\n{notice}"),
+        absent=says_absent(reason, status, codes.enhanced),
         forwarded=forwarded,
     )
 
@@ -195,6 +197,7 @@ def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
         text=_line(codes.excerpt or notice or subject),
         reason=reason.name if reason else None,
         bad_address=blames_address(reason, codes.enhanced) and not words.is_at_sender(notice),
+        absent=says_absent(reason, codes.enhanced),
         forwarded=forwarded,
     )
 

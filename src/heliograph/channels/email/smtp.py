@@ -329,10 +329,10 @@ class SmtpSession:
                 return Accepted(detail=detail)
             case "deferred":
                 return Deferred(detail=detail)
-            case "bounced" if begins_with_another(" ".join(reply.lines), self._recipient):
+            case "bounced" | "absent" if begins_with_another(" ".join(reply.lines), self._recipient):
                 return Refused(detail={**detail, "reason": FORWARDING_FAILED})
             case refused:
-                return Refused(detail=detail, bounced=refused == "bounced")
+                return Refused(detail=detail, bounced=refused != "failed", absent=refused == "absent")
 
     def _broken(self, error: BaseException) -> Deferred:
         """What a broken connection means; any other exception is raised again."""

@@ -73,6 +73,17 @@ CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id        --postgres
 JOIN recipient r ON r.message = m.key AND r.position = :position;
 
+-- name: note_absent
+-- When each domain was first said not to exist, without a pause of :kept in between.
+INSERT INTO absent_domain (team, domain, first_at, last_at)
+SELECT r.team, r.domain, r.at, r.at FROM rows(:told, team bigint, domain text, at bigint) AS r
+WHERE true
+ON CONFLICT (team, domain) DO UPDATE SET
+    first_at = CASE WHEN absent_domain.last_at < excluded.last_at - :kept
+                    THEN excluded.first_at ELSE absent_domain.first_at END,
+    last_at = excluded.last_at
+RETURNING team, domain, first_at;
+
 -- name: insert_early_return
 INSERT INTO early_return (message, position, report, created_at) VALUES (:message, :position, :report, :created_at)
 ON CONFLICT (message, position) DO NOTHING;
