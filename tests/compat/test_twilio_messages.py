@@ -59,11 +59,24 @@ def test_a_whatsapp_message(messages: Any) -> None:
     assert until(lambda: messages(sent.sid).fetch().status == "read")
 
 
-def test_a_body_for_a_template_with_one_variable(shared_service: Service) -> None:
-    sent = client_for(shared_service, "UDH").messages.create(
-        to=MAGIC, body="Any words", messaging_service_sid="tpl_udh_sms"
-    )
-    assert sent.body == "Any words"
+@pytest.mark.parametrize(
+    ("key", "given", "body"),
+    [
+        ("UDH", {"messaging_service_sid": "tpl_udh_sms"}, "Any words"),
+        ("UDH", {"messaging_service_sid": "MG0123456789abcdef"}, "Service: Any words"),
+        ("UDH", {"messaging_service_sid": "MG00"}, "Any words"),  # the team's
+        ("UDH", {"from_": "+15005550000"}, "Any words"),
+        ("ACME_SEND", {"from_": "+15005550000"}, "Your code: Any words"),  # the key's
+    ],
+)
+def test_a_body_for_a_template_with_one_variable(
+    shared_service: Service, key: str, given: dict[str, str], body: str
+) -> None:
+    messages = client_for(shared_service, key).messages
+    sent = messages.create(to=MAGIC, body="Any words", **given)
+    assert (sent.body, sent.account_sid) == (body, "AC0123456789")
+    assert sent.messaging_service_sid == messages(sent.sid).fetch().messaging_service_sid
+    assert sent.messaging_service_sid == given.get("messaging_service_sid")
 
 
 def test_an_imported_template_by_the_sid_that_twilio_gave_it(shared_service: Service) -> None:
@@ -85,6 +98,9 @@ def test_what_a_template_does_not_declare_is_ignored(messages: Any) -> None:
         ({"content_sid": "", "body": "Hello", "messaging_service_sid": "MG123"}, 400, 21654),
         ({"content_sid": "", "body": "Hello", "messaging_service_sid": "tpl_sms"}, 400, 21654),
         ({"content_sid": "HX123"}, 400, 21655),
+        ({"content_sid": "HX" + "0" * 32}, 400, 21655),
+        ({"content_sid": "nothing"}, 400, 21655),
+        ({"media_url": ["https://shop.test/a.png"]}, 400, 20001),
         ({"content_sid": "tpl_whatsapp"}, 400, 21655),
         ({"content_variables": "{}"}, 400, 21656),
         ({"content_variables": '{"nobody": "x"}'}, 400, 21656),

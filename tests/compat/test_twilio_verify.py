@@ -34,7 +34,7 @@ def refused(call: Any, status: int, code: int) -> TwilioRestException:
 def test_a_start_and_a_check_by_number(verify: Any, phone: str) -> None:
     begun = verify.verifications.create(to=phone, channel="sms")
     assert (begun.to, begun.channel, begun.status, begun.valid) == (phone, "sms", "pending", False)
-    assert begun.service_sid == "VA1"
+    assert (begun.service_sid, begun.account_sid) == ("VA1", "AC0123456789")
     assert abs(begun.date_created - datetime.now(UTC)) < timedelta(minutes=1)
     assert [attempt["channel"] for attempt in begun.send_code_attempts] == ["sms"]
     wrong = verify.verification_checks.create(to=phone, code="wrong")
@@ -71,6 +71,12 @@ def test_a_second_start_is_the_same_code_again(verify: Any, phone: str) -> None:
     assert verify.verifications.create(to=phone, channel="sms").sid != first.sid
 
 
+def test_a_second_start_a_moment_later_is_the_same_verification(verify: Any) -> None:
+    """A real number has a least interval: the code that is on its way is not sent again."""
+    first, second = (verify.verifications.create(to="+447400000178", channel="sms") for _ in range(2))
+    assert (second.sid, second.status, len(second.send_code_attempts)) == (first.sid, "pending", 1)
+
+
 def test_read_by_number_and_cancel(verify: Any, phone: str) -> None:
     sid = verify.verifications.create(to=phone, channel="sms").sid
     assert verify.verifications(phone).fetch().sid == sid
@@ -84,6 +90,7 @@ def test_read_by_number_and_cancel(verify: Any, phone: str) -> None:
 def test_the_service(verify: Any) -> None:
     found = verify.fetch()
     assert (found.sid, found.friendly_name, found.code_length) == ("VA1", "Acme", 6)
+    assert found.account_sid == "AC0123456789"
 
 
 def test_what_a_carrier_refuses_failed(verify: Any) -> None:
@@ -108,6 +115,7 @@ def test_a_refused_start(verify: Any, given: dict[str, str], status: int, code: 
 def test_limits_and_closed_countries(shared_service: Service, verify: Any) -> None:
     number = "+447400000177"
     verify.verifications.create(to=number, channel="sms")
+    assert verify.verifications(number).update(status="canceled").status == "canceled"
     refused(lambda: verify.verifications.create(to=number, channel="sms"), 429, 60203)
     closed = client_for(shared_service, "BROKE").verify.v2.services("VA1")
     refused(lambda: closed.verifications.create(to="+491511234567", channel="sms"), 403, 60410)

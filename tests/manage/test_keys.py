@@ -30,12 +30,18 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
 
 async def test_all_that_is_wrong_is_said_at_once(store: Store, clock: TestClock, teams: None) -> None:
     wanted = WantedKey(
-        team="team_1", name="a\nb", scopes=(), domain="other.test", expires_at=clock.now(), networks=("x",)
+        team="team_1",
+        name="a\nb",
+        scopes=(),
+        domain="other.test",
+        expires_at=clock.now(),
+        networks=("x",),
+        passthrough="tpl_x",
     )
     with pytest.raises(InvalidRequest) as refused:
         await keys.create(store, ADA, wanted)
     assert refused.value.details
-    assert set(refused.value.details["fields"]) == {"name", "scopes", "domain", "expires_at", "networks"}
+    assert set(refused.value.details["fields"]) == {"name", "scopes", "domain", "expires_at", "networks", "passthrough"}
     assert await store.audit.lines(None) == []
 
 

@@ -60,6 +60,12 @@ def mint() -> None:
     metavar="NETWORK",
     help="An address or range, such as 192.0.2.0/24, that it may be used from; can be repeated. Default: any.",
 )
+@click.option(
+    "--passthrough",
+    default="",
+    metavar="TPL",
+    help="A template of one variable, whose value is the free text (Body) of programs written for Twilio.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
@@ -69,6 +75,7 @@ def create(
     domain: str | None,
     expires: datetime | None,
     networks: tuple[str, ...],
+    passthrough: str,
     as_json: bool,
 ) -> None:
     """Make a key for a team and print its token, shown only once.
@@ -85,6 +92,7 @@ def create(
         domain=domain and normal_domain(domain),
         expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
         networks=networks,
+        passthrough=passthrough,
     )
     made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
     _show(made, as_json)

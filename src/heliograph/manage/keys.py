@@ -17,6 +17,7 @@ from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, T
 from heliograph.rules.setup.keys import ENTROPY_BYTES, check_giver, make_token, parse_token, token_hash
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
@@ -33,6 +34,7 @@ class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None = None
     expires_at: int | None = None
     networks: tuple[str, ...] = ()
+    passthrough: str = ""
 
 
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey) -> MadeKey:
     token, now = make_token(store.clock.entropy(ENTROPY_BYTES)), store.clock.now()
     fields = msgspec.structs.asdict(wanted)
     fields["name"] = f"key {parse_token(token)}" if wanted.name is None else wanted.name.strip()
-    made = MadeKey(key=_with_token(Key(id="", hash="", **fields), token), token=token)
+    made = MadeKey(key=_with_token(Key(id="", hash="", created_at=now, **fields), token), token=token)
 
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
@@ -87,7 +89,8 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) 
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
-        new = replace(_with_token(old, token), name=name, expires_at=giver.expires_at if giver else None)
+        new = replace(_with_token(old, token), name=name, created_at=now)
+        new = replace(new, expires_at=giver.expires_at if giver else None)
         check_giver(giver, new)
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
         made.append(MadeKey(key=new, token=token, old=ended))
@@ -196,6 +199,8 @@ def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
         wrong["expires_at"] = "Choose a day that is not over yet, or leave it empty."
     if len(key.networks) > NETWORKS_MAX or not all(is_network(text) for text in key.networks):
         wrong["networks"] = f"Give up to {NETWORKS_MAX} addresses or ranges such as 192.0.2.0/24."
+    if key.passthrough and (why := wrong_passthrough(setup.teams[key.team].templates.get(key.passthrough))):
+        wrong["passthrough"] = f"{key.passthrough} {why}."
     return wrong
 
 

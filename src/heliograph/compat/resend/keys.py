@@ -49,4 +49,5 @@ async def rename(call: Call) -> Response:
 
 def _line(line: KeyLine) -> dict[str, str | None]:
     used = timestamp(line.used_at) if line.used_at is not None else None
-    return {"id": line.record.id, "name": line.record.name, "created_at": None, "last_used_at": used}
+    made = timestamp(line.record.created_at) if line.record.created_at else None
+    return {"id": line.record.id, "name": line.record.name, "created_at": made, "last_used_at": used}

@@ -26,9 +26,9 @@ from heliograph.rules.refusals import (
     MessageNotFound,
     TemplateIdRequired,
 )
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.templates.values import asked_names, only_declared
-from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, WHATSAPP, error_code, sender, to_status
+from heliograph.rules.setup.records import Caller, Channel
+from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
+from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, SERVICE, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response
@@ -39,7 +39,8 @@ SEND = {"sms": send_sms, "whatsapp": send_whatsapp}
 PAGE, PAGE_MAX = 50, 100
 FREE_TEXT = (
     "SMS and WhatsApp messages are made from approved templates, so free text is refused. Send ContentSid=tpl_… with "
-    "ContentVariables, or name a template with one variable as MessagingServiceSid: Body becomes its value."
+    "ContentVariables. Or let Body be the value of a template with one variable: the key's or the team's passthrough, "
+    "or the one that MessagingServiceSid names."
 )
 
 
@@ -48,12 +49,14 @@ async def send(call: Call) -> Response:
     to = form.get("To", "")
     channel: Channel = "whatsapp" if to.startswith(WHATSAPP) else "sms"
     to = read_phone(to.removeprefix(WHATSAPP))
+    if form.get("MediaUrl"):
+        raise InvalidRequest("MediaUrl: messages are text here, no files are fetched. Leave it out.", param="MediaUrl")
     template_id, variables = _template(call)
     request = PhoneRequest(
         to=to,
         template_id=template_id,
         variables=variables,
-        metadata={ACCOUNT: call.params["account"], **await _callback(call)},
+        metadata={ACCOUNT: call.params["account"], **_service(form), **await _callback(call)},
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.now()),
     )
@@ -129,20 +132,33 @@ async def list_all(call: Call) -> Response:
 
 
 def _template(call: Call) -> tuple[str, dict[str, Any]]:
-    """The template and its values. `Body` is the value of a template that is named in place of a service."""
+    """The template and its values."""
     form = call.json
-    body, named = form.get("Body", ""), form.get("MessagingServiceSid", "")
-    id_ = template_id(form.get("ContentSid", "")) or (named if body and named.startswith(PREFIXES["template"]) else "")
+    id_ = template_id(form.get("ContentSid", ""))
     if not id_:
-        raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
+        return _passthrough(call.caller, form)
     template = call.caller.team.templates.get(id_)
     names = asked_names(template) if template else []
-    if id_ == named:
-        if len(names) != 1:
-            raise TemplateIdRequired(f"The template {id_} has not one variable. {FREE_TEXT}", param="ContentSid")
-        return id_, {names[0]: body}
     given = {_name(key, names): value for key, value in _variables(form.get("ContentVariables", "")).items()}
     return id_, only_declared(template, given) or {}
+
+
+def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    """The template that takes any text: named in place of a service, or by the key or the team."""
+    templates = caller.team.templates
+    given = form.get(SERVICE, "")
+    named = template_id(given)
+    known = named in templates or given.startswith(PREFIXES["template"])  # what is named so is meant
+    id_ = (named if known else "") or caller.key.passthrough or caller.team.record.passthrough
+    if not id_ or not form.get("Body"):
+        raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
+    if why := wrong_passthrough(templates.get(id_)):
+        raise TemplateIdRequired(f"{id_} {why}. {FREE_TEXT}", param="Body")
+    return id_, {asked_names(templates[id_])[0]: form["Body"]}
+
+
+def _service(form: dict[str, str]) -> dict[str, str]:
+    return {SERVICE: form[SERVICE]} if form.get(SERVICE) else {}
 
 
 def _variables(text: str) -> dict[str, Any]:
@@ -265,7 +281,7 @@ def _record(call: Call, found: Whole) -> dict[str, Any]:
     return {
         "sid": facts.id,
         "account_sid": account,
-        "messaging_service_sid": None,
+        "messaging_service_sid": record.get("metadata", {}).get(SERVICE),
         "to": prefix + recipient.given,
         "from": sender(record),
         "body": body,

@@ -57,14 +57,25 @@ INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
 
 
 def token(request: Request) -> bytes:
-    scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
-    try:
-        _, separator, password = b64decode(given.strip(), validate=True).partition(b":")
-    except binascii.Error:
-        separator = password = b""
-    if scheme.lower() != b"basic" or not separator:
+    scheme, separator, _, password = _credentials(request)
+    if scheme != b"basic" or not separator:
         raise r.MissingApiKey("Send any account SID as user name and your key hk_… as password, by Basic auth.")
     return password
+
+
+def account(request: Request) -> str:
+    """The SID that the caller goes by: answers repeat it."""
+    return _credentials(request)[2].decode("utf-8", "replace")
+
+
+def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
+    """The scheme in small letters, the colon if there is one, user and password."""
+    scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
+    try:
+        user, separator, password = b64decode(given.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        user = separator = password = b""
+    return scheme.lower(), separator, user, password
 
 
 def parse(raw: bytes) -> dict[str, str]:

@@ -13,9 +13,9 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.compat.call import Call
-from heliograph.compat.twilio.shape import VERIFY, iso_time
+from heliograph.compat.twilio.shape import VERIFY, account, iso_time
 from heliograph.rules.address import parse_address
-from heliograph.rules.limits import CODE_DIGITS
+from heliograph.rules.limits import CODE_DIGITS, SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
 from heliograph.rules.verification import CANCELED
 from heliograph.storage.search import Search, VerificationLine
@@ -37,12 +37,22 @@ async def start(call: Call) -> Response:
     to, channel = form.get("To"), form.get("Channel") or "sms"
     found = await _newest(call, to or "")
     if found and found.status == "pending" and found.channel == channel:
-        await resend_verification(call.context, call.caller, found.id, None)
+        await _send_again(call, found)
         id_ = found.id
     else:
         begun = await start_verification(call.context, call.caller, VerifyRequest(to=to, channel=channel), None)
         id_ = msgspec.json.decode(begun.body)["id"]
     return await _show(call, id_, 201)
+
+
+async def _send_again(call: Call, found: VerificationLine) -> None:
+    try:
+        await resend_verification(call.context, call.caller, found.id, None)
+    except VerifyRateLimited:
+        interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
+        if call.context.clock.now() - _times(found)[-1] >= interval:
+            raise
+        # The code went out a moment ago: it is the one that is asked for.
 
 
 async def read(call: Call) -> Response:
@@ -79,7 +89,7 @@ async def service(call: Call) -> Response:
     return answer(
         {
             "sid": call.params["service"],
-            "account_sid": call.caller.team.record.id,
+            "account_sid": account(call.request),
             "friendly_name": call.caller.team.record.name,
             "code_length": CODE_DIGITS,
             "lookup_enabled": False,
@@ -129,11 +139,11 @@ async def _show(call: Call, id_: str, status: int = 200) -> Response:
 
 def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
     canceled = "canceled" if found.error_message == CANCELED else "failed"
-    times = [found.created_at, *map(int, found.resent.split())]
+    times = _times(found)
     return {
         "sid": found.id,
         "service_sid": call.params["service"],
-        "account_sid": call.caller.team.record.id,
+        "account_sid": account(call.request),
         "to": found.to,
         "channel": found.channel,
         "status": STATUSES.get(found.status, canceled),
@@ -150,6 +160,11 @@ def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
         "date_updated": iso_time(times[-1]),
         "url": _url(call, f"/Verifications/{found.id}"),
     }
+
+
+def _times(found: VerificationLine) -> list[int]:
+    """When its code was sent."""
+    return [found.created_at, *map(int, found.resent.split())]
 
 
 def _url(call: Call, rest: str) -> str:

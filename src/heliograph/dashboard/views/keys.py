@@ -7,6 +7,7 @@ from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, WantedKey, end_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Scope
+from heliograph.rules.templates.values import wrong_passthrough
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 
@@ -20,6 +21,7 @@ async def create(visit: Visit) -> Answer:
         domain=form.get("domain") or None,
         expires_at=end_of(form["expires"]) if form.get("expires") else None,
         networks=tuple(form.get("networks", "").replace(",", " ").split()),
+        passthrough=form.get("passthrough", ""),
     )
     try:
         made = await keys.create(visit.store, visit.actor, wanted)
@@ -61,7 +63,9 @@ async def show_new(visit: Visit) -> Page:
 
 def _new(visit: Visit, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
     domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
-    return Page("key_new.html", {"domains": domains, "form": form, "errors": errors or {}}, 400 if errors else 200)
+    fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
+    shown = {"domains": domains, "passthroughs": [("", "None"), *fitting], "form": form, "errors": errors or {}}
+    return Page("key_new.html", shown, 400 if errors else 200)
 
 
 async def show_one(visit: Visit) -> Page:

@@ -6,14 +6,14 @@ from typing import Any
 from heliograph.rules.exports.records import Exported, ExportedTemplate, LeftOut, Row
 from heliograph.rules.templates.foreign import own_placeholders
 
-_SID = re.compile("HX[0-9A-Za-z]{1,64}")
+_SID = re.compile("(?:HX|MG)[0-9A-Za-z]{1,64}")
 _TEXT = "twilio/text"
 _NUMBERED = re.compile(r"\{\{\s*([1-9][0-9]?)\s*\}\}")
 _PHONES = ("phone_number", "phonenumber", "phone", "number", "to", "from")
 
 
 def template_id(sid: str) -> str:
-    """Ours of a template that came from Twilio; any other id stays."""
+    """Ours of a template that has this SID at Twilio, or of the one for a messaging service; any other id stays."""
     return f"tpl_{sid}" if _SID.fullmatch(sid) else sid
 
 

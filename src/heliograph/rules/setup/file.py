@@ -204,6 +204,7 @@ _Positive = Annotated[int, _from(1)]
 _Port = Annotated[int, _from(1, 65535)]
 _Statuses = list[Annotated[int, _from(100, 599)]]
 _Uncertain = Literal["resend", "stop"]
+_Passthrough = Annotated[str, _like("tpl_[A-Za-z0-9_]{1,64}|", "a template's id such as tpl_free, or '' for none")]
 
 _ABSENT: Any = msgspec.UNSET  # what the file leaves out
 
@@ -434,6 +435,7 @@ class _Key(_Table):
     domain: _Domain = _ABSENT
     scopes: Annotated[list[records.Scope], form(_some)] = _ABSENT
     networks: list[_Network] = _ABSENT
+    passthrough: _Passthrough = _ABSENT
 
 
 class _Webhook(_Table):
@@ -475,6 +477,7 @@ class _Team(_Table):
     domains_max: _Count = _ABSENT
     keep_content_days: Annotated[int, _from(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
     keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
+    passthrough: _Passthrough = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     templates: list[_Template] = _ABSENT
     keys: list[_Key] = _ABSENT

@@ -22,6 +22,7 @@ from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sea
 from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
 from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.rules.templates.check import check_template
+from heliograph.rules.templates.values import wrong_passthrough
 
 # They decide what is sent: changing one makes a new version of the template.
 CONTENT = (
@@ -88,7 +89,9 @@ def plan(
             planner.domain(team, domain, step)
         for step, template in _entries(own, "templates", where):
             planner.template(team, template, step)
+        planner.passthrough(team, own, where)
         for step, key in _entries(own, "keys", where):
+            planner.passthrough(team, key, step)
             planner.key(team, key, step)
         for step, recipient in _entries(own, "recipients", where):
             address = recipient["address"]
@@ -228,6 +231,12 @@ class _Planner:
         for problem in check_template(new):
             raise SetupError(f"{self._file}: {where}.{problem}")
 
+    def passthrough(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        template = self._records.get(("template", given.get("passthrough", "")))
+        own = template if isinstance(template, Template) and template.team == team.id else None
+        if given.get("passthrough") and (why := wrong_passthrough(own)):
+            self._fail(f"{where}.passthrough", f"{given['passthrough']} {why}")
+
     def key(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         name, token = given["name"], given.get("token")
         named = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
@@ -246,6 +255,8 @@ class _Planner:
         old = self._records.get(("key", public))
         if isinstance(old, Key) and (old.team, old.hash) != (team.id, own["hash"]):
             self._fail(f"{where}.token", "is in use by another key; take a token of its own")
+        if old is None:
+            own["created_at"] = self._now
         self.owned("key", public, own, where, team, name)
         if old is None:
             self.keys.append(NewKey(team=team.id, name=name, token=made))

@@ -89,6 +89,7 @@ class TeamRecord(Setting, frozen=True):
     wanted: str = ""  # another name, asked for by an owner; recipients are told the one above until it is approved
     wanted_refused: str = ""
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
+    passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
 
     @property
     def wrong_days(self) -> str:
@@ -186,6 +187,8 @@ class Key(Setting, frozen=True):
     revoked: bool = False
     expires_at: int | None = None
     networks: tuple[str, ...] = ()  # where it may be used from; none: anywhere
+    passthrough: str = ""  # as a team's, and before it
+    created_at: int = 0  # 0: before this was kept
 
 
 class Recipient(Setting, frozen=True):

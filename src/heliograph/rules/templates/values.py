@@ -78,6 +78,16 @@ def only_declared(template: Template | None, given: dict[str, Any] | None) -> di
     return {name: value for name, value in islice(found, READ_MAX) if name in names}
 
 
+def wrong_passthrough(template: Template | None) -> str:
+    """Why a template cannot take any text as its one value; empty: it can."""
+    if template is None:
+        return "is no template of the team"
+    if template.channel == "email":
+        return "is a template for email; free text goes out by SMS or WhatsApp"
+    count = len(asked_names(template))
+    return "" if count == 1 else f"has {count} variables; the text needs a template with one"
+
+
 def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str, str]) -> dict[str, str]:
     """A value for each declared variable, the brand's name where it has a position (contract 5)."""
     return {**values, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}

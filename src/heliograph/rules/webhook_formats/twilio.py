@@ -14,6 +14,7 @@ from heliograph.rules.webhook_formats.format import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 ACCOUNT = "AccountSid"  # in the metadata of a message that came in Twilio's shape: whose it is
+SERVICE = "MessagingServiceSid"  # beside it: what the caller named
 CALLBACK = "StatusCallback"  # beside it: where its own events are told
 WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
@@ -56,6 +57,8 @@ def body(event: StoredEvent, team: Team) -> bytes:
         "MessageStatus": status,
         "SmsStatus": status,
     }
+    if isinstance(service := own.get("metadata", {}).get(SERVICE), str):
+        told[SERVICE] = service
     if event.status == "failed" and status != "canceled":
         told["ErrorCode"] = str(error_code(reason))
     return urlencode(told).encode()
