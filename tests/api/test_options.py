@@ -37,7 +37,8 @@ def test_lists_filter_by_a_tag(shared_service: Service, path: str, body: Body) -
     settled(shared_service, f"{path}/{ids[0]}")
     assert ids[0] not in listed(shared_service, f"{path}?tag={tag}&status=failed")
     assert listed(shared_service, f"{path}?tag={tag}&to={quote(body['to'], safe='')}") == ids[::-1]
-    assert listed(shared_service, f"{path}?tag={tag}&to=nobody@acme.test") == []
+    nobody = "nobody@acme.test" if "@" in body["to"] else "+447400000099"
+    assert listed(shared_service, f"{path}?tag={tag}&to={nobody}") == []
     assert listed(shared_service, f"{path}?tag=run:nothing") == []
     for bad in ("run", "a%20b:c", "run:"):
         assert_refused(shared_service.get(f"{path}?tag={bad}"), 400, "invalid_request", "tag")

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -148,6 +149,7 @@ def test_filters_of_emails(shared_service: Service) -> None:
     assert one["id"] not in listed(shared_service, path, "template_id=tpl_welcome")
     assert listed(shared_service, path, "template_id=tpl_none") == []
     assert listed(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
+    assert listed(shared_service, path, "to=bounced+filter@simulator.test") == [one["id"]]  # a plus as people write it
 
 
 def test_filters_by_time(shared_service: Service) -> None:
@@ -336,3 +338,28 @@ def test_lists_hold_only_the_teams_own(shared_service: Service, path: str) -> No
 @pytest.mark.parametrize("route", OPEN, ids=named)
 def test_what_needs_no_key(shared_service: Service, route: Route) -> None:
     assert shared_service.ask(route.method, route.path, key=None).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("/v1/emails", ["nobody", "+15005550006", "Ada <ada@example.com>", ""]),
+        ("/v1/sms", ["nobody", "ada@example.com", "15005550006", ""]),
+        ("/v1/whatsapp", ["nobody", "ada@example.com", "+1 500 555 0006"]),
+        ("/v1/verify", ["nobody", "15005550006", "@"]),
+    ],
+)
+def test_whom_a_list_cannot_be_of(shared_service: Service, path: str, wrong: list[str]) -> None:
+    for to in wrong:
+        assert_refused(shared_service.get(f"{path}?to={quote(to, safe='')}"), 400, "invalid_request", "to")
+
+
+@pytest.mark.parametrize("path", ["/v1/sms", "/v1/whatsapp", "/v1/verify"])
+def test_a_plus_that_is_not_encoded_is_understood(shared_service: Service, path: str) -> None:
+    to = "+15005551033"
+    sent = shared_service.post(path, SENDS[path] | {"to": to}).json["id"]
+    assert sent in listed(shared_service, path, f"to={to}")
+
+
+def test_whom_the_inbox_cannot_be_of(shared_service: Service) -> None:
+    assert_refused(shared_service.get("/v1/inbox?to=nobody", key="SANDBOX"), 400, "invalid_request", "to")

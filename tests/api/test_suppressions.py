@@ -63,6 +63,28 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
     assert [entry["email"] for entry in first["data"] + second["data"]] == emails[::-1]
 
 
+def test_a_walk_that_deletes_reaches_the_end(service: Service) -> None:
+    """A page that ended with what is no longer there is followed by the next one."""
+    emails = {f"walk+{i}@example.com" for i in range(7)}
+    for email in emails:
+        add(service, email)
+    seen, query, has_more = list[str](), "limit=3", True
+    while has_more:
+        page = service.get(f"/v1/suppressions?{query}").json
+        for entry in page["data"]:
+            seen.append(entry["email"])
+            service.ask("DELETE", path(entry["email"]))
+        query, has_more = f"limit=3&after={seen[-1]}", page["has_more"]
+    assert emails <= set(seen)
+    assert len(seen) == len(set(seen))
+
+
+def test_a_walk_cannot_begin_after_nobody(shared_service: Service) -> None:
+    for after in ("never-there@example.com", "nobody", ""):
+        refused = shared_service.get(f"/v1/suppressions?after={after}")
+        assert_refused(refused, 400, "invalid_request", "after")
+
+
 @pytest.mark.parametrize(
     ("body", "code", "param"),
     [
@@ -71,6 +93,7 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
         ({"email": "x@example.com", "reason": "whim"}, "invalid_request", "reason"),
         ({"email": ["x@example.com"]}, "invalid_request", "email"),
         ({}, "invalid_request", "email"),
+        ({"email": "Suppressed+x@simulator.test"}, "invalid_request", "email"),
         ({"email": "x@example.com", "note": "x"}, "invalid_request", "note"),
     ],
 )

@@ -124,6 +124,10 @@ CARRIER = '[[carriers]]\nid = "c"\n'
             "teams[0].suppressions[0].email: expected an email",
         ),
         (
+            TEAM + '[[teams.suppressions]]\nemail = "bounced@simulator.test"',
+            "teams[0].suppressions[0].email: 'bounced@simulator.test' is a magic address",
+        ),
+        (
             TEAM + '[[teams.suppressions]]\nemail = "a@b.test"\nreason = "angry"',
             "teams[0].suppressions[0].reason: expected 'bounce' or 'complaint' or 'manual', got 'angry'",
         ),

@@ -13,6 +13,7 @@ from heliograph.rules.suppression_file import Unreadable, read_lines
         (b"\xef\xbb\xbfEmail,Reason\r\nA@Example.com , Bounce\r\n", [(2, "a@example.com", "bounce", "")]),
         (b'"a@example.com","complaint",eml_1,2026-01-01\n\n', [(1, "a@example.com", "complaint", "")]),
         (b"name\n", [(1, None, "manual", "not an email address")]),
+        (b"Bounced+x@simulator.test\n", [(1, None, "manual", suppression_file.MAGIC)]),
         (b"a@example.com,spite", [(1, "a@example.com", "manual", "")]),
         (
             b"a@example.com\nA@example.com\n",

@@ -356,6 +356,7 @@ INDEXES = {
     "find_suppressions": "suppression_pkey",
     "find_suppression": "suppression_pkey",
     "list_suppressions": "suppression_by_time",
+    "place_of_deleted": "event_deleted",
     "delete_suppression": "suppression_pkey",
     "count_reputation": "",
     "newest_reputation": "reputation_by_hour reputation_pkey",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.verify_start import inbox_text
 from heliograph.api.call import Call
-from heliograph.rules.address import parse_address
+from heliograph.api.reading import read_to
 from heliograph.rules.captured import code_in, find_code, find_links
 from heliograph.rules.content import CONTENTS, EmailContent, SmsContent
 from heliograph.rules.field_docs import CreatedAt, Id, Records, says
@@ -122,7 +122,7 @@ def _kinds(query: dict[str, str]) -> Sequence[str]:
 
 
 def _wanted(query: dict[str, str]) -> InboxSearch:
-    to, after, before = query.get("to"), query.get("after", ""), query.get("before", "")
+    after, before = query.get("after", ""), query.get("before", "")
     since = None
     if after and not after.startswith(_PREFIXES):
         since, after = parse_timestamp(after), ""
@@ -131,8 +131,7 @@ def _wanted(query: dict[str, str]) -> InboxSearch:
         since = max(0, since)  # no id is of an earlier time
     if before and not before.startswith(_PREFIXES):
         raise InvalidRequest("before is the last id of the page before.", param="before")
-    address = parse_address(to) if to else None
-    return InboxSearch(address=address.normal if address else to, after=after, since=since, before=before)
+    return InboxSearch(address=read_to(query, None), after=after, since=since, before=before)
 
 
 # -- finding -----------------------------------------------------------------------------------------------------

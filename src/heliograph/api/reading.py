@@ -27,9 +27,11 @@ from heliograph.rules.field_docs import (
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.options import shown, split_tag
+from heliograph.rules.phone import is_phone
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
+from heliograph.rules.text import quoted
 from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
 from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
@@ -225,13 +227,25 @@ def _found(found: SearchPage[Any], records: list[Any]) -> Response:
     return answer({"object": "list", "has_more": found.after is not None, "data": records})
 
 
+def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
+    """The address or phone of a channel, or either, in its normal form."""
+    if "to" not in query:
+        return None
+    to = query["to"].replace(" ", "+")  # a plus that was not encoded; neither has a space
+    address = parse_address(to) if channel in ("email", None) else None
+    if address is None and (channel == "email" or not is_phone(to)):
+        wanted = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
+        raise InvalidRequest(f"to is {wanted}, not {quoted(to)}.", param="to")
+    return address.normal if address else to
+
+
 def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
     """Of a channel's messages, or of verifications."""
     query = call.query()
-    status, to = query.get("status"), query.get("to")
+    status = query.get("status")
     if status is not None and status not in states:
         raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
-    address = parse_address(to) if to else None
+    address = read_to(query, channel)
     times: dict[str, Any] = {
         name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query
     }
@@ -243,7 +257,7 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
         limit=read_limit(query),
         channel=channel,
         status=status,
-        address=address.normal if address else to,
+        address=address,
         template_id=query.get("template_id"),
         before=read_after(query, PREFIXES[channel or "verification"]),
         **times,

@@ -6,10 +6,8 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.manage import suppressions
-from heliograph.rules.address import parse_address
 from heliograph.rules.field_docs import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
 from heliograph.rules.ids import timestamp
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.suppression_file import DEFAULT, REASONS
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.bodies import to_request
@@ -64,11 +62,8 @@ async def create(call: Call) -> Response:
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), query.get("after")
-    address = parse_address(after) if after else None
-    if after is not None and address is None:
-        raise InvalidRequest("after is the email address that the page before ended with.", param="after")
-    rows = await call.context.store.suppressions.page(call.team, address.normal if address else None, limit)
+    limit = read_limit(query)
+    rows = await suppressions.page(call.context.store, call.caller.team.record, query.get("after"), limit)
     return page([to_record(row) for row in rows], limit)
 
 

@@ -2,13 +2,14 @@
 
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.audit import Actor
+from heliograph.rules.magic import is_magic_email
 from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
 from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.suppression_file import REASONS
+from heliograph.rules.suppression_file import MAGIC, REASONS
 from heliograph.rules.text import quoted
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
-from heliograph.storage.suppressions import Suppression
+from heliograph.storage.suppressions import NeverListed, Suppression
 
 
 async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
@@ -18,6 +19,19 @@ async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
     return found
 
 
+async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
+    """Newest first, after the address that the page before ended with; one more than the limit, when there are more."""
+    address = parse_address(after.replace(" ", "+")) if after is not None else None  # a plus that was not encoded
+    try:
+        if after is not None and address is None:
+            raise NeverListed
+        return await store.suppressions.page(team.ref, address.normal if address else None, limit)
+    except NeverListed:
+        raise InvalidRequest(
+            f"after is the email address that the page before ended with, not {quoted(after or '')}.", param="after"
+        ) from None
+
+
 async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: str) -> bool:
     """Whether it was not there before."""
     if reason not in REASONS:
@@ -25,6 +39,8 @@ async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: 
     address = parse_address(email)
     if address is None:
         raise InvalidEmail(f"email {quoted(email)} is not a valid email address.", param="email")
+    if is_magic_email(address.normal):
+        raise InvalidRequest(f"email {quoted(email)} {MAGIC}. Suppress a real address.", param="email")
     given = NewSuppression(team.ref, address.normal, address.given, reason)
     entry = actor.did(store.clock.now(), "suppression.add", address.given, reason, team=team.id)
     return await store.suppressions.add(given, entry)

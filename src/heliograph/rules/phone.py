@@ -64,11 +64,15 @@ _LONGEST = max(map(len, _COUNTRIES))
 def read_phone(text: str | None, param: str = "to") -> str:
     if text is None:
         raise InvalidPhone(f"{param} is missing. {InvalidPhone.fix}", param=param)
-    if not _E164.fullmatch(text):
+    if not is_phone(text):
         raise InvalidPhone(
             f"{param} {quoted(text)} is not a phone number in E.164 form. {InvalidPhone.fix}", param=param
         )
     return text
+
+
+def is_phone(text: str) -> bool:
+    return _E164.fullmatch(text) is not None
 
 
 def country_of(phone: str) -> str | None:

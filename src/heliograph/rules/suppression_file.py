@@ -8,10 +8,12 @@ import csv
 import msgspec
 
 from heliograph.rules.address import Address, parse_address
+from heliograph.rules.magic import is_magic_email
 
 LINES_MAX = 100_000
 REASONS = ("bounce", "complaint", "manual")
 DEFAULT = "manual"
+MAGIC = "is a magic address of the simulator, which is never suppressed"
 HEADERS = ("email", "e-mail", "email address", "address", "recipient")
 
 
@@ -63,6 +65,8 @@ def to_line(number: int, email: str, given: str, seen: dict[str, int]) -> ReadLi
     address = parse_address(email)
     if address is None:
         return ReadLine(number=number, text=email, wrong="not an email address")
+    if is_magic_email(address.normal):
+        return ReadLine(number=number, text=email, wrong=MAGIC)
     reason = given.lower() if given.lower() in REASONS else DEFAULT
     if address.normal in seen:
         return ReadLine(number=number, text=email, wrong=f"the same as line {seen[address.normal]}")

@@ -473,15 +473,15 @@ async def _suppress(tx: Tx, rows: _Rows) -> None:
         rows.events.append(suppression_event(rows.publisher, "suppression.created", distinct[team, address]))
 
 
-def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> Event:
-    """`row`: team, address, email, reason, source message, detail, made at."""
-    team, address, email, reason, source, detail, at = row
+def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: int | None = None) -> Event:
+    """`row`: team, address, email, reason, source message, detail, made at; `at`: when it happened, if later."""
+    team, address, email, reason, source, detail, made_at = row
     data = {
         "email": email,
         "reason": reason,
         "source_message_id": source,
         "detail": msgspec.Raw(detail.encode()) if detail else None,
-        "created_at": timestamp(at),
+        "created_at": timestamp(made_at),
     }
     return Event(
         id=publisher.new_id("evt_"),
@@ -490,7 +490,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any]) -> E
         recipient=address,
         type=type_,
         detail=msgspec.json.encode(data).decode(),
-        created_at=at,
+        created_at=made_at if at is None else at,
     )
 
 

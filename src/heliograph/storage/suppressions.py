@@ -7,6 +7,7 @@ import msgspec
 from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import SHOWN, NameOf, is_erased
+from heliograph.rules.ids import parse_timestamp
 from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx
@@ -38,6 +39,10 @@ class End(msgspec.Struct, frozen=True):
 
 
 START = End(NEWEST, "")
+
+
+class NeverListed(Exception):
+    """The address was not on the list, as far back as events are kept."""
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
@@ -85,15 +90,12 @@ class Suppressions:
         return {address: OnList(*listed) for address, *listed in rows}
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
-        """One more than the limit, when there are more; `after` is the address that the page before ended with."""
+        """One more than the limit, when there are more. `after` is the address that the page before ended with, which
+        may be deleted since.
+        """
 
         async def story(tx: Tx) -> list[Suppression]:
-            end = START
-            if after is not None:
-                found = [Suppression(*row) for row in await tx.run("find_suppression", team=team, address=after)]
-                if not found:
-                    return []
-                end = End(found[0].created_at, after)
+            end = START if after is None else await _end(tx, team, after)
             given = {"at": end.created_at, "before": end.address, "limit": limit + 1}
             return [Suppression(*row) for row in await tx.run("list_suppressions", team=team, **given)]
 
@@ -133,7 +135,7 @@ class Suppressions:
         async def story(tx: Tx) -> bool:
             names = [address, self.name_of(team, address)] if (await account(tx, team)).erased else [address]
             gone = [
-                suppression_event(publisher, "suppression.deleted", (team, name, *row, None, now))
+                suppression_event(publisher, "suppression.deleted", (team, name, *row), now)
                 for name in names
                 for row in await tx.run("delete_suppression", team=team, address=name)
             ]
@@ -142,3 +144,12 @@ class Suppressions:
             return bool(gone)
 
         return await self._database.write(story)
+
+
+async def _end(tx: Tx, team: int, address: str) -> End:
+    """Where an address stands on the list, or stood when it was deleted."""
+    for row in await tx.run("find_suppression", team=team, address=address):
+        return End(Suppression(*row).created_at, address)
+    for (detail,) in await tx.run("place_of_deleted", team=team, address=address):
+        return End(parse_timestamp(msgspec.json.decode(detail)["created_at"]) or 0, address)
+    raise NeverListed

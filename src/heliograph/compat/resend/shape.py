@@ -167,14 +167,11 @@ def ends(call: Call) -> tuple[int, str | None, str | None]:
 
 
 def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Sequence[T], bool]:
-    """The page that was asked for, of a list that memory holds."""
+    """The page that was asked for, of a list that memory holds: newest first, by ids, of which none has to be there."""
     limit, after, before = ends(call)
-    ids = [id_of(record) for record in records]
-    if mark := after or before:
-        if mark not in ids:
-            raise InvalidRequest(
-                f"There is no record {mark[:80]!r} in this list.", param="after" if after else "before"
-            )
-        at = ids.index(mark)
-        records = records[at + 1 :] if after else records[:at]
+    records = [
+        record
+        for record in sorted(records, key=id_of, reverse=True)
+        if not (after and id_of(record) >= after) and not (before and id_of(record) <= before)
+    ]
     return (records[-limit:] if before else records[:limit]), len(records) > limit

@@ -38,10 +38,7 @@ async def list_all(call: Call) -> Response:
     limit, after, before = ends(call)
     if before is not None or "origin" in call.request.loose_query():
         raise InvalidRequest("This list is read with limit and after only, whatever the origin.", param="before")
-    address = parse_address(after) if after else None
-    if after is not None and address is None:
-        raise InvalidRequest("after is the id that the page before ended with.", param="after")
-    rows = await call.context.store.suppressions.page(call.team, address.normal if address else None, limit)
+    rows = await suppressions.page(call.context.store, call.caller.team.record, after, limit)
     return answer(listed([_line(row) for row in rows[:limit]], has_more=len(rows) > limit))
 
 

@@ -88,6 +88,7 @@ async def delete(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     """Both channels, newest first; the token of a page is where the one before ended. `From` leaves some out of it."""
     query = present(call.request.loose_query())
+    query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}  # a plus not encoded
     size = _number(query.get("PageSize", str(PAGE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _number(query.get("Page", "0"), "Page")
     token, to = query.get("PageToken"), query.get("To", "")

@@ -76,15 +76,15 @@ async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: di
 
 async def show(visit: Visit) -> Page:
     wanted, after = visit.query.get("q", "").strip(), visit.query.get("after", "")
-    found = sorted((team for team in visit.setup.teams.values() if _fits(team, wanted.lower())), key=_order)
-    if after in visit.setup.teams:
-        found = [team for team in found if _order(team) > _order(visit.setup.teams[after])]
+    name, _, id_ = after.rpartition("/")  # where the page before ended, whatever became of that team
+    fitting = (team for team in visit.setup.teams.values() if _fits(team, wanted.lower()))
+    found = sorted((team for team in fitting if _order(team) > (name, id_)), key=_order)
     shown = found[:PAGE]
     values = {
         "teams": shown,
         "reputations": visit.store.reputation.current,
         "accounts": await visit.store.ledger.accounts([team.record.ref for team in shown]),
-        "after": shown[-1].record.id if len(found) > PAGE else "",
+        "after": "/".join(_order(shown[-1])) if len(found) > PAGE else "",
         "q": wanted,
     }
     return Page("operator.html", values)

@@ -23,11 +23,12 @@ async def index(visit: Visit) -> Answer:
     channel, status, after, q = (visit.query.get(name, "").strip() for name in ("channel", "status", "after", "q"))
     everything = sorted(visit.team.templates.values(), key=_place)
     found = [t for t in everything if channel in ("", t.channel) and _is_in(visit, t, status) and _has(t, q)]
-    if before := visit.team.templates.get(after):
-        found = [t for t in found if _place(t) > _place(before)]
+    name, _, id_ = after.rpartition("/")  # where the page before ended, whether that template is still there or not
+    found = [t for t in found if _place(t) > (name, id_)]
     drafts = {t.id: approvals.find_draft(visit.setup, t.id) for t in found[:SHOWN]}
     values: dict[str, object] = {"found": found[:SHOWN], "drafts": drafts, "channel": channel, "status": status, "q": q}
-    return Page("templates.html", values | {"more": len(found) > SHOWN, "any": bool(everything), "channels": CHANNELS})
+    values |= {"after": "/".join(_place(found[SHOWN - 1])) if len(found) > SHOWN else ""}
+    return Page("templates.html", values | {"any": bool(everything), "channels": CHANNELS})
 
 
 def _place(template: Template) -> tuple[str, str]:

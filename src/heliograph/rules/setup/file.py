@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, field
 
 from heliograph.rules.address import Address, normal_domain, parse_address
+from heliograph.rules.magic import is_magic_email
 from heliograph.rules.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest
@@ -22,6 +23,7 @@ from heliograph.rules.setup.keys import parse_token
 from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
 from heliograph.rules.setup.webhook_url import parse_target, read_host
 from heliograph.rules.shape import Misfit, form, read, read_at
+from heliograph.rules.suppression_file import MAGIC
 from heliograph.rules.text import line, quoted
 from heliograph.rules.verify_text import check_text
 
@@ -106,6 +108,13 @@ def _email(given: str) -> Address:
     address = parse_address(given)
     if address is None:
         raise ValueError(f"expected an email address, got {quoted(given)}")
+    return address
+
+
+def _suppressed(given: str) -> Address:
+    address = _email(given)
+    if is_magic_email(address.normal):
+        raise ValueError(f"{quoted(given)} {MAGIC}")
     return address
 
 
@@ -446,7 +455,7 @@ class _Webhook(_Table):
 
 
 class _Suppression(_Table):
-    email: Annotated[str, form(_email)]
+    email: Annotated[str, form(_suppressed)]
     reason: Literal["bounce", "complaint", "manual"] = _ABSENT
 
 

@@ -25,4 +25,9 @@ WHERE team = :team AND (created_at, address) < (:at, :before)
 ORDER BY created_at DESC, address DESC LIMIT :limit;
 
 -- name: delete_suppression
-DELETE FROM suppression WHERE team = :team AND address = :address RETURNING email, reason, source_message_id;
+DELETE FROM suppression WHERE team = :team AND address = :address RETURNING email, reason, source_message_id, detail, created_at;
+
+-- name: place_of_deleted
+-- When one was made that is no longer on the list: a page may have ended with it.
+SELECT detail FROM event WHERE team = :team AND subject = :address AND type = 'suppression.deleted'
+ORDER BY id DESC LIMIT 1;
