@@ -145,6 +145,20 @@ def test_problem_json(shared_service: Service, code: str, accept: str) -> None:
     assert problem["request_id"] == answer.headers["x-request-id"]
 
 
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/problem+json;q=0",
+        "application/problem+json; Q=0.000, application/json",
+        "application/json, application/problem+json;q=0.5",
+        "application/problem+jsonp",
+    ],
+)
+def test_who_does_not_want_problem_json_gets_none(shared_service: Service, accept: str) -> None:
+    answer = shared_service.get("/v1/nothing", headers={"Accept": accept})
+    assert (answer.status, answer.headers["content-type"], answer.code) == (404, "application/json", "not_found")
+
+
 def test_a_success_is_never_problem_json(shared_service: Service) -> None:
     answer = shared_service.post("/v1/sms", SMS, headers={"Accept": "application/problem+json"})
     assert (answer.status, answer.headers["content-type"]) == (202, "application/json")

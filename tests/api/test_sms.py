@@ -91,3 +91,12 @@ def test_a_send_is_refused(shared_service: Service, key: str, extra: Body, statu
     assert_refused(answer, status, code)
     if status == 503:
         assert int(answer.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u2003"])
+def test_an_empty_text_is_not_sent(shared_service: Service, text: str) -> None:
+    body = {"to": "+15005550006", "template_id": "tpl_udh_sms", "variables": {"text": text}}
+    for path in ("/v1/sms", "/v1/sms?dry_run=true"):
+        assert_refused(shared_service.post(path, body, key="UDH"), 400, "invalid_request", "variables")
+    several = shared_service.post("/v1/sms/batch", {"messages": [body]}, key="UDH")
+    assert_refused(several, 400, "invalid_request", "messages[0].variables")

@@ -64,6 +64,20 @@ def test_a_sandbox_team_without_a_domain_speaks_for_the_platform(shared_service:
     assert sent == rendered == "Hello from Heliograph at sandbox.heliograph.test"
 
 
+@pytest.mark.parametrize("value", ["", " ", "a\nb", "a\rb", "a\tb", "a\u2028b", "a     b"])
+def test_values_that_meta_refuses(shared_service: Service, value: str) -> None:
+    body = WHATSAPP | {"template_id": "tpl_branded", "variables": {"parcel": "4711", "place": value}}
+    for path in ("/v1/whatsapp", "/v1/whatsapp?dry_run=true"):
+        refused = shared_service.post(path, body)
+        assert_refused(refused, 400, "invalid_request", "variables")
+        assert refused.json["error"]["details"] == {"variables": ["place"]}
+
+
+def test_four_spaces_in_a_row_are_told(shared_service: Service) -> None:
+    body = WHATSAPP | {"variables": {"parcel": "a    b"}}
+    assert shared_service.post("/v1/whatsapp", body).status == 202
+
+
 @pytest.mark.parametrize(("domain", "brand"), [("dom_acme", "Acme"), ("dom_acme_news", "Acme News")])
 def test_the_brand_fills_its_position(shared_service: Service, domain: str, brand: str) -> None:
     variables = {"parcel": "42", "place": "home"}

@@ -208,7 +208,7 @@ def test_a_type_may_be_told_by_the_ending(filename: str, kind: str) -> None:
     assert attachment.content_type == kind
 
 
-@pytest.mark.parametrize("filename", ["a", "a.exe", "pdf.", "a.html"])
+@pytest.mark.parametrize("filename", ["a", "a.exe", "pdf.", "a.html", "pdf", "TXT", ".csv"])
 def test_an_ending_that_tells_none(filename: str) -> None:
     assert isinstance(refusal_of([item(filename=filename, content_type=MISSING)]), UnsupportedAttachmentType)
 

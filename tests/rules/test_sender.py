@@ -14,8 +14,8 @@ from heliograph.rules.refusals import (
     Refusal,
     SandboxFromLocked,
 )
-from heliograph.rules.sender import Sender, brand_domain, resolve_sender
-from heliograph.rules.setup.records import DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
+from heliograph.rules.sender import Sender, brand_domain, resolve_sender, usual_brand
+from heliograph.rules.setup.records import Channel, DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
 
 PLATFORM = Platform(sender="hello@sandbox.test", brand="Heliograph")
 
@@ -225,3 +225,18 @@ def test_no_brand_domain(of: Team, pin: str | None, id: str | None, refusal: typ
     with pytest.raises(Refusal) as refused:
         brand_domain(of, key(pin), id)
     assert (type(refused.value), refused.value.param) == (refusal, param)
+
+
+@pytest.mark.parametrize(
+    ("mode", "channel", "has_domain", "name"),
+    [
+        ("live", "email", True, "Acme"),
+        ("sandbox", "email", True, "Heliograph"),  # all its mail comes from the platform
+        ("sandbox", "sms", True, "Acme"),
+        ("sandbox", "whatsapp", False, "Heliograph"),
+    ],
+)
+def test_what_brand_means_in_a_preview(mode: Mode, channel: Channel, has_domain: bool, name: str) -> None:
+    of = team(mode, *[domain("acme.test", "Acme")] * has_domain)
+    shown = {"Acme": "acme.test", "Heliograph": "sandbox.test"}[name]
+    assert usual_brand(of, channel, PLATFORM) == {"name": name, "domain": shown}

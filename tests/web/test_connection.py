@@ -180,6 +180,13 @@ async def test_a_pipelined_body_that_is_still_coming_is_waited_for() -> None:
     assert wire.statuses == [200, 200] and echo.bodies[1] == b"abcdef"
 
 
+async def test_blanks_around_a_value_are_not_part_of_it() -> None:
+    echo = Echo()
+    made, _ = connect(echo=echo)
+    await ask(made, "GET /a HTTP/1.1\r\nIdempotency-Key: \t one two \t ")
+    assert echo.seen[0].headers[b"idempotency-key"] == b"one two"
+
+
 async def test_a_head_has_no_body() -> None:
     made, wire = connect()
     await ask(made, "HEAD /a HTTP/1.1")

@@ -44,9 +44,8 @@ from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.reputation import check_direct
-from heliograph.rules.sender import Sender, resolve_sender
+from heliograph.rules.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
-from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.render import Rendered, check_subject, octets, render
 from heliograph.rules.templates.values import check_size, check_size_of_variables, check_variables, read_variables
@@ -218,7 +217,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         template = find_template(caller.team, request.template_id, "email")
         check_variables(template, variables)
         check_size_of_variables(request.variables)
-        content = render(template, variables, _brand(sender, setup))
+        content = render(template, variables, brand_of(sender.domain, setup.platform))
         check_subject(content.subject or "")
     check_allowed(recipients, caller.team)
     return EmailDraft(
@@ -261,12 +260,6 @@ def _check_subject(subject: str | None) -> None:
             param="subject",
         )
     check_subject(subject)
-
-
-def _brand(sender: Sender, setup: Setup) -> dict[str, str]:
-    if sender.domain is None:
-        return {"name": setup.platform.brand, "domain": sender.address.domain}
-    return {"name": sender.domain.brand, "domain": sender.domain.name}
 
 
 async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> list[File]:

@@ -16,7 +16,7 @@ from heliograph.rules.message import STATES
 from heliograph.rules.options import Added, Options, Timing, added_of, read_options
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
-from heliograph.rules.sender import brand_domain
+from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.render import render
@@ -68,10 +68,7 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
     template = find_template(caller.team, request.template_id, channel)
     check_variables(template, variables)
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
-    platform = context.store.setup.current.platform
-    brand = {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
-    if domain:
-        brand = {"name": domain.brand, "domain": domain.name}
+    brand = brand_of(domain, context.store.setup.current.platform)
     check_size_of_variables(request.variables)
     body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)

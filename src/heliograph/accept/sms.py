@@ -20,7 +20,7 @@ from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
 from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import SMS_BODY_MAX
-from heliograph.rules.refusals import BodyTooLong
+from heliograph.rules.refusals import BodyTooLong, InvalidRequest
 from heliograph.rules.setup.records import Caller
 
 
@@ -71,6 +71,8 @@ def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, SmsContent]:
     setup, team = context.store.setup.current, caller.team
+    if not draft.body.strip():
+        raise InvalidRequest("The rendered SMS is empty. Give values that make a text.", param="variables")
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"

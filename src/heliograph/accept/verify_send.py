@@ -20,7 +20,7 @@ from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.own_mail import to_content
 from heliograph.rules.phone import country_of
 from heliograph.rules.routing import builtin_simulator
-from heliograph.rules.sender import brand_domain
+from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import asked_names, with_brand
@@ -148,12 +148,11 @@ def code_of(context: Context, id_: str, normal: str) -> str:
 def code_text(caller: Caller, platform: Platform, code: str) -> str:
     """The text of an SMS, which the inbox shows too."""
     chosen = caller.team.record.verify
-    return verify_text(platform.verify_text, chosen.language, _brand(caller, platform), code, chosen.webotp)
+    return verify_text(platform.verify_text, chosen.language, _brand(caller, platform)["name"], code, chosen.webotp)
 
 
-def _brand(caller: Caller, platform: Platform) -> str:
-    domains = caller.team.approved_domains()
-    return domains[0].brand if domains else platform.brand
+def _brand(caller: Caller, platform: Platform) -> dict[str, str]:
+    return brand_of(next(iter(caller.team.approved_domains()), None), platform)
 
 
 def _parcel(
@@ -173,10 +172,10 @@ def _parcel(
         text = code_text(caller, platform, code)
         content = sms_content(team, platform, country, text)
     elif channel == "email":
-        mail = verify_mail(platform.verify_text, team.record.verify.language, _brand(caller, platform), code)
+        mail = verify_mail(platform.verify_text, team.record.verify.language, _brand(caller, platform)["name"], code)
         content = to_content(mail, mail_sender(caller, platform), to)
     elif template := code_template(team):
-        brand = {"name": _brand(caller, platform), "domain": ""}
+        brand = _brand(caller, platform)
         values = dict.fromkeys(asked_names(template), code)
         content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
     return Parcel(

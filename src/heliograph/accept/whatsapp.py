@@ -22,7 +22,7 @@ from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
 from heliograph.rules.setup.records import Caller, Template
-from heliograph.rules.templates.values import asked_names
+from heliograph.rules.templates.values import asked_names, check_parameters
 
 
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +86,7 @@ def whatsapp_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, WhatsappContent]:
     team = caller.team
+    check_parameters(draft.template, draft.variables)
     check_where = check_destination(context, caller, "whatsapp", draft)
     template = draft.template
     content = whatsapp_content(template, draft.variables, draft.body)

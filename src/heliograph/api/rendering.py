@@ -10,8 +10,7 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
-from heliograph.rules.setup.records import Team
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.sender import usual_brand
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import check_size_of_variables, missing_and_unknown, read_variables
 from heliograph.web.bodies import to_request
@@ -48,7 +47,8 @@ async def render_template(call: Call) -> Response:
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
     check_size_of_variables(request.variables)
-    rendered = render(template, values, brand_of(team, call.context.store.setup.current))
+    platform = call.context.store.setup.current.platform
+    rendered = render(template, values, usual_brand(team, template.channel, platform))
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1
@@ -66,10 +66,3 @@ async def render_template(call: Call) -> Response:
             unknown=unknown,
         )
     )
-
-
-def brand_of(team: Team, setup: Setup) -> dict[str, str]:
-    domains = team.approved_domains()
-    if domains:
-        return {"name": domains[0].brand, "domain": domains[0].name}
-    return {"name": setup.platform.brand, "domain": setup.platform.sender.rpartition("@")[2]}

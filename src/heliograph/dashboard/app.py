@@ -34,7 +34,7 @@ from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import check_kind, read_form
-from heliograph.web.request import ClientGone, Headers, Request, Response, call_task
+from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
@@ -194,7 +194,7 @@ class Dashboard:
         headers = visit.request.headers  # on plain http, browsers say only what they accept
         if headers.get(b"sec-fetch-dest", b"document") != b"document":
             return []
-        if b"text/html" not in headers.get(b"accept", b"text/html"):
+        if not liking(headers.get(b"accept", b"text/html"), b"text/html"):
             return []
         try:
             return await self._store.decisions.take(visit.who.person)

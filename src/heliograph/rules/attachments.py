@@ -76,6 +76,12 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     content_id: str | None = None
 
 
+def type_of(filename: str) -> str:
+    """By its ending; empty: it has none, or one that is not known."""
+    name, _, ending = filename.rpartition(".")
+    return TYPE_OF.get(ending.lower(), "") if name else ""
+
+
 def check_shape(items: list[Any]) -> None:
     """Refuse elements that are no objects, fields that do not exist, and values that are no strings."""
     for i, item in enumerate(items):
@@ -140,7 +146,7 @@ def _read(item: dict[str, Any], where: str) -> Attachment:
         )
     filename = _safe_filename(item["filename"])
     given = item.get("content_type")
-    kind = TYPE_OF.get(filename.rpartition(".")[2].lower(), "") if given is None else _normal_type(given)
+    kind = type_of(filename) if given is None else _normal_type(given)
     return Attachment(filename=filename, content_type=kind, content=content, content_id=content_id)
 
 

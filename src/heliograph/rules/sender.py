@@ -15,7 +15,7 @@ from heliograph.rules.refusals import (
     NoApprovedBrandDomain,
     SandboxFromLocked,
 )
-from heliograph.rules.setup.records import DisplayName, Domain, Key, Platform, Team
+from heliograph.rules.setup.records import Channel, DisplayName, Domain, Key, Platform, Team
 from heliograph.rules.text import quoted, single_spaced
 
 
@@ -138,6 +138,19 @@ def _approved_alternates(team: Team, domain: Domain | None) -> list[DisplayName]
 
 def _folded(name: str) -> str:
     return single_spaced(name).casefold()
+
+
+def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
+    """What `brand.*` means in a template; without a domain it is the platform's (contract 5)."""
+    if domain is None:
+        return {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
+    return {"name": domain.brand, "domain": domain.name}
+
+
+def usual_brand(team: Team, channel: Channel, platform: Platform) -> dict[str, str]:
+    """What it means where a message says nothing about its sender, as in a preview."""
+    domains = [] if channel == "email" and team.sandbox else team.approved_domains()
+    return brand_of(domains[0] if domains else None, platform)
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:

@@ -13,7 +13,7 @@ import msgspec
 import pybase64
 
 from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
-from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF
+from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, type_of
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, MIB, NAME_ADDR_MAX
 from heliograph.rules.mime_text import PIECE, decoded, parameters, unwrapped, without_words
 from heliograph.rules.options import OWN_HEADERS
@@ -292,7 +292,7 @@ def _name(part: Leaf, number: int) -> str:
 
 def _attachment(filename: str, kind: str, content: bytes) -> dict[str, str | None]:
     """Without its type, where the filename says it better."""
-    known = _kind(kind) in ALLOWED_TYPES or filename.rpartition(".")[2].lower() not in TYPE_OF
+    known = _kind(kind) in ALLOWED_TYPES or not type_of(filename)
     return {
         "filename": filename,
         "content": pybase64.b64encode(content).decode(),

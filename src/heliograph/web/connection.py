@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        self._headers.append((name.lower(), value.rstrip(b" \t")))  # blanks around a value are not part of it
 
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 from heliograph.rules.client_address import client_address
 from heliograph.rules.refusals import NotFound, Refusal
-from heliograph.web.request import Request, Response
+from heliograph.web.request import Request, Response, liking
 
 FORWARDED = b"x-forwarded-for"
 
@@ -59,5 +59,5 @@ class Front:
 def _is_page(request: Request) -> bool:
     path = request.path
     if path == "/":  # a browser is redirected; for a program there is nothing here
-        return any(b"text/html" in value for value in request.values(b"accept"))
+        return liking(b",".join(request.values(b"accept")), b"text/html") > 0
     return path == "/dashboard" or path.startswith("/dashboard/")

@@ -1,6 +1,7 @@
 """One HTTP request: its headers, its query, its body read within limits, and the answer to it."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable
 from urllib.parse import parse_qsl
 
@@ -11,6 +12,7 @@ from heliograph.web.budget import ByteBudget, Holder
 
 Headers = list[tuple[bytes, bytes]]
 
+_Q = re.compile(rb"[01](?:\.[0-9]{0,3})?")
 BUDGETED = 64 * 1024  # bodies above this count against the byte budget
 
 
@@ -30,6 +32,16 @@ def call_task(route: str) -> None:
     """So that the watch on the event loop can say which route held it."""
     if task := asyncio.current_task():
         task.set_name(route)
+
+
+def liking(accept: bytes, media_type: bytes) -> float:
+    """How much a client likes a media type that it names: q of 0 to 1; 0 as well when it does not name it."""
+    for part in accept.lower().split(b","):
+        name, *parameters = (one.strip() for one in part.split(b";"))
+        if name == media_type:
+            given = next((one[2:] for one in parameters if one.startswith(b"q=")), b"1")
+            return float(given) if _Q.fullmatch(given) else 1.0
+    return 0.0
 
 
 class Request:

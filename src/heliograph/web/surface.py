@@ -8,7 +8,7 @@ import msgspec
 from heliograph.rules.refusals import MissingApiKey, Refusal
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import JSON, PROBLEM, error_body, error_headers
-from heliograph.web.request import Request, Response
+from heliograph.web.request import Request, Response, liking
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
@@ -31,7 +31,8 @@ def bearer(request: Request) -> bytes:
 
 
 def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    problem = PROBLEM in request.headers.get(b"accept", b"")
+    accept = b",".join(request.values(b"accept"))
+    problem = PROBLEM in accept and liking(accept, PROBLEM) > 0 and liking(accept, PROBLEM) >= liking(accept, JSON)
     body = error_body(refusal, request.id, base_url, problem=problem)
     return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)
 

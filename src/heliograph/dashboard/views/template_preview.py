@@ -8,6 +8,7 @@ from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
 from heliograph.rules.pricing import price_groups
 from heliograph.rules.refusals import BodyTooLong
+from heliograph.rules.sender import usual_brand
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
@@ -37,7 +38,7 @@ def frame(setup: Setup, team: Team, template: Template, errors: dict[str, str] |
 
 
 def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:
-    brand = _brand(setup, team)
+    brand = usual_brand(team, template.channel, setup.platform)
     given = {name: template.examples.get(name, name) for name in template.variables}
     errors = errors or {}
     try:
@@ -94,12 +95,6 @@ def _unbranded(template: Template) -> list[str]:
     texts = [text for part in PARTS if (text := getattr(template, part))]
     slots = {slot[2] for text in texts for slot in PLACEHOLDER.finditer(text) if slot[1] == "brand"}
     return sorted(slots - set(BRAND))
-
-
-def _brand(setup: Setup, team: Team) -> dict[str, str]:
-    for domain in team.approved_domains():
-        return {"name": domain.brand, "domain": domain.name}
-    return {"name": setup.platform.brand, "domain": setup.platform.sender.rpartition("@")[2]}
 
 
 def curl(visit: Visit, template: Template) -> str:

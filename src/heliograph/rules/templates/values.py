@@ -1,5 +1,6 @@
 """A caller's variables: read, and held against what a template declares (contract 5)."""
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from heliograph.rules.refusals import BodyTooLong, InvalidRequest, MissingVariab
 from heliograph.rules.setup.records import Template
 from heliograph.rules.templates.placeholders import NAME_MAX
 
+_REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
 BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
 READ_MAX = 10_000  # variables of a caller that are looked at: no template declares so many
 
@@ -91,6 +93,19 @@ def wrong_passthrough(template: Template | None) -> str:
 def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str, str]) -> dict[str, str]:
     """A value for each declared variable, the brand's name where it has a position (contract 5)."""
     return {**values, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+
+
+def check_parameters(template: Template, values: Mapping[str, str]) -> None:
+    """Meta takes no empty value, no line break or tab in one, and no more than four spaces in a row."""
+    given = {name: values.get(name, "") for name in template.variables}
+    wrong = [name for name, value in given.items() if not value.strip() or _REFUSED_BY_META.search(value)]
+    if wrong:
+        raise InvalidRequest(
+            f"WhatsApp takes no value that is empty or has a line break, a tab or more than four spaces in a row: "
+            f"{', '.join(wrong)}. Give other values.",
+            param="variables",
+            details={"variables": wrong},
+        )
 
 
 def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
