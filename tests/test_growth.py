@@ -231,7 +231,7 @@ class Edge:
     async def __call__(self, request: Request) -> Response:
         return Response(200, b"")
 
-    def refused(self, refusal: Refusal) -> Response:
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
         return Response(400, b"")
 
 

@@ -179,12 +179,12 @@ def test_both_401s_ask_for_a_bearer(shared_service: Service, code: str) -> None:
 @pytest.mark.parametrize(
     ("path", "allow"),
     [
-        ("/v1/emails", "GET, POST"),
-        ("/v1/emails/eml_x", "GET, PATCH"),
+        ("/v1/emails", "GET, HEAD, POST"),
+        ("/v1/emails/eml_x", "GET, HEAD, PATCH"),
         ("/v1/verify/vrf_x/check", "POST"),
-        ("/v1/suppressions/a@b.test", "DELETE, GET"),
-        ("/v1/me", "GET"),
-        ("/healthz", "GET"),
+        ("/v1/suppressions/a@b.test", "DELETE, GET, HEAD"),
+        ("/v1/me", "GET, HEAD"),
+        ("/healthz", "GET, HEAD"),
     ],
 )
 def test_a_405_says_what_is_allowed(shared_service: Service, path: str, allow: str) -> None:

@@ -104,7 +104,7 @@ class Echo:
         finally:
             self.streams_ended += 1
 
-    def refused(self, refusal: Refusal) -> Response:
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
         return Response(status_of(type(refusal)), b"{}")
 
     async def no_room(self, request: Request) -> Response:

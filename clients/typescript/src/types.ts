@@ -73,9 +73,9 @@ export interface BatchRecord {
 export interface CauseList {
   /** The kind of this object. */
   object: "list";
-  /** Always `false`. */
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
   has_more: boolean;
-  /** Every cause that an `explanation` can have. */
+  /** The records of this page. */
   data: Array<ExplanationRecord>;
 }
 
@@ -142,7 +142,7 @@ export interface DomainList {
   object: "list";
   /** `true` when there is a next page: get it with `after` = the last id of this one. */
   has_more: boolean;
-  /** The domains. */
+  /** The records of this page. */
   data: Array<DomainView>;
 }
 
@@ -417,9 +417,9 @@ export interface ErrorEntry {
 export interface ErrorList {
   /** The kind of this object. */
   object: "list";
-  /** Always `false`. */
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
   has_more: boolean;
-  /** Every code. */
+  /** The records of this page. */
   data: Array<ErrorEntry>;
 }
 
@@ -1090,7 +1090,7 @@ export interface Operations {
   "GET /v1/me": { answer: Me };
   "GET /v1/suppressions": { query: { limit?: number; after?: string }; answer: SuppressionList };
   "POST /v1/suppressions": { body: SuppressionRequest; answer: SuppressionRecord };
-  "GET /v1/domains": { answer: DomainList };
+  "GET /v1/domains": { query: { limit?: number; after?: string }; answer: DomainList };
   "POST /v1/domains": { body: DomainRequest; answer: DomainView };
   "GET /v1/domains/{id}": { answer: DomainView };
   "POST /v1/domains/{id}/rotate": { answer: DomainView };
@@ -1109,8 +1109,8 @@ export interface Operations {
   "POST /v1/webhooks/{id}/replay": { body: ReplayRequest; answer: Replay };
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
   "GET /v1/events": { query: { limit?: number; after?: string }; answer: PublishedEventList };
-  "GET /v1/errors": { answer: ErrorList };
-  "GET /v1/causes": { answer: CauseList };
+  "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
+  "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };
   "GET /healthz": { answer: Health };
   "GET /readyz": { answer: Health };
 }

@@ -35,6 +35,8 @@ from heliograph.web.surface import Surface, own
 log = structlog.get_logger()
 
 OWN = "/v1/"
+PRIVATE = ("/v1", "/compat/")  # answers that nobody on the way may keep
+NO_STORE = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
 
 
@@ -61,6 +63,8 @@ class Api:
         bind_contextvars(request_id=request.id)
         traced = tracing.receive(request.headers.get(b"traceparent"))
         extra: Headers = [(b"x-request-id", request.id.encode())]
+        if request.path.startswith(PRIVATE):
+            extra.append(NO_STORE)
         time = asyncio.get_running_loop().time
         name, keyed, began = "none", False, time()
         labels = ("none", "other")
@@ -102,7 +106,7 @@ class Api:
         """Instead of the rest, for a connection too many. A small body is read first: closing would reset it."""
         request.id = self.context.clock.new_id("req_")
         request.keep_alive = False
-        extra: Headers = [(b"x-request-id", request.id.encode())]
+        extra: Headers = [(b"x-request-id", request.id.encode()), NO_STORE]
         surface = self._surface(request.path)
         self._tell_limits(surface, request, extra)
         with suppress(Refusal):
@@ -181,8 +185,11 @@ class Api:
             self._door.note(request.id, caller, named, response.status, refusal=refusal)
         return response
 
-    def refused(self, refusal: Refusal) -> Response:
-        """The error answer to what is no request."""
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
+        """The error answer to what is no request, or one whose body breaks off."""
         id_ = self.context.clock.new_id("req_")
         body = error_body(refusal, id_, self.context.base_url, problem=False)
-        return Response(status_of(type(refusal)), body, [*error_headers(refusal), (b"x-request-id", id_.encode())])
+        headers = [*error_headers(refusal), (b"x-request-id", id_.encode()), NO_STORE]
+        if request:
+            self._tell_limits(self._surface(request.path), request, headers)
+        return Response(status_of(type(refusal)), body, headers)

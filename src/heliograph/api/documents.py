@@ -1,17 +1,19 @@
 """The documents that describe the API: error list, OpenAPI, the docs pages. All made from the routes."""
 
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.api.call import Call
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
-from heliograph.rules.field_docs import ObjectName, says
+from heliograph.rules.field_docs import Records, says
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.web.errors import error_list
+from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response
-from heliograph.web.route import Route, answer
+from heliograph.web.route import Query, Route, answer
 from heliograph.words.explain import ExplanationRecord, all_causes
 
 HTML = b"text/html; charset=utf-8"
@@ -34,24 +36,33 @@ class ErrorEntry(msgspec.Struct, frozen=True, kw_only=True):
     fix: Annotated[str, says("What to do about it.")]
 
 
-class ErrorList(msgspec.Struct, frozen=True, kw_only=True):
-    object: ObjectName = "list"
-    has_more: Annotated[bool, says("Always `false`.")] = False
-    data: Annotated[list[ErrorEntry], says("Every code.")]
+LISTED_AFTER = Query("after", "The last code or cause of the previous page.")
 
 
-class CauseList(msgspec.Struct, frozen=True, kw_only=True):
-    object: ObjectName = "list"
-    has_more: Annotated[bool, says("Always `false`.")] = False
-    data: Annotated[list[ExplanationRecord], says("Every cause that an `explanation` can have.")]
+class ErrorList(Listed, frozen=True, kw_only=True):
+    data: Records[ErrorEntry]
+
+
+class CauseList(Listed, frozen=True, kw_only=True):
+    data: Records[ExplanationRecord]
 
 
 async def list_causes(call: Call) -> Response:
-    return answer(CauseList(data=all_causes()))
+    return _pages(call, {one.cause: one for one in all_causes()})
 
 
 async def list_errors(call: Call) -> Response:
-    return answer(ErrorList(data=msgspec.convert(error_list(), list[ErrorEntry])))
+    return _pages(call, {one["code"]: one for one in error_list()})
+
+
+def _pages(call: Call, found: dict[str, Any]) -> Response:
+    """All of it by its names, unless pages are asked for."""
+    query, names = call.query(), list(found)
+    after = query.get("after")
+    if after is not None and after not in found:
+        raise InvalidRequest("after is what the page before ended with.", param="after")
+    rest = names[names.index(after) + 1 :] if after else names
+    return page([found[name] for name in rest], read_limit(query, len(names)))
 
 
 def document_routes(routes: list[Route]) -> list[Route]:

@@ -6,13 +6,14 @@ import msgspec
 from msgspec.structs import asdict
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, HasMore, Id, ObjectName, limited, says
-from heliograph.rules.ids import timestamp
+from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says
+from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.text import LINE_MAX
 from heliograph.web.bodies import to_request
+from heliograph.web.paging import Listed, page, read_after, read_limit
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -45,15 +46,16 @@ class DomainView(msgspec.Struct, frozen=True, kw_only=True):
     alignment: Annotated[Alignment | None, says("Whether its mail passes DMARC; null before a check.")] = None
 
 
-class DomainList(msgspec.Struct, frozen=True, kw_only=True):
-    object: ObjectName = "list"
-    has_more: HasMore = False
-    data: Annotated[list[DomainView], says("The domains.")]
+class DomainList(Listed, frozen=True, kw_only=True):
+    data: Records[DomainView]
 
 
 async def list_all(call: Call) -> Response:
-    domains = call.caller.team.domains.values()
-    return answer(DomainList(data=[await _view(call, domain) for domain in domains]))
+    query = call.query()
+    limit, after = read_limit(query, len(call.caller.team.domains)), read_after(query, PREFIXES["domain"]) or ""
+    domains = sorted(call.caller.team.domains.values(), key=lambda domain: domain.id)
+    found = [domain for domain in domains if domain.id > after][: limit + 1]
+    return page([await _view(call, domain) for domain in found], limit)
 
 
 async def read(call: Call) -> Response:

@@ -30,7 +30,7 @@ from heliograph.api import (
     suppressions,
     webhooks,
 )
-from heliograph.api.documents import CauseList, ErrorList, document_routes, list_causes, list_errors
+from heliograph.api.documents import LISTED_AFTER, CauseList, ErrorList, document_routes, list_causes, list_errors
 from heliograph.api.reading import filters
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, sending
 from heliograph.manage.keys import KeyRecord
@@ -40,7 +40,7 @@ from heliograph.rules.batch import BatchRecord
 from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
-from heliograph.web.paging import LIMIT, after
+from heliograph.web.paging import LIMIT, WHOLE, after
 from heliograph.web.route import Route
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
@@ -224,7 +224,7 @@ V1 = [
           summary="Read a suppression", answer=suppressions.SuppressionRecord, refusals=(r.SuppressionNotFound,)),
 
     Route(method="GET", path="/v1/domains", call=domains.list_all, scopes=MANAGE,
-          summary="List the team's sending domains", answer=domains.DomainList),
+          summary="List the team's sending domains", query=(WHOLE, after("domain")), answer=domains.DomainList),
     Route(method="POST", path="/v1/domains", call=domains.create, scopes=MANAGE,
           summary="Add a sending domain and get the DNS records to set", body=domains.DomainRequest, status=201,
           answer=domains.DomainView,
@@ -282,9 +282,9 @@ V1 = [
           answer=events.PublishedEventList),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
-          answer=ErrorList),
+          query=(WHOLE, LISTED_AFTER), answer=ErrorList),
     Route(method="GET", path="/v1/causes", call=list_causes, summary="Every cause of an explanation: why messages fail",
-          answer=CauseList),
+          query=(WHOLE, LISTED_AFTER), answer=CauseList),
     Route(method="GET", path="/healthz", call=health.healthz, summary="Is the process alive?", answer=health.Health),
     Route(method="GET", path="/readyz", call=health.readyz, summary="Can it accept messages?", answer=health.Health,
           refusals=(r.ServiceUnavailable,)),

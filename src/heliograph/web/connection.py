@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, about: str) -> None:
         refusal = InvalidRequest(f"{about} Send HTTP/1.1 with headers of at most 64 KiB.")
-        response = self._connections.front.refused(refusal)
+        response = self._connections.front.refused(refusal, self._answering)
         self._transport.write(_head(response, close=True) + response.body)
         self._transport.close()
 
@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             head = _head(response, close=close)
         except ValueError:
             log.exception("answer failed", path=request.path, address=request.address)
-            response = self._connections.front.refused(InternalError())
+            response = self._connections.front.refused(InternalError(), request)
             head = _head(response, close=close)
         self._transport.write(head if request.method == "HEAD" else head + response.body)
 

@@ -19,7 +19,7 @@ class ApiEdge(Protocol):
 
     def __call__(self, request: Request) -> Awaitable[Response]: ...
 
-    def refused(self, refusal: Refusal) -> Response: ...
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response: ...
 
     def no_room(self, request: Request) -> Awaitable[Response]: ...
 
@@ -43,7 +43,7 @@ class Front:
 
     def __call__(self, request: Request) -> Awaitable[Response]:
         if self._paths is not None and request.path not in self._paths:
-            return self._nothing()
+            return self._nothing(request)
         if self._trusted and request.address:
             client = client_address(request.address, request.values(FORWARDED), self._trusted)
             if client != request.address:  # believed: a header left in place was not trusted
@@ -52,8 +52,8 @@ class Front:
                 del request.headers[FORWARDED]
         return (self._pages if _is_page(request) else self._api)(request)
 
-    async def _nothing(self) -> Response:
-        return self.refused(NotFound())
+    async def _nothing(self, request: Request) -> Response:
+        return self.refused(NotFound(), request)
 
 
 def _is_page(request: Request) -> bool:

@@ -16,6 +16,10 @@ PAGE_MAX = 100
 LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
 
 
+# Of lists that are answered whole where nobody asks for pages.
+WHOLE = Query("limit", "How many. Default: all.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX})
+
+
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """One page of a list, whatever it is of."""
 
@@ -32,8 +36,10 @@ def page(found: list[Any], limit: int) -> Response:
     return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
 
 
-def read_limit(query: dict[str, str]) -> int:
-    given = query.get("limit", str(PAGE))
+def read_limit(query: dict[str, str], default: int = PAGE) -> int:
+    if "limit" not in query:
+        return default
+    given = query["limit"]
     if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
         raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {given[:80]!r}.", param="limit")
     return int(given)

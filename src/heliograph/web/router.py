@@ -23,9 +23,12 @@ class Router(Generic[R]):
         self._named: dict[tuple[str, ...], dict[str, R]] = {}
         for route in routes:
             if "{" in route.path:
-                self._named.setdefault(tuple(route.path.split("/")), {})[route.method] = route
+                methods = self._named.setdefault(tuple(route.path.split("/")), {})
             else:
-                self._exact.setdefault(route.path, {})[route.method] = route
+                methods = self._exact.setdefault(route.path, {})
+            methods[route.method] = route
+            if route.method == "GET":  # the connection leaves the body out
+                methods.setdefault("HEAD", route)
 
     def find(self, method: str, path: str, raw_path: bytes) -> tuple[R, dict[str, str]]:
         methods = self._exact.get(path)
