@@ -86,9 +86,9 @@ def test_a_webhook_is_mended_by_rotating_it() -> None:
     with pytest.raises(ValueError, match="Rotate it"):
         webhook_secrets(AFTER, HOOK, NOW)
     mended = rotated(HOOK, NEW, NOW, AFTER)
-    assert (webhook_secrets(AFTER, mended, NOW), mended.old_secret, mended.old_until) == ([NEW], None, 0)
+    assert (webhook_secrets(AFTER, mended, NOW).secrets, mended.old_secret, mended.old_until) == ([NEW], None, 0)
     rotating = replace(mended, old_secret=BEFORE.seal(OLD.encode(), "webhook/whk_1/old"), old_until=NOW + 1)
-    assert webhook_secrets(AFTER, rotating, NOW) == [NEW]
+    assert webhook_secrets(AFTER, rotating, NOW).secrets == [NEW]
 
 
 async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: Store, clock: TestClock) -> None:

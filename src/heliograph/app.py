@@ -63,6 +63,7 @@ from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
+from heliograph.deliver.endpoint import Opened
 from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
@@ -448,16 +449,17 @@ def make_signature() -> Callable[[], bytes]:
     return lambda: signer.sign(headers, [b"It will arrive on Thursday.\r\n" * 100], time_ms=0)
 
 
-def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> list[str]:
+def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
     """What signs for a webhook now: during a rotation the secret before as well. ValueError says why nothing can."""
     try:
         secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
+        login = sealer.open(hook.login, f"webhook/{hook.id}/login").decode() if hook.login else ""
     except CannotOpen:
         raise ValueError(LOST_WEBHOOK) from None
     if hook.old_secret and hook.old_until > now:
         with suppress(CannotOpen):
             secrets.append(sealer.open(hook.old_secret, f"webhook/{hook.id}/old").decode())
-    return secrets
+    return Opened(secrets=secrets, login=login)
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:

@@ -150,7 +150,8 @@ def test_what_cannot_be_changed(shared_service: Service, fields: Body, param: st
     "url",
     [
         "ftp://127.0.0.1/",
-        "http://user@127.0.0.1/",
+        "http://a:b@c@127.0.0.1/",
+        "http://a:b@10.0.0.1/",
         "http://127.1/",
         "http://2130706433/",
         "http://0x7f.1/",

@@ -431,6 +431,18 @@ def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
     resend.Webhooks.remove(hook["id"])
 
 
+def test_user_and_password_of_an_endpoint_are_sent_and_not_shown(shared_service: Service, receiver: Receiver) -> None:
+    path = f"/{next(NUMBERS)}"
+    endpoint = receiver.url.replace("//", "//me:s3%63r3t@") + path
+    hook: Any = resend.Webhooks.create({"endpoint": endpoint, "events": ["email.delivered"]})["id"]
+    shown = json.dumps(resend.Webhooks.get(hook)) + shared_service.get("/v1/webhooks").raw.decode()
+    send()
+    got = until(lambda: [one for one in receiver.received if one.path == path])[0]
+    resend.Webhooks.remove(hook)
+    assert got.headers["authorization"] == "Basic " + base64.b64encode(b"me:s3cr3t").decode()
+    assert receiver.url + path in shown and "me:" not in shown and "cr3t" not in shown
+
+
 # -- Node -------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
+from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.setup.webhook import WEBHOOKS_MAX
 from heliograph.settings import Settings
@@ -63,6 +64,30 @@ async def test_each_change_has_one_entry(webhooks: Webhooks, store: Store) -> No
         ("usr_ada", "webhook.replay", f"{URL}2", "events after 1970-01-01T00:00:00.000Z"),
         ("usr_ada", "webhook.remove", f"{URL}2", id_),
     ]
+
+
+async def test_user_and_password_are_sealed_and_stay_with_their_address(
+    webhooks: Webhooks, store: Store, settings: Settings
+) -> None:
+    vault, own = make_secrets(settings).sealer, URL.replace("//", "//me:s3cr3t@")
+
+    def opened(hook: Webhook) -> bytes | None:
+        return vault.open(hook.login, f"webhook/{hook.id}/login") if hook.login else None
+
+    async def moved(url: str) -> tuple[str, bytes | None]:
+        hook = await webhooks.change(ADA, "team_1", made.id, WebhookChange(url=url))
+        return hook.url, opened(hook)
+
+    made = (await webhooks.create(ADA, "team_1", WebhookRequest(url=own, events=["*"]))).webhook
+    assert (made.url, opened(made)) == (URL, b"me:s3cr3t")
+    assert await moved(URL) == (URL, b"me:s3cr3t")  # as a form sends what it was shown
+    assert await moved(URL.replace("//", "//@")) == (URL, None)
+    assert await moved(own) == (URL, b"me:s3cr3t")
+    assert await moved(f"{URL}2") == (f"{URL}2", None)
+    assert "s3cr3t" not in repr(store.setup.current.records) + repr(await audited(store))
+    with pytest.raises(InvalidRequest, match="as %XX") as refused:
+        await moved("http://me:ü@127.0.0.1/")
+    assert refused.value.param == "url"
 
 
 async def test_a_replay_in_portions_has_one_entry(

@@ -260,6 +260,18 @@ def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
     assert apply(A + HOOK, setup)[0].webhooks == []
 
 
+def test_a_webhooks_login_is_sealed_and_written_once() -> None:
+    own = A + HOOK.replace("//", "//me:s3cr3t@")
+    made, setup = apply(own)
+    hook = hook_of(setup)[0]
+    assert (hook.url, made.webhooks[0].url, hook.login is not None) == ("http://a.test/h", "http://a.test/h", True)
+    assert "s3cr3t" not in repr((made.rows, made.changed))
+    for again in (own, A + HOOK):
+        assert apply(again, setup)[0].rows == []
+    assert apply(own.replace("me:", "you:"), setup)[0].changed == ["webhook http://a.test/h of team_a: changed (login)"]
+    assert hook_of(apply(A + HOOK.replace("//", "//@"), setup)[1])[0].login is None
+
+
 def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> None:
     _, setup = apply(A + HOOK + f'secret = "{SECRET}"\n')
     assert hook_of(setup)[1:] == (SECRET, None)

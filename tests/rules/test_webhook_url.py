@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.setup.webhook_url import URL_MAX, Target, parse_target
+from heliograph.rules.setup.webhook_url import URL_MAX, Target, parse_target, split_login
 
 GOOD = [
     # written, the one form, ip
@@ -26,6 +26,30 @@ GOOD = [
     ("http://[2001:DB8:0:0::1]/", "http://[2001:db8::1]/", "2001:db8::1"),
     ("https://[::ffff:192.0.2.1]:8443/x", "https://[::ffff:192.0.2.1]:8443/x", "::ffff:192.0.2.1"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "url", "login"),
+    [
+        ("https://a.test/@x", "https://a.test/@x", None),
+        ("https://user:pass@a.test:8443/x?y=z@w", "https://a.test:8443/x?y=z@w", "user:pass"),
+        ("HTTP://us%40er:p%3Aa:ss%C3%BC@[::1]/", "HTTP://[::1]/", "us@er:p:a:ssü"),
+        ("https://user@a.test/", "https://a.test/", "user:"),
+        ("https://:pass@a.test/", "https://a.test/", ":pass"),
+        ("https://@a.test/", "https://a.test/", ""),
+        ("https://a:b@c@d.test/", "https://c@d.test/", "a:b"),  # which is refused as a target
+        ("no URL", "no URL", None),
+    ],
+)
+def test_user_and_password_are_taken_apart(written: str, url: str, login: str | None) -> None:
+    assert split_login(written) == (url, login)
+
+
+@pytest.mark.parametrize("login", ["a%3Ab:c", "a:%0d%0aX", "ü:x", "a b:c", "a:b%"])
+def test_a_login_that_basic_cannot_carry(login: str) -> None:
+    with pytest.raises(ValueError, match="user") as refused:
+        split_login(f"https://{login}@a.test/")
+    assert login not in str(refused.value)
 
 
 @pytest.mark.parametrize(("written", "form", "ip"), GOOD)

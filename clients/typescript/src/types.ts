@@ -978,7 +978,7 @@ export interface VerifyRequest {
 }
 
 export interface WebhookChange {
-  /** Where events are sent: http or https, without a user name or a fragment. */
+  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
   events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test"> | null;
@@ -1021,7 +1021,7 @@ export interface WebhookRecord {
 }
 
 export interface WebhookRequest {
-  /** Where events are sent: http or https, without a user name or a fragment. */
+  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
   events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;

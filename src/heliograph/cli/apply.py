@@ -14,6 +14,7 @@ from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.plan import Plan
+from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -75,7 +76,7 @@ async def _notes(settings: Settings, file: SetupFile) -> list[str]:
     """Webhooks that could not be reached now: they are kept, and every attempt checks again."""
     refused = webhook_refusal(settings)
     urls = {
-        f"teams[{i}].webhooks[{j}].url": hook["url"]
+        f"teams[{i}].webhooks[{j}].url": split_login(hook["url"])[0]
         for i, own in enumerate(file.teams)
         for j, hook in enumerate(own.get("webhooks", []))
     }

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import zip_longest
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
@@ -15,6 +16,7 @@ from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.webhook import basic
 from heliograph.rules.webhook_formats.format import Signing
 from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
@@ -32,7 +34,15 @@ IDLE_S = 30.0  # without work, after which another process may serve it
 AWAY_S = 0.5  # after the store could not be reached
 TRY_MS = 20 * SECOND_MS  # longer than a try takes: none begins closer than this to the end of the lease
 
-SecretsOf = Callable[[Webhook, int], Sequence[str]]  # webhook, now → what signs; ValueError says why nothing can
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sealed of a webhook: what signs, and user:password."""
+
+    secrets: Sequence[str]
+    login: str = ""
+
+
+SecretsOf = Callable[[Webhook, int], Opened]  # webhook, now → what signs; ValueError says why nothing can
 
 log = structlog.get_logger()
 
@@ -67,7 +77,7 @@ class Endpoint:
         self._recorded: set[int] = set()  # since the last read began, by key
         self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
         self._made: list[tuple[DeliveryTry, Webhook]] = []  # answered and not recorded yet
-        self._opened: tuple[Webhook, bool, Sequence[str]] | None = None
+        self._opened: tuple[Webhook, bool, Opened] | None = None
 
     def hint(self) -> None:
         """There may be work, or an end."""
@@ -176,14 +186,16 @@ class Endpoint:
         if due.told is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
-            secrets = self._secrets(hook, at)
+            known = self._secrets(hook, at)
         except ValueError as error:
             return Posted(error=str(error), duration_ms=0)
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            signing = Signing(secrets=secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
-            headers, about = form.headers(signing), {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
+            signing = Signing(secrets=known.secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
+            # A format may have a login of its own; the one that the endpoint asks for wins.
+            headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
+            about = {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
             with tracing.span("webhook", due.told.trace, "CLIENT", **about) as span:
                 if span.traceparent:
                     headers["traceparent"] = span.traceparent
@@ -195,7 +207,7 @@ class Endpoint:
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
             return Posted(error=f"it could not be sent: {type(error).__name__}", duration_ms=0)
 
-    def _secrets(self, hook: Webhook, at: int) -> Sequence[str]:
+    def _secrets(self, hook: Webhook, at: int) -> Opened:
         """Opened once, until the webhook changes or its former secret ends: opening takes as long as signing."""
         rotating = at < hook.old_until
         if not self._opened or self._opened[0] is not hook or self._opened[1] != rotating:

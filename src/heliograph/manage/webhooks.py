@@ -25,9 +25,10 @@ from heliograph.rules.setup.webhook import (
     check_secret,
     checked_events,
     rotated,
+    sealed_login,
     sealed_secret,
 )
-from heliograph.rules.setup.webhook_url import URL_MAX
+from heliograph.rules.setup.webhook_url import URL_MAX, split_login
 from heliograph.rules.text import quoted
 from heliograph.rules.webhook_formats.formats import FORMATS, hears
 from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
@@ -47,7 +48,8 @@ SECRET = says(
     pattern="^whsec_[A-Za-z0-9+/]{32,86}={0,2}$",
 )
 URL = says(
-    "Where events are sent: http or https, without a user name or a fragment.",
+    "Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic "
+    "authorization, and not shown again.",
     maxLength=URL_MAX,
     # Narrower than what is accepted: names beyond ASCII, and IP addresses that the operator allows, are accepted too.
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
@@ -133,12 +135,14 @@ class Webhooks:
         check_format(form)
         if wanted.secret is not None:
             check_secret(wanted.secret)
-        await self.check_target(wanted.url)
+        url, login = _split(wanted.url)
+        await self.check_target(url)
         now, id_, secret = self._clock.now(), self._clock.new_id("whk_"), wanted.secret or self._make_secret()
         new = Webhook(
             id=id_,
             team=team,
-            url=wanted.url,
+            url=url,
+            login=sealed_login(self._vault, id_, login or ""),
             secret=sealed_secret(self._vault, id_, secret),
             events=events,
             description=description,
@@ -165,9 +169,18 @@ class Webhooks:
         if wanted.enabled:
             fields["disabled_reason"] = ""
         before = self.find(team, id_)
-        if wanted.url is not None and wanted.url != before.url:
-            await self.check_target(wanted.url)
+        if wanted.url is not None:
+            fields |= await self._moved(before, wanted.url)
         return await self._update(actor, team, id_, lambda hook: replace(hook, **fields))
+
+    async def _moved(self, hook: Webhook, to: str) -> dict[str, Any]:
+        """User and password stay with their address: another one is not told them."""
+        url, login = _split(to)
+        if url != hook.url:
+            await self.check_target(url)
+        if login is None and url == hook.url:
+            return {"url": url}
+        return {"url": url, "login": sealed_login(self._vault, hook.id, login or "")}
 
     async def remove(self, actor: Actor, team: str | None, id_: str) -> None:
         def decide(setup: Setup, _: int) -> SetupChange:
@@ -232,6 +245,13 @@ class Webhooks:
 
         await self._store.setup.change(decide)
         return self.find(team, id_)
+
+
+def _split(url: str) -> tuple[str, str | None]:
+    try:
+        return split_login(url)
+    except ValueError as error:
+        raise InvalidRequest(f"url: {error}.", param="url") from None
 
 
 def _team(setup: Setup, id_: str) -> Team:

@@ -18,7 +18,7 @@ from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
-from heliograph.rules.setup.webhook_url import parse_target
+from heliograph.rules.setup.webhook_url import parse_target, split_login
 from heliograph.rules.webhook_advice import advice
 from heliograph.rules.webhook_formats.format import JSON, Signing
 from heliograph.rules.webhook_formats.formats import FORMATS
@@ -247,7 +247,7 @@ def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: M
 def is_local(url: str) -> bool:
     """Whether it leads to the machine, or the network, of whoever wrote it."""
     try:
-        target = parse_target(url)
+        target = parse_target(split_login(url)[0])
         return target.host.endswith("localhost") or (target.ip is not None and is_denied(ip_address(target.ip)))
     except ValueError:
         return False

@@ -21,7 +21,7 @@ from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
 from heliograph.rules.setup.keys import parse_token
 from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
-from heliograph.rules.setup.webhook_url import parse_target, read_host
+from heliograph.rules.setup.webhook_url import parse_target, read_host, split_login
 from heliograph.rules.shape import Misfit, form, read, read_at
 from heliograph.rules.suppression_file import MAGIC
 from heliograph.rules.text import line, quoted
@@ -144,6 +144,11 @@ def _url(given: str) -> str:
 
 def _target(given: str) -> str:
     parse_target(given)
+    return given
+
+
+def _webhook_url(given: str) -> str:
+    parse_target(split_login(given)[0])
     return given
 
 
@@ -448,7 +453,7 @@ class _Key(_Table):
 
 
 class _Webhook(_Table):
-    url: _Target
+    url: Annotated[str, form(_webhook_url)]
     secret: Annotated[str, form(_webhook_secret)] = _ABSENT
     events: Annotated[list[str], form(_events)] = _ABSENT
     format: Annotated[str, form(_format)] = _ABSENT

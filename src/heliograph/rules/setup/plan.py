@@ -20,7 +20,8 @@ from heliograph.rules.setup.records import (
 )
 from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sealed
 from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
-from heliograph.rules.setup.webhook import rotated, sealed_secret
+from heliograph.rules.setup.webhook import rotated, sealed_login, sealed_secret
+from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.templates.check import check_template
 from heliograph.rules.templates.values import wrong_passthrough
 
@@ -267,7 +268,8 @@ class _Planner:
 
     def webhook(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         """A webhook is known by its URL within the team."""
-        url, own = given["url"], {field: value for field, value in given.items() if field != "secret"}
+        url, login = split_login(given["url"])
+        own = {field: value for field, value in given.items() if field != "secret"} | {"url": url}
         old = next((hook for hook in self._all(Webhook) if (hook.team, hook.url) == (team.id, url)), None)
         if old is None:
             id_, secret = self._new_id("whk_"), given.get("secret") or self._make_secret()
@@ -277,7 +279,16 @@ class _Planner:
             id_ = old.id
             if "secret" in given:
                 own = msgspec.to_builtins(rotated(old, given["secret"], self._now, self._vault)) | own
+        if login is not None:
+            own["login"] = old.login if old and self._has_login(old, login) else sealed_login(self._vault, id_, login)
         self.owned("webhook", id_, own, where, team, url)
+
+    def _has_login(self, hook: Webhook, login: str) -> bool:
+        """Sealing gives another text each time: a login that did not change keeps the one it has."""
+        try:
+            return bool(hook.login) and self._vault.open(hook.login or "", f"webhook/{hook.id}/login") == login.encode()
+        except ValueError:
+            return False
 
     def suppression(self, team: TeamRecord, given: dict[str, Any], suppressed: Collection[tuple[int, str]]) -> None:
         address: Address = given["email"]

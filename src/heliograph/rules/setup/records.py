@@ -227,6 +227,7 @@ class Webhook(Setting, frozen=True):
     created_at: int = 0
     disabled_reason: str = ""  # why the service itself disabled it
     format: str = OWN_FORMAT  # one of webhook_formats
+    login: str | None = None  # sealed; user:password of its URL, sent as Basic
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):

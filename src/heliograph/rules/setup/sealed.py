@@ -10,8 +10,9 @@ from heliograph.rules.setup.secrets import is_sealed
 
 def texts_of(record: Setting) -> dict[str, str]:
     match record:
-        case Webhook(id=id_, secret=secret, old_secret=old):
-            return {f"webhook/{id_}": secret} | ({f"webhook/{id_}/old": old} if old else {})
+        case Webhook(id=id_, secret=secret, old_secret=old, login=login):
+            texts = {f"webhook/{id_}": secret, f"webhook/{id_}/old": old, f"webhook/{id_}/login": login}
+            return {context: text for context, text in texts.items() if text}
         case DkimKey(id=id_, sealed=sealed):
             return {f"dkim/{id_}": sealed}
         case CarrierRecord(id=id_, options=options):
@@ -22,9 +23,9 @@ def texts_of(record: Setting) -> dict[str, str]:
 def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
     """The record with these texts in place of its own; contexts that are not given stay."""
     match record:
-        case Webhook(id=id_, secret=secret, old_secret=old):
-            kept = texts.get(f"webhook/{id_}/old", old)
-            return replace(record, secret=texts.get(f"webhook/{id_}", secret), old_secret=kept)
+        case Webhook(id=id_, secret=secret, old_secret=old, login=login):
+            kept, login = texts.get(f"webhook/{id_}/old", old), texts.get(f"webhook/{id_}/login", login)
+            return replace(record, secret=texts.get(f"webhook/{id_}", secret), old_secret=kept, login=login)
         case DkimKey(id=id_, sealed=sealed):
             return replace(record, sealed=texts.get(f"dkim/{id_}", sealed))
         case CarrierRecord(id=id_, options=options):

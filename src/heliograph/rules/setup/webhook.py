@@ -65,6 +65,16 @@ def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
     return vault.seal(secret.encode(), f"webhook/{id_}")
 
 
+def sealed_login(vault: Vault, id_: str, login: str) -> str | None:
+    """None: no login."""
+    return vault.seal(login.encode(), f"webhook/{id_}/login") if login else None
+
+
+def basic(login: str) -> dict[str, str]:
+    """The header by which a receiver is told user and password."""
+    return {"Authorization": f"Basic {pybase64.b64encode(login.encode()).decode()}"}
+
+
 def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
     """With this secret; the one before signs beside it for a day. A secret that it has already changes nothing.
 

@@ -1,17 +1,18 @@
 """Where a webhook may point: the one strict reading of a target's URL. Which addresses are allowed is for denied.py.
 
-What this module lets through means the same to every parser after it: no userinfo, no fragment, no escapes in the
-host, and IP addresses only in their usual form, not as 2130706433, 0177.1 or 0x7f.1.
+What this module lets through means the same to every parser after it: no userinfo, which a webhook's has apart, no
+fragment, no escapes in the host, and IP addresses only in their usual form, not as 2130706433, 0177.1 or 0x7f.1.
 """
 
 import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from urllib.parse import unquote
 
 import msgspec
 
 from heliograph.rules.address import normal_domain
-from heliograph.rules.text import quoted
+from heliograph.rules.text import CONTROLS, quoted
 
 URL_MAX = 2048  # characters
 PORTS = {"http": 80, "https": 443}
@@ -21,6 +22,10 @@ _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers read an IPv4 address
 _SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a name in the operator's own network
+
+
+_LOGIN = re.compile(r"(https?://)([^/?#\\@]*)@(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_USERINFO = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path_and_query}"
+
+
+def split_login(url: str) -> tuple[str, str | None]:
+    """The URL without user and password, and those as `user:password`; None: it has none, "": it has empty ones."""
+    found = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
+    if not found:
+        return url, None
+    if not _USERINFO.fullmatch(found[2]):  # not quoted: it is a password
+        raise ValueError("encode what is not an ASCII letter, a digit or -._~!$&'()*+,;= in user and password as %XX")
+    user, colon, password = found[2].partition(":")
+    login = f"{unquote(user)}:{unquote(password)}" if user or colon else ""
+    if ":" in unquote(user) or CONTROLS.search(login):
+        raise ValueError("a user name holds no colon, and neither it nor its password control characters")
+    return found[1] + found[3], login
 
 
 def parse_target(url: str) -> Target:
