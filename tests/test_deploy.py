@@ -150,5 +150,7 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
         assert pod["enableServiceLinks"] is False  # HELIOGRAPH_PORT would be an unknown setting
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        # Longer than the second that /readyz waits for the database.
+        assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["appVersion"], values["image"]) == (__version__, f"heliograph:{__version__}")

@@ -36,7 +36,7 @@ def haproxy(one: int, two: int) -> Iterator[int]:
 
 def test_no_error_while_one_after_the_other_is_restarted(postgres: str, tmp_path: Path) -> None:
     url, ports = fresh_database(postgres), [free_port(), free_port()]
-    with Service(url, tmp_path, stop_delay_ms=2_500) as service, haproxy(*ports) as proxy:
+    with Service(url, tmp_path, stop_delay_ms=4_000) as service, haproxy(*ports) as proxy:
         service.apply()
         both = [service.start(port=port) for port in ports]
         door = Service(url, tmp_path)
