@@ -21,6 +21,7 @@ from heliograph.sealing import CannotOpen, Sealer
 
 SEATS = 1000
 MARK = "user.heliograph"
+BACKED_UP = "backed-up"
 KEPT = "keys/kept"  # the context of keys that outlive the master secret they were derived from
 LOST = "none that is here"
 OUTLIVE = ("codes", "envelope", "ownership", "erasure")
@@ -245,6 +246,27 @@ def _replace(path: Path, text: str) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as file:
         file.write(text)
     Path(file.name).replace(path)
+
+
+def mark_backup(data: Path) -> None:
+    """Now; whoever copies the database in another way touches the file, too."""
+    data.mkdir(parents=True, exist_ok=True)
+    (data / BACKED_UP).touch()
+
+
+def backed_up_at(data: Path) -> int | None:
+    """In ms; None: nobody said."""
+    try:
+        return (data / BACKED_UP).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
+def kept_instance(data: Path) -> str | None:
+    """What the seats of this folder are called; None: no service has run on it."""
+    with suppress(OSError):
+        return _read(data / "instance") or None
+    return None
 
 
 def keep_address(data: Path, url: str) -> None:

@@ -48,6 +48,18 @@ def test_ready(run: Run, shared_service: Service) -> None:
     assert run("doctor", "--ready", "--listen", f"127.0.0.1:{nowhere}").code == 1
 
 
+def test_a_neighbours_service_is_not_ours(run: Run, tmp_path: Path, shared_service: Service) -> None:
+    taken = ("--listen", f"127.0.0.1:{shared_service.ports[-1]}", "--json")
+    run("pause")
+    assert levels(run("doctor", *taken).out)["port"] == "ok"  # no service has run here: nobody knows
+    for folder, level in ((tmp_path / "other", "FAIL"), (shared_service.data, "ok")):
+        folder.mkdir(exist_ok=True)
+        if level == "FAIL":
+            (folder / "instance").write_text("0123456789abcdef")
+        found = run("doctor", *taken, "--data", str(folder)).out
+        assert [one["level"] for one in json.loads(found)["findings"] if one["check"] == "port"] == [level]
+
+
 def test_it_changes_nothing(run: Run, tmp_path: Path) -> None:
     ended = run("doctor", *ANY_PORT, "--json")
     assert ended.code == 0

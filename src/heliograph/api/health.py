@@ -13,6 +13,7 @@ from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.field_docs import says
 from heliograph.rules.lanes import LANE
+from heliograph.rules.instance import name_of_instance
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.storage.outbox import LaneDepth
@@ -22,12 +23,18 @@ from heliograph.web.route import answer
 FORWARDED = (b"x-forwarded-for", b"forwarded")
 
 
+INSTANCE = b"heliograph-instance"
 class Health(msgspec.Struct, frozen=True):
     status: Annotated[str, says("Always `ok`.", fixed=True)] = "ok"
 
 
 async def healthz(call: Call) -> Response:
-    return answer(Health())
+    """Says whose it is, so that a command beside it knows a neighbour's."""
+    whose = call.context.store.owner.partition("/")[0]
+    return Response(200, ALIVE, [(INSTANCE, name_of_instance(whose).encode())])
+ALIVE = msgspec.json.encode(Health())
+
+
 
 
 async def readyz(call: Call) -> Response:
@@ -49,7 +56,18 @@ async def _asked(context: Context) -> Families:
     """What the database and the machine say now."""
     store, now, found = context.store, context.clock.now(), Families()
     found.gauge("build_info", "Always 1.", 1, **context.about)
-    waiting = await store.outbox.queue.answer()
+    found.gauge("ready", "Whether /readyz says so.", not isinstance(ready, BaseException))
+    _tell_queues(found, context, [] if isinstance(waiting, BaseException) else waiting)
+    _tell_behind(found, context.clock.now(), None if isinstance(behind, BaseException) else behind)
+    _tell_machine(found, context)
+    return found
+
+
+def _tell_queues(found: Families, context: Context, waiting: Sequence[LaneDepth]) -> None:
+    """None are told while the database does not answer: 0 would say that nothing waits."""
+    depth = found.declare("outbox_depth", "Recipients that wait or are in work.", "lane")
+    oldest = found.declare("outbox_oldest_seconds", "How long the oldest of them has waited.", "lane")
+    held = found.declare("held_messages", "Recipients that wait for somebody to mend it.", "reason")
     for one in waiting:
         found.gauge("outbox_depth", "Recipients that wait or are in work.", one.waiting, lane=one.lane)
         oldest = 0 if one.since is None else max(0, now - one.since) / SECOND_MS  # it may be scheduled

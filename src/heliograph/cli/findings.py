@@ -11,7 +11,9 @@ import click
 import msgspec
 
 from heliograph.cli.send import open_url
+from heliograph.datafolder import kept_instance
 from heliograph.opening import make_objects
+from heliograph.rules.instance import name_of_instance
 from heliograph.server import CannotListen, listen
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.engine.database import StoreUnavailable
@@ -92,16 +94,26 @@ def port(settings: Settings) -> Finding:
     try:
         listen(settings).close()
     except CannotListen as error:
-        if answers(settings, "/healthz"):
-            return Finding("port", "ok", f"the service is running on {settings.listen}")
-        return Finding("port", "FAIL", str(error))
+        found = asked(settings, "/healthz")
+        if found is None:
+            return Finding("port", "FAIL", str(error))
+        ours = kept_instance(settings.data)
+        if found and ours and found != name_of_instance(ours):
+            fix = "stop it, choose another address with --listen, or give this command its --data"
+            return Finding("port", "FAIL", f"the service on {settings.listen} is not that of {settings.data}", fix)
+        return Finding("port", "ok", f"the service is running on {settings.listen}")
     return Finding("port", "ok", f"{settings.listen} is free")
 
 
 def answers(settings: Settings, path: str) -> bool:
     """Whether a service on the address of these settings says that all is well."""
+    return asked(settings, path) is not None
+
+
+def asked(settings: Settings, path: str) -> str | None:
+    """The name of the instance that says so, empty where it has none; None: nobody does."""
     try:
-        with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S):
-            return True
+        with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as answer:
+            return str(answer.headers.get("heliograph-instance", ""))
     except (OSError, ValueError):
-        return False
+        return None
