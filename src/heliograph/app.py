@@ -14,7 +14,7 @@ import structlog
 
 from heliograph import __version__
 from heliograph.accept.admission import Admission
-from heliograph.accept.context import Context
+from heliograph.accept.context import Context, Machine
 from heliograph.accept.rate import RateLimits
 from heliograph.accept.verify_send import send_due
 from heliograph.api.app import Api
@@ -41,7 +41,7 @@ from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
 from heliograph.dashboard.visit import PageTools
-from heliograph.datafolder import Secrets
+from heliograph.datafolder import Secrets, backed_up_at
 from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.audit import link_audit
 from heliograph.deliver.duties.blobs import sweep_blobs
@@ -83,7 +83,7 @@ from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.submission import intake
-from heliograph.submission.certificate import Certificate
+from heliograph.submission.certificate import Certificate, certificate_until
 from heliograph.submission.listener import Submissions
 from heliograph.submission.session import Hall
 from heliograph.watch import LoopWatch
@@ -195,7 +195,12 @@ def build(
             "python": platform.python_version(),
             "database": "sqlite" if settings.database.startswith("sqlite") else "postgresql",
         },
-        disk_free=lambda: shutil.disk_usage(settings.data).free,
+        machine=Machine(
+            disk_free=lambda: shutil.disk_usage(settings.data).free,
+            certificate_until=lambda: certificate_until(settings.submission_cert),
+            backup_at=partial(backed_up_at, settings.data),
+        ),
+        is_worker=role == "worker",
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
     )

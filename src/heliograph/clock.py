@@ -31,6 +31,7 @@ class Clock:
         self._ahead = self.wall() - self.count()
         self._compared = False  # the wall clock has agreed with the shared one before
         self._off = 0
+        self.apart = 0  # by how many ms the wall clock was ahead of the shared one, when they were last compared
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC."""
@@ -51,6 +52,7 @@ class Clock:
     def compare(self, shared: int, waited: int) -> None:
         """Compare the wall clock with the one that all processes share, which read `shared` up to `waited` ms ago."""
         wall = self.wall()
+        self.apart = wall - shared
         self._off = 0 if -OFF_MS <= wall - shared <= OFF_MS + waited else wall - shared
         if not self._off:
             self._compared = True

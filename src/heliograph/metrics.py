@@ -174,6 +174,7 @@ LEDGER_OFF = _gauge(
 LOOP_LAG = _gauge(
     "event_loop_lag_seconds", "The longest delay of the event loop in the last minute or two.", among="liveall"
 )
+STARTED = _gauge("start_timestamp_seconds", "When the newest process started.", among="livemax")
 PROGRESS = _gauge(
     "worker_progress_timestamp_seconds", "When the lane that is furthest behind last looked for work.", among="liveall"
 )
@@ -197,6 +198,11 @@ class Families:
         if name not in self._gauges:
             self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", meaning, labels=list(labels))
         self._gauges[name].add_metric(list(labels.values()), value)
+
+    def declare(self, name: str, meaning: str, *labels: str) -> Callable[..., None]:
+        """Takes values and their labels; it is there by name when none comes."""
+        made = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", meaning, labels=list(labels))
+        return lambda value, *given: made.add_metric(list(given), value)
 
     def collect(self) -> Iterable[Metric]:
         return self._gauges.values()

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from heliograph import __version__, listening, logs, tracing
+from heliograph import __version__, listening, logs, metrics, tracing
 from heliograph.app import App, build
 from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 LEAVE_S = 1.0  # in which open connections of one of several processes get their next answer, and move to another
 DRAIN_S = 30  # for requests under way when the stop comes
+from heliograph.rules.limits import SECOND_MS
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 SWITCH_S = 0.0005  # a thread that computes lets the loop run this often; a request asks for its turn some ten times
 
@@ -181,6 +182,7 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
     """First whoever sends us requests is to see that others should get them."""
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
     if delay_s and not stop.hurry.is_set():
+        metrics.STARTED.set(app.context.clock.now() / SECOND_MS)
         state.leaving = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.hurry.wait(), delay_s)

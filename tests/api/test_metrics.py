@@ -11,14 +11,25 @@ from unittest import mock
 
 import pytest
 
+from heliograph.accept.context import Context, Machine
 from heliograph.api import health
 from heliograph.metrics import Families
+from heliograph.rules.circuit import opened
 from heliograph.rules.lanes import SLOTS
-from heliograph.rules.refusals import NotFound
+from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.outbox import LaneDepth
+from heliograph.storage.store import Store
+from heliograph.submission.certificate import certificate_until
 from heliograph.web.front import Front
 from heliograph.web.request import Request
 from tests.asked import asked
+from tests.channels.smtp_peer import Authority
+from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.npm import miss
 from tests.service import Service, until
 
@@ -193,6 +204,95 @@ def test_every_metric_is_in_the_operators_page(there: set[str]) -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     named = set(re.findall(r"`(heliograph_\w+)", page))
     assert there == named
+
+
+# -- what is asked for when somebody looks -----------------------------------------------------------------
+
+
+def knows(answer: Any) -> Any:
+    """A probe that answers so, or raises it."""
+    return SimpleNamespace(answer=mock.AsyncMock(side_effect=[answer]))
+
+
+def context(store: Store, **given: Any) -> Any:
+    fields = dict.fromkeys(("handover", "base_url", "code_key"), None) | {"store": store, "clock": store.clock}
+    return Context(**cast(Any, fields | given))
+
+
+async def shown(store: Store, **given: Any) -> dict[str, float]:
+    """Metric and label values → value."""
+    families = await health._asked(context(store, **given))
+    samples = [sample for family in families.collect() for sample in family.samples]
+    return {" ".join((one.name.removeprefix("heliograph_"), *one.labels.values())): one.value for one in samples}
+
+
+async def test_one_source_that_fails_hides_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_well = await shown(store)
+    assert all_well["ready"] == 1
+    away = StoreUnavailable("away")
+    monkeypatch.setattr(store.outbox, "queue", knows(away))
+    without_queues = await shown(store)
+    assert {name.split()[0] for name in all_well.keys() - without_queues.keys()} == {
+        *("outbox_depth", "outbox_oldest_seconds", "held_messages"),
+    }
+    monkeypatch.setattr(store.upkeep, "can_commit", knows(away))
+    monkeypatch.setattr(store.dead_letters, "behind", knows(away))
+    monkeypatch.setattr(store.outbox, "queue", knows(away))
+    without = await shown(store)
+    assert without["ready"] == 0
+    assert {"disk_free_bytes", "clock_offset_seconds"} <= without.keys()
+    assert "webhook_lag_seconds" not in without
+
+
+async def test_what_the_machine_says(store: Store, clock: TestClock) -> None:
+    now = clock.now()
+    machine = Machine(disk_free=lambda: 7, certificate_until=lambda: now + 90_000, backup_at=lambda: now - 60_000)
+    clock.compare(clock.wall() + 3_000, 0)
+    told = await shown(store, machine=machine)
+    assert told["disk_free_bytes"] == 7
+    assert told["certificate_expiry_seconds"] == pytest.approx(90, abs=5)
+    assert told["backup_age_seconds"] == pytest.approx(60, abs=5)
+    assert told["clock_offset_seconds"] == pytest.approx(-3, abs=1)
+    assert {"certificate_expiry_seconds", "backup_age_seconds"} & (await shown(store)).keys() == set()
+
+
+def test_when_the_certificate_ends(tmp_path: Path) -> None:
+    file = tmp_path / "cert.pem"
+    pem, certificate = Authority().pem("mail.test")
+    file.write_bytes(pem)
+    assert certificate_until(file) == certificate.not_valid_after_utc.timestamp() * 1000
+    assert certificate_until(None) is certificate_until(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("is_worker", [False, True])
+async def test_a_worker_that_claims_nothing_is_not_ready(store: Store, clock: TestClock, is_worker: bool) -> None:
+    """Other roles still accept."""
+    call: Any = SimpleNamespace(context=context(store, is_worker=is_worker))
+    assert (await health.readyz(call)).status == 200
+    clock.compare(clock.wall() + 60_000, 0)
+    if is_worker:
+        with pytest.raises(ServiceUnavailable, match="clock is wrong"):
+            await health.readyz(call)
+    else:
+        assert (await health.readyz(call)).status == 200
+
+
+async def test_messages_are_held_until_a_probe_succeeds(store: Store, clock: TestClock) -> None:
+    await set_up(store, [to_row("carrier", "relay", CarrierRecord(id="relay", channel="email", kind="smtp"), None)])
+
+    async def held() -> tuple[float, float]:
+        with mock.patch.object(store.outbox, "queue", knows([LaneDepth("email", 1, clock.now())])):
+            told = await shown(store)
+        return told["held_messages circuit"], told["carrier_reachable relay email"]
+
+    assert await held() == (0, 1)
+    circuit = opened(None, "relay", "no answer", clock.now())
+    await store.circuits.change("relay", None, circuit)
+    assert await held() == (1, 0)
+    clock.forward(60_000)  # it may be asked, and was not yet
+    assert await held() == (1, 0)
+    await store.circuits.change("relay", circuit, None)
+    assert await held() == (0, 1)
 
 
 def test_over_http(shared_service: Service) -> None:

@@ -44,6 +44,9 @@ METRICS: dict[str, set[str]] = {
     "heliograph_worker_progress_timestamp_seconds": set(),
     "heliograph_ledger_difference": set(),
     "heliograph_disk_free_bytes": set(),
+    "heliograph_ready": set(),
+    "heliograph_start_timestamp_seconds": set(),
+    "heliograph_clock_offset_seconds": set(),
 }
 SERIES_MOST = 1500  # of the whole service: a label that grows with its users would pass this soon
 

@@ -1,5 +1,7 @@
 """What operators see of the queues, and what becomes of dead letters."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import dead_letters, outbox
 from heliograph.storage.dead_letters import DeadLetter, Retried
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -226,6 +229,25 @@ async def test_webhooks_with_something_to_be_told(store: Store) -> None:
     await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
     found = await store.dead_letters.waiting_hooks()
     assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]
+
+
+async def test_how_long_a_webhook_is_behind_counts_from_the_first_try(store: Store, clock: TestClock) -> None:
+    """Each try moves the time of the next one."""
+    began = clock.now()
+    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    [hook] = await store.dead_letters.waiting_hooks()
+    assert began <= hook.since <= clock.now()
+    first = clock.now() + 5_000
+    for number in range(2):
+        at = first + number * 60_000
+        tried = (1, number, 0, "waiting", at + 3_600_000, at)
+
+        async def put_off(tx: Tx, tried: tuple[Any, ...] = tried) -> None:
+            await tx.run("record_tries", tries=[tried])
+
+        await store.database.write(put_off)
+        [hook] = await store.dead_letters.waiting_hooks()
+        assert hook.since == first
 
 
 async def test_a_long_queue_is_counted_up_to_a_limit(

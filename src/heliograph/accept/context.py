@@ -22,6 +22,14 @@ class State(msgspec.Struct):
     requests: RequestLog = msgspec.field(default_factory=RequestLog)  # until they are written down
 
 
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the process runs, for the metrics; None: there is none, or nobody knows."""
+
+    disk_free: Callable[[], int] = lambda: 0  # bytes, where attachments are
+    certificate_until: Callable[[], int | None] = lambda: None  # of SMTP submission
+    backup_at: Callable[[], int | None] = lambda: None  # the last one
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
@@ -31,7 +39,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     process: int | None = None  # its number among several of one parent
     about: Mapping[str, str] = {}  # version, python and database, for the metrics
-    disk_free: Callable[[], int] = lambda: 0  # bytes, where attachments are
+    machine: Machine = Machine()
+    is_worker: bool = False  # delivers, and answers no requests but health checks
     metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
     metrics_token: str = ""  # anyone who has it may read them too; empty: there is none
     state: State = msgspec.field(default_factory=State)

@@ -1,5 +1,6 @@
 """Is the process alive, can it accept, and what has it done: for load balancers and Prometheus."""
 
+import asyncio
 import hmac
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,37 +13,46 @@ from heliograph.metrics import TYPE, Families
 from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.field_docs import says
-from heliograph.rules.lanes import LANE
 from heliograph.rules.instance import name_of_instance
+from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.storage.dead_letters import Behind
 from heliograph.storage.outbox import LaneDepth
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
 FORWARDED = (b"x-forwarded-for", b"forwarded")
-
-
 INSTANCE = b"heliograph-instance"
+
+
 class Health(msgspec.Struct, frozen=True):
     status: Annotated[str, says("Always `ok`.", fixed=True)] = "ok"
+
+
+ALIVE = msgspec.json.encode(Health())
 
 
 async def healthz(call: Call) -> Response:
     """Says whose it is, so that a command beside it knows a neighbour's."""
     whose = call.context.store.owner.partition("/")[0]
     return Response(200, ALIVE, [(INSTANCE, name_of_instance(whose).encode())])
-ALIVE = msgspec.json.encode(Health())
-
-
 
 
 async def readyz(call: Call) -> Response:
-    """503 before and while shutting down, or when the database does not commit within a second."""
-    if call.context.state.leaving:
-        raise ServiceUnavailable("Shutting down.", retry_after=1)
-    await call.context.store.upkeep.can_commit.answer()
+    """503 before and while shutting down, when the database does not commit within a second, and of a worker that
+    claims nothing because its clock is wrong.
+    """
+    await _check_ready(call.context)
     return answer(Health())
+
+
+async def _check_ready(context: Context) -> None:
+    if context.state.leaving:
+        raise ServiceUnavailable("Shutting down.", retry_after=1)
+    if context.is_worker and context.clock.off():
+        raise ServiceUnavailable("This machine's clock is wrong: nothing is claimed.", retry_after=1)
+    await context.store.upkeep.can_commit.answer()
 
 
 async def metrics(call: Call) -> Response:
@@ -53,8 +63,11 @@ async def metrics(call: Call) -> Response:
 
 
 async def _asked(context: Context) -> Families:
-    """What the database and the machine say now."""
-    store, now, found = context.store, context.clock.now(), Families()
+    """What the database and the machine say now. One that does not answer hides no other."""
+    found, probes = Families(), context.store
+    ready, waiting, behind = await asyncio.gather(
+        _check_ready(context), probes.outbox.queue.answer(), probes.dead_letters.behind.answer(), return_exceptions=True
+    )
     found.gauge("build_info", "Always 1.", 1, **context.about)
     found.gauge("ready", "Whether /readyz says so.", not isinstance(ready, BaseException))
     _tell_queues(found, context, [] if isinstance(waiting, BaseException) else waiting)
@@ -69,27 +82,44 @@ def _tell_queues(found: Families, context: Context, waiting: Sequence[LaneDepth]
     oldest = found.declare("outbox_oldest_seconds", "How long the oldest of them has waited.", "lane")
     held = found.declare("held_messages", "Recipients that wait for somebody to mend it.", "reason")
     for one in waiting:
-        found.gauge("outbox_depth", "Recipients that wait or are in work.", one.waiting, lane=one.lane)
-        oldest = 0 if one.since is None else max(0, now - one.since) / SECOND_MS  # it may be scheduled
-        found.gauge("outbox_oldest_seconds", "How long the oldest of them has waited.", oldest, lane=one.lane)
-    for reason, held in _held(context, waiting).items():
-        found.gauge("held_messages", "Recipients that wait for somebody to mend it.", held, reason=reason)
-    behind = await store.dead_letters.behind.answer()
-    found.gauge("quarantined_messages", "Dead letters.", behind.dead)
-    found.gauge("webhook_pending", "Events that wait for their webhooks.", sum(hook.waiting for hook in behind.hooks))
-    lag = max((now - hook.due_at for hook in behind.hooks), default=0)
-    found.gauge("webhook_lag_seconds", "How long the oldest due one has been.", max(0, lag) / SECOND_MS)
-    for carrier in store.setup.current.carriers:
+        depth(one.waiting, one.lane)
+        since = context.clock.now() if one.since is None else one.since
+        oldest(max(0, context.clock.now() - since) / SECOND_MS, one.lane)  # it may be scheduled
+    for reason, many in (_held(context, waiting) if waiting else {}).items():
+        held(many, reason)
+    for carrier in context.store.setup.current.carriers:
         labels = {"carrier": carrier.id, "channel": carrier.channel}
-        reachable = carrier.id not in store.circuits.current
+        reachable = carrier.id not in context.store.circuits.current
         found.gauge("carrier_reachable", "0 while its circuit is open.", reachable, **labels)
-    found.gauge("disk_free_bytes", "Where attachments are.", context.disk_free())
-    return found
+
+
+def _tell_behind(found: Families, now: int, behind: Behind | None) -> None:
+    dead = found.declare("quarantined_messages", "Dead letters.")
+    pending = found.declare("webhook_pending", "Events that wait for their webhooks.")
+    lag = found.declare("webhook_lag_seconds", "Since the first try of the oldest of them, or since it happened.")
+    if behind:
+        dead(behind.dead)
+        pending(sum(hook.waiting for hook in behind.hooks))
+        lag(max((now - hook.since for hook in behind.hooks), default=0) / SECOND_MS)
+
+
+def _tell_machine(found: Families, context: Context) -> None:
+    now, machine = context.clock.now(), context.machine
+    found.gauge("disk_free_bytes", "Where attachments are.", machine.disk_free())
+    found.gauge("clock_offset_seconds", "How far it is ahead of the shared clock.", context.clock.apart / SECOND_MS)
+    expiry = found.declare("certificate_expiry_seconds", "Until the certificate of SMTP submission ends.")
+    age = found.declare("backup_age_seconds", "Since the last backup.")
+    if (until := machine.certificate_until()) is not None:
+        expiry((until - now) / SECOND_MS)
+    if (at := machine.backup_at()) is not None:
+        age((now - at) / SECOND_MS)
 
 
 def _held(context: Context, waiting: Sequence[LaneDepth]) -> dict[str, int]:
-    """Recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach."""
-    setup, closed = context.store.setup.current, context.handover.closed_to()
+    """Recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach. Between two
+    probes a carrier is out of reach as well.
+    """
+    setup, closed = context.store.setup.current, context.store.circuits.current
     enabled = [carrier for carrier in setup.carriers if carrier.enabled]
     cut_off = {LANE[carrier.channel] for carrier in enabled}
     cut_off -= {LANE[carrier.channel] for carrier in enabled if carrier.id not in closed}

@@ -9,6 +9,7 @@ import click
 
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
 from heliograph.clock import Clock
+from heliograph.datafolder import mark_backup
 from heliograph.manage.pause import set_paused
 from heliograph.opening import SQLITE, open_store, sqlite_path
 from heliograph.rules.audit import COMMAND_LINE
@@ -48,6 +49,7 @@ def backup(settings: Settings, folder: Path) -> None:
         raise click.ClickException(f"{folder} exists already. Name a new folder.")
     with progress("Copying"), clear_mistakes(settings):
         copy(path, settings.data, folder)
+        mark_backup(settings.data)
     click.echo(f"{folder} is a backup. A service started on it has delivery paused until: heliograph resume")
 
 

@@ -38,7 +38,7 @@ class WaitingHook(msgspec.Struct, frozen=True):
     webhook: str
     waiting: int
     failing_since: int | None
-    due_at: int  # of the first
+    since: int  # the first try of the oldest, or when it happened
 
 
 class Behind(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 
 import structlog
+from cryptography import x509
 
 log = structlog.get_logger()
 
@@ -49,3 +50,12 @@ class Certificate:
         while True:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self.renew)
+
+
+def certificate_until(file: Path | None) -> int | None:
+    """When it ends, in ms; None: there is none that can be read."""
+    try:
+        read = x509.load_pem_x509_certificate(file.read_bytes()) if file else None
+    except (OSError, ValueError):
+        return None
+    return int(read.not_valid_after_utc.timestamp() * 1000) if read else None

@@ -25,7 +25,8 @@ FROM waiting w WHERE w.team IS NOT NULL;
 SELECT lane, team, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GROUP BY lane, team;
 
 -- name: waiting_deliveries
--- Skips from webhook to webhook along the index, and counts no further than `most`.
+-- Skips from webhook to webhook along the index, and counts no further than `most`. Each try moves due_at: how long the
+-- oldest waits counts from its first one.
 WITH RECURSIVE waiting (webhook) AS (
     SELECT min(webhook) FROM delivery WHERE state = 'waiting'
     UNION ALL
@@ -36,7 +37,9 @@ SELECT w.webhook,
        (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook
                               ORDER BY d.due_at LIMIT :most) AS each),
        e.failing_since,
-       (SELECT min(d.due_at) FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook)
+       (SELECT min(coalesce(each.first_at, each.created_at))
+        FROM (SELECT d.first_at, d.created_at FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook
+              ORDER BY d.due_at LIMIT :most) AS each)
 FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook WHERE w.webhook IS NOT NULL;
 
 -- name: dead_letters
