@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import apsw
+import asyncpg
 import structlog
 
 from heliograph.clock import Clock
@@ -14,6 +15,7 @@ from heliograph.datafolder import Secrets, forget_files, keep_file, keep_number,
 from heliograph.rules.erasure import erased_name
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.attachments import OtherOwner
+from heliograph.storage.engine import postgres
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable, reason_of
 from heliograph.storage.engine.migrate import (
@@ -69,14 +71,16 @@ def log_fault(settings: Settings) -> str | None:
 async def migrate(settings: Settings) -> list[int]:
     """Bring the database to this code's schema; returns the numbers of the files applied."""
     path = sqlite_path(settings)
-    return await migrate_postgres(settings.database) if path is None else migrate_sqlite(path)
+    if path is None:
+        return await migrate_postgres(settings.database, settings.database_connect_s)
+    return migrate_sqlite(path)
 
 
 async def migration_plan(settings: Settings) -> list[Step]:
     """What `migrate` would do; a database that is not there yet is not made."""
     path = sqlite_path(settings)
     if path is None:
-        return await plan_postgres(settings.database)
+        return await plan_postgres(settings.database, settings.database_connect_s)
     connection = apsw.Connection(str(path) if path.exists() else ":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return plan_sqlite(connection)
@@ -86,7 +90,9 @@ async def migration_plan(settings: Settings) -> list[Step]:
 
 async def schema_version(settings: Settings) -> SchemaVersion:
     path = sqlite_path(settings)
-    return await postgres_version(settings.database) if path is None else sqlite_version(path)
+    if path is None:
+        return await postgres_version(settings.database, settings.database_connect_s)
+    return sqlite_version(path)
 
 
 async def examine(settings: Settings) -> Examination:
@@ -98,7 +104,16 @@ def make_database(settings: Settings) -> Database:
     path = sqlite_path(settings)
     if path is not None:
         return SqliteDatabase(path, checkpoint=settings.checkpoint == "own")
-    return PostgresDatabase(settings.database, settings.database_pool, settings.database_timeout_s)
+    return PostgresDatabase(
+        settings.database, settings.database_pool, settings.database_timeout_s, settings.database_connect_s
+    )
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether it says no more than that the database or the network is away."""
+    return isinstance(error, StoreUnavailable | OSError | asyncpg.InterfaceError) or (
+        isinstance(error, asyncpg.PostgresError) and postgres.is_outage(error)
+    )
 
 
 def make_objects(settings: Settings) -> Objects | None:

@@ -26,6 +26,7 @@ RANGES = {
     "database_pool": (2, 1000),
     "database_timeout_s": (1, 600),
     "body_memory_mb": (16, 4096),
+    "database_connect_s": (1, 60),
     "connections_max": (16, 65536),
     "watchdog_s": (0, 3600),
     "stop_delay_ms": (0, 3_600_000),
@@ -83,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database_pool: int = 8  # connections of a process to PostgreSQL, besides the one that listens
     database_timeout_s: int = 10  # for a statement of PostgreSQL, or for a free connection
     body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
+    database_connect_s: int = 3  # for a connection to PostgreSQL; several hosts share it
     connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
     watchdog_s: int = 60  # after which a process whose event loop is stuck ends itself; 0: never
     log_format: Literal["text", "json"] = "text"
@@ -145,6 +147,7 @@ NAMES = (
     "database_pool",
     "database_timeout_s",
     "body_memory_mb",
+    "database_connect_s",
     "connections_max",
     "watchdog_s",
     "log_format",

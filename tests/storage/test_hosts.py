@@ -7,6 +7,8 @@ import asyncpg
 import pytest
 
 from heliograph.cli.options import shown
+from heliograph.opening import make_database
+from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.migrate import migrate_postgres
 from heliograph.storage.engine.postgres import Hosts, PostgresDatabase, connect
@@ -49,6 +51,20 @@ async def test_what_each_host_said() -> None:
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .+; 127\.0\.0\.2:2: .+") as failed:
         await connect(Hosts("postgresql://u:hush@127.0.0.1:1,127.0.0.2:2/x"))
     assert "hush" not in str(failed.value)
+
+
+async def test_a_share_that_one_does_not_use_the_next_ones_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    async def refuse(*_: Any, timeout: float, **__: Any) -> None:
+        given.append(timeout)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncpg, "connect", refuse)
+    with pytest.raises(StoreUnavailable):
+        await connect(Hosts("postgresql://u@h1,h2,h3/x", connect_s=60))
+    assert given == pytest.approx([20, 30, 60], rel=0.2)
+    assert make_database(Settings(database="postgresql://u@h1/x", database_connect_s=7))._hosts.connect_s == 7  # type: ignore[attr-defined]
 
 
 def test_the_password_of_several_hosts_is_not_shown() -> None:

@@ -179,7 +179,7 @@ async def database(settings: Settings) -> AsyncIterator[Finding]:
             yield Finding("database", "FAIL", f"{place} cannot be written", "choose another place with --database")
         return
     try:
-        connection: Any = await connect(Hosts(settings.database))
+        connection: Any = await connect(Hosts(settings.database, settings.database_connect_s))
     except (StoreUnavailable, OSError) as error:
         fix = "start PostgreSQL, open its port to this machine, or correct --database"
         yield Finding("database", "FAIL", f"{shown(settings.database)}: {error}", fix)

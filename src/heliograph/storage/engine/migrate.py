@@ -104,8 +104,8 @@ def sqlite_version(path: Path) -> SchemaVersion:
         connection.close()
 
 
-async def postgres_version(url: str) -> SchemaVersion:
-    connection = await connect(Hosts(url))
+async def postgres_version(url: str, connect_s: float | None = None) -> SchemaVersion:
+    connection = await connect(Hosts(url, connect_s))
     try:
         return _compared(await missing_on(connection))
     finally:
@@ -158,12 +158,12 @@ def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
     return missing if missing and missing[0].number == 1 else missing[:1]
 
 
-async def migrate_postgres(url: str) -> list[int]:
-    connection, applied = await connect(Hosts(url)), list[int]()
+async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
+    connection, applied = await connect(Hosts(url, connect_s)), list[int]()
     try:
         if not await missing_on(connection) and not await _unbuilt(connection):
             return []
-        guard = await connect(Hosts(url))
+        guard = await connect(Hosts(url, connect_s))
         try:
             with outages():
                 alone = f"SELECT pg_advisory_xact_lock({LOCK})"

@@ -52,8 +52,8 @@ def _kind(text: str) -> tuple[str, str]:
     return "other", ""
 
 
-async def plan_postgres(url: str) -> list[Step]:
-    connection = await connect(Hosts(url))
+async def plan_postgres(url: str, connect_s: float | None = None) -> list[Step]:
+    connection = await connect(Hosts(url, connect_s))
     try:
         missing = await missing_on(connection)
         with outages():

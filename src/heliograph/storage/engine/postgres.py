@@ -86,20 +86,25 @@ def host_urls(url: str) -> list[str]:
 class Hosts:
     """Whom an address names: one host, or several of which one takes writes; the one that did last comes first."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, connect_s: float | None = None) -> None:
+        self.connect_s = connect_s or CONNECT_S
         self._urls = host_urls(url)
         is_said = len(self._urls) == 1 or "target_session_attrs" in parse_qs(urlsplit(url).query)
         self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
 
     async def connect(self, **options: Any) -> Any:
-        """Each has its share of the time: one that swallows packets does not keep us from the next."""
-        options |= self._wanted | {"timeout": CONNECT_S / len(self._urls)}
+        """Each has its share of the time that is left: one that swallows packets does not keep us from the next, and
+        what one that refuses at once leaves of its share the next ones have.
+        """
+        time, urls = asyncio.get_running_loop().time, tuple(self._urls)
+        ends_at = time() + self.connect_s
         refusals: list[str] = []
-        for url in tuple(self._urls):
+        for place, url in enumerate(urls):
+            share = (ends_at - time()) / (len(urls) - place)
             try:
-                connection: Any = await asyncpg.connect(url, **options)
+                connection: Any = await asyncpg.connect(url, **(options | self._wanted | {"timeout": share}))
             except Exception as error:
-                if len(self._urls) == 1 or not is_outage(error):
+                if len(urls) == 1 or not is_outage(error):
                     raise
                 refusals.append(f"{urlsplit(url).netloc.rpartition('@')[2]}: {reason_of(error)}")
             else:
@@ -115,10 +120,10 @@ async def connect(hosts: Hosts) -> Any:
         return await hosts.connect(statement_cache_size=0)
 
 
-async def is_pooled(connection: Any) -> bool:
+async def is_pooled(connection: Any, within_s: float) -> bool:
     """A pooler between us and the server gives the next transaction another session: none may be changed (ADR 0031)."""
     asked = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
-    return bool(await connection.execute(asked, timeout=CONNECT_S) == "SELECT 0")
+    return bool(await connection.execute(asked, timeout=within_s) == "SELECT 0")
 
 
 class Deaf(Exception):
@@ -157,8 +162,10 @@ class PostgresTx:
 
 
 class PostgresDatabase:
-    def __init__(self, url: str, pool_max: int = POOL_MAX, command_s: float = COMMAND_S) -> None:
-        self._hosts = Hosts(url)
+    def __init__(
+        self, url: str, pool_max: int = POOL_MAX, command_s: float = COMMAND_S, connect_s: float | None = None
+    ) -> None:
+        self._hosts = Hosts(url, connect_s)
         self._pool_max, self._command_s = pool_max, command_s
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
@@ -218,7 +225,7 @@ class PostgresDatabase:
     async def _hear(self, connection: Any) -> None:
         """Until it ends. Raises Deaf: it does not even hear what we say ourselves, through the pool as the others."""
         with outages():
-            pooled = await is_pooled(connection)
+            pooled = await is_pooled(connection, self._hosts.connect_s)
         if pooled:
             raise Deaf
         echo, ended = asyncio.Event(), asyncio.Event()
@@ -321,7 +328,7 @@ class PostgresDatabase:
         if self._pooled is None:
             connection = await connect(self._hosts)
             try:
-                self._pooled = await is_pooled(connection)
+                self._pooled = await is_pooled(connection, self._hosts.connect_s)
             finally:
                 connection.terminate()
         if self._pooled:
