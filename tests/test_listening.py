@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import itertools
 import os
 import socket
 from typing import Any
 
+import asyncpg
 import pytest
 import structlog
 
 from heliograph import listening
 from heliograph.listening import TURN_MOST, Listener, listen, say_it_once
+from heliograph.opening import is_outage
+from heliograph.storage.store import StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +105,17 @@ async def test_one_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
         loop.set_exception_handler(before)
     assert (len(lines), len(other)) == (3, 2)
     assert listening.SAY_S == 60
+
+
+def test_what_an_outage_broke_off_and_nobody_waits_for_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio would say "Future exception was never retrieved", with a trace."""
+    loop = asyncio.new_event_loop()
+    say_it_once(loop, is_outage)
+    for error in (StoreUnavailable("away"), ConnectionResetError(), asyncpg.ConnectionDoesNotExistError("gone")):
+        loop.create_future().set_exception(error)
+    gc.collect()
+    assert caplog.records == []
+    loop.create_future().set_exception(RuntimeError("a bug"))
+    gc.collect()
+    assert ["a bug" in str(record.exc_info) for record in caplog.records] == [True]
+    loop.close()

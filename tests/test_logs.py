@@ -49,6 +49,12 @@ def test_a_line_is_a_json_object_with_what_is_bound(as_json: Any) -> None:
     }
 
 
+def test_debug_lines_are_not_for_production(as_json: Any) -> None:
+    structlog.get_logger().debug("a detail")
+    structlog.get_logger().info("said")
+    assert [line["event"] for line in as_json()] == ["said"]
+
+
 def test_a_traceback_as_json_shows_no_values(as_json: Any) -> None:
     try:
         token = "hk_" + "secret"

@@ -7,6 +7,7 @@ minute.
 import asyncio
 import errno
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -63,12 +64,19 @@ def adopt(file: int) -> Listener:
     return adopted
 
 
-def say_it_once(loop: asyncio.AbstractEventLoop) -> None:
-    """Log one line a minute instead of one a second while there are no descriptors."""
+def say_it_once(
+    loop: asyncio.AbstractEventLoop, is_outage: Callable[[BaseException], bool] = lambda error: False
+) -> None:
+    """Log one line a minute instead of one a second while there are no descriptors, and none about an outage that
+    broke off what nobody waits for any more: who did wait has logged it.
+    """
     said_at = -SAY_S
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal said_at
+        error = context.get("exception")
+        if "future" in context and error is not None and is_outage(error):
+            return
         if getattr(context.get("exception"), "errno", None) not in OUT or "accept" not in context["message"]:
             loop.default_exception_handler(context)
         elif loop.time() - said_at >= SAY_S:

@@ -96,6 +96,7 @@ def configure(now: Callable[[], float], process: int | None = None, form: Format
                 else [Impersonal(_for_eyes())]
             ),
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         # Looked up for each line, since it may be replaced. Written at once: other processes write there too.
         logger_factory=lambda: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,

@@ -17,8 +17,18 @@ from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
 from heliograph.garbage import collect_when_idle
 from heliograph.listening import Listener
-from heliograph.opening import attest, check_secret, leave, make_secrets, open_store, own_attachments, sqlite_path
+from heliograph.opening import (
+    attest,
+    check_secret,
+    is_outage,
+    leave,
+    make_secrets,
+    open_store,
+    own_attachments,
+    sqlite_path,
+)
 from heliograph.processes import Place
+from heliograph.rules.limits import SECOND_MS
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.systemd import feed_watchdog, notify
@@ -28,7 +38,6 @@ log = structlog.get_logger()
 
 LEAVE_S = 1.0  # in which open connections of one of several processes get their next answer, and move to another
 DRAIN_S = 30  # for requests under way when the stop comes
-from heliograph.rules.limits import SECOND_MS
 AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
 SWITCH_S = 0.0005  # a thread that computes lets the loop run this often; a request asks for its turn some ten times
 
@@ -73,7 +82,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
     logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
     tracing.start(__version__)
     stop = Stop()
-    listening.say_it_once(asyncio.get_running_loop())
+    listening.say_it_once(asyncio.get_running_loop(), is_outage)
     for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.at_once)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             asyncio.get_running_loop().add_signal_handler(number, ask)
@@ -173,6 +182,7 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             address=None if app.role == "worker" else app.settings.base_url,
             smtp=app.settings.submission() or None,
         )
+        metrics.STARTED.set(app.context.clock.now() / SECOND_MS)
         await _patiently(stop, partial(ready, app.settings, app.store))
         notify("READY=1")
         await _until_stopped(stop, tasks)
@@ -182,7 +192,6 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
     """First whoever sends us requests is to see that others should get them."""
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
     if delay_s and not stop.hurry.is_set():
-        metrics.STARTED.set(app.context.clock.now() / SECOND_MS)
         state.leaving = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.hurry.wait(), delay_s)
