@@ -6,6 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 RUNS := .venv/.runs
 READY := .venv/.ready
+BUILDS := .venv/.builds
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules tests/words
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
@@ -33,6 +34,11 @@ $(RUNS): requirements.lock
 $(READY): $(RUNS) requirements-dev.lock
 	@echo "Adding what the tests need to .venv (once; about a minute) …"
 	@$(PIP) -r requirements-dev.lock
+	@touch $@
+
+$(BUILDS): $(RUNS) requirements-dist.lock
+	@echo "Adding what builds the wheel to .venv (once; some seconds) …"
+	@$(PIP) -r requirements-dist.lock
 	@touch $@
 
 run: $(RUNS) ## Start everything on the embedded database, with two teams and lines to copy
@@ -104,13 +110,13 @@ fmt: setup ## Format and sort imports
 
 lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for set in ":requirements.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
+	@for set in ":requirements.lock" "--extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
 		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
 	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \
 		&& node -e 'const f = "package-lock.json", lock = JSON.parse(fs.readFileSync(f)); for (const one of Object.values(lock.packages)) delete one.funding; fs.writeFileSync(f, JSON.stringify(lock, null, 2) + "\n")'
 
-dist: setup ## Build wheel, source archive and bill of materials into dist/, or DIST; the same at every build of a commit
+dist: $(BUILDS) ## Build wheel, source archive and bill of materials into dist/, or DIST; the same at every build of a commit
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/hatchling build --clean -d $(DIST)
 	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
 		-o $(DIST)/heliograph-$$($(BIN)/hatchling version).cdx.json requirements.lock

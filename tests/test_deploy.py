@@ -17,6 +17,7 @@ from tests.npm import miss
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = ["heliograph.service", "heliograph-worker@.service"]
 EXPOSURE_MAX = 2.0
+OURS = f"heliograph:{__version__}"
 COMPOSE = sorted(path.name for path in DEPLOY.glob("compose.*.yaml"))
 NO_FILES = {f"./secrets/{name}" for name in ("secret", "database", "postgres", "grafana")}  # the operator's own
 
@@ -63,7 +64,7 @@ def test_the_units_differ_in_what_they_run_alone() -> None:
 def test_compose_files(name: str) -> None:
     read = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
     for service in read["services"].values():
-        if service["image"] == "heliograph":
+        if service["image"] == OURS:
             assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["stop_grace_period"] == "75s"
             assert set(service["secrets"]) <= read["secrets"].keys()
         for volume in service.get("volumes", []):
@@ -75,15 +76,21 @@ def test_compose_files(name: str) -> None:
         assert included in COMPOSE
 
 
+def test_images_do_not_float() -> None:
+    """A tag that names a whole version: what is built tomorrow is what was tried."""
+    texts = [(DEPLOY / name).read_text("utf-8") for name in (*COMPOSE, "Dockerfile", "helm/values.yaml")]
+    images = {image for text in texts for image in re.findall(r"^(?: *image:|FROM) (\S+)", text, re.M)}
+    assert len(images) > 5
+    assert [image for image in images if not re.search(r":v?\d+\.\d+(\.\d+|$)", image)] == []
+
+
 def test_prometheus_asks_every_role() -> None:
     if shutil.which("promtool") is None:
         miss("what Prometheus asks", "promtool is not installed")
     subprocess.run(["promtool", "check", "config", DEPLOY / "prometheus.yaml"], check=True, capture_output=True)
     asked = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text("utf-8"))["scrape_configs"][0]["dns_sd_configs"]
     services = yaml.safe_load((DEPLOY / "compose.postgres.yaml").read_text("utf-8"))["services"]
-    assert {name for one in asked for name in one["names"]} == {
-        n for n, s in services.items() if s["image"] == "heliograph"
-    }
+    assert {name for one in asked for name in one["names"]} == {n for n, s in services.items() if s["image"] == OURS}
     assert (asked[0]["port"], f":{asked[1]['port']}") == (Settings().port, services["worker"]["command"][-1])
 
 
@@ -153,4 +160,7 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         # Longer than the second that /readyz waits for the database.
         assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    assert (chart["appVersion"], values["image"]) == (__version__, f"heliograph:{__version__}")
+    assert (chart["appVersion"], values["image"]) == (__version__, OURS)
+    assert (
+        not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
+    )  # the operator's word

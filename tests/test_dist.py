@@ -73,3 +73,10 @@ def test_the_metadata(packed: zipfile.ZipFile) -> None:
     assert "Typing :: Typed" in said.get_all("Classifier", [])
     needed = {line for line in said.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert needed == set(PROJECT["dependencies"])
+
+
+def test_it_is_built_without_what_tests_need() -> None:
+    steps = subprocess.run(["make", "-n", "-B", "dist"], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert "requirements-dist.lock" in steps and "requirements-dev.lock" not in steps
+    pinned = [set((ROOT / f"requirements-{name}.lock").read_text().split("\n")) for name in ("dist", "dev")]
+    assert pinned[0] <= pinned[1]
