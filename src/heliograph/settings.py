@@ -17,7 +17,8 @@ import msgspec
 from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
-OF_CLIENTS = ("HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")  # which may run in the same shell
+CONFIG = "HELIOGRAPH_CONFIG"  # the settings file, where no --config names one
+NOT_SETTINGS = (CONFIG, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")  # clients may run in the same shell
 SECRETS = ("secret", "secret_old", "metrics_token", "oidc_client_secret", "s3_secret_key")
 TOKEN_MIN = 16
 # Least and most of each number.
@@ -25,8 +26,8 @@ RANGES = {
     "processes": (1, 64),
     "database_pool": (2, 1000),
     "database_timeout_s": (1, 600),
-    "body_memory_mb": (16, 4096),
     "database_connect_s": (1, 60),
+    "body_memory_mb": (16, 4096),
     "connections_max": (16, 65536),
     "watchdog_s": (0, 3600),
     "stop_delay_ms": (0, 3_600_000),
@@ -83,8 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
     database_pool: int = 8  # connections of a process to PostgreSQL, besides the one that listens
     database_timeout_s: int = 10  # for a statement of PostgreSQL, or for a free connection
-    body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
     database_connect_s: int = 3  # for a connection to PostgreSQL; several hosts share it
+    body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
     connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
     watchdog_s: int = 60  # after which a process whose event loop is stuck ends itself; 0: never
     log_format: Literal["text", "json"] = "text"
@@ -146,8 +147,8 @@ NAMES = (
     "stop_delay_ms",
     "database_pool",
     "database_timeout_s",
-    "body_memory_mb",
     "database_connect_s",
+    "body_memory_mb",
     "connections_max",
     "watchdog_s",
     "log_format",
@@ -223,11 +224,9 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
     """HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
     given: Given = {}
     for variable, value in environment.items():
-        if not variable.startswith(PREFIX) or variable in OF_CLIENTS:
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
-        name = variable.removeprefix(PREFIX).lower()
-        kept = name not in NAMES and name.removesuffix("_file") in NAMES
-        name = name.removesuffix("_file") if kept else name
+        name, kept = _named(variable.removeprefix(PREFIX).lower())
         if name not in NAMES:
             raise BadSetting(f"{variable} is not a setting. Known: {', '.join(PREFIX + n.upper() for n in NAMES)}")
         if name in given:
@@ -237,6 +236,12 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
         else:
             given[name] = (value, Origin("environment", variable))
     return given
+
+
+def _named(given: str) -> tuple[str, bool]:
+    """The setting, and whether its value is in a file."""
+    kept = given not in NAMES and given.removesuffix("_file") in NAMES
+    return (given.removesuffix("_file") if kept else given), kept
 
 
 def _from_credentials(folder: str | None) -> Given:
@@ -263,12 +268,18 @@ def _from_file(file: Path | None) -> Given:
         raise BadSetting(f"{file}: no such settings file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSetting(f"{file}: {error}") from None
-    for name, value in loaded.items():
+    given: Given = {}
+    for written, value in loaded.items():
+        name, kept = _named(written)
         if name not in NAMES:
             raise BadSetting(f"{file}: {name} is not a setting. Known: {', '.join(NAMES)}")
+        if name in given:
+            raise BadSetting(f"{file}: {name} and {name}_file: only one of them can be given")
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise BadSetting(f"{file}: {name}: expected a string or a number")
-    return {name: (str(value), Origin("config", f"{file}: {name}")) for name, value in loaded.items()}
+            raise BadSetting(f"{file}: {written}: expected a string or a number")
+        text = _text(Path(str(value)), f"{file}: {written}") if kept else str(value)
+        given[name] = (text, Origin("config", f"{file}: {written}"))
+    return given
 
 
 def _read(name: str, value: str) -> dict[str, Any]:

@@ -61,6 +61,22 @@ def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.M
     }
 
 
+def test_the_file_names_others(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units and commands read one file; the password is in another."""
+    (tmp_path / "database").write_text("postgresql://u:hush@db/x\n")
+    (tmp_path / "h.toml").write_text('database_file = "database"\n')
+    monkeypatch.setenv("HELIOGRAPH_CONFIG", "h.toml")
+    assert sources(run)["database"] == ("postgresql://u@db/x", "config", "h.toml: database_file")
+    for text, message in (
+        ('database_file = "none"', "h.toml: database_file none: No such file or directory"),
+        ('database = "x"\ndatabase_file = "database"', "h.toml: database and database_file: only one of them"),
+        ('port_file = "database"', "h.toml: port_file is not a setting"),
+    ):
+        (tmp_path / "h.toml").write_text(text)
+        ended = run("config")
+        assert ended.code == 1 and message in ended.err
+
+
 @pytest.mark.parametrize(("url", "count"), [("sqlite:///x.db", "1"), ("postgresql://h/x", "3")])
 def test_a_process_for_each_core_where_the_database_can_use_them(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, count: str

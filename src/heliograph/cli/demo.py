@@ -48,7 +48,7 @@ def demo(settings: Settings) -> None:
         await apply_file(store, settings, file)
         return await demo_link(store, COMMAND_LINE, NewPerson(email=PERSON, name="Demo"), TEAMS)
 
-    link = with_store(settings, "Preparing the demo", prepare, seals=True)
+    link = with_store(settings, "Preparing the demo", prepare, seals=True, apart=True)
 
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])

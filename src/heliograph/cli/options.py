@@ -14,11 +14,12 @@ import asyncpg
 import click
 from rich.console import Console
 
-from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store
+from heliograph.datafolder import seen_numbers
+from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store, schema_version, sqlite_path
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.settings import CONFIG, BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.engine.postgres import host_urls
@@ -35,6 +36,7 @@ FLAGS = {
     "public_url": ("URL", "How the world reaches this service.", "the listen address"),
 }  # fmt: skip
 STORE_FLAGS = ("database", "data")
+SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # docs/deploy.md
 SERVE_FLAGS = FLAGS | {
     "health": ("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none"),
     "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite"),
@@ -69,9 +71,10 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
 
         run = click.option(
             "--config",
+            envvar=CONFIG,
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help='Settings as TOML, for example: listen = "0.0.0.0:80".',
+            help=f'Settings as TOML, for example: listen = "0.0.0.0:80". [env: {CONFIG}]',
         )(run)
         for name in reversed(flags):
             metavar, what, usual = SERVE_FLAGS[name]
@@ -100,10 +103,16 @@ def shown(database: str) -> str:
     return urlunsplit((scheme, user.partition(":")[0] + at + host, path, "", ""))
 
 
-def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]], *, seals: bool = False) -> T:
-    """Run the story on a migrated store; `doing` is shown on a terminal. One that `seals` needs the right secret."""
+def with_store(
+    settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]], *, seals: bool = False, apart: bool = False
+) -> T:
+    """Run the story on a migrated store; `doing` is shown on a terminal. One that `seals` needs the right secret, one
+    that is `apart` has nothing to do with a service beside it.
+    """
 
     async def run() -> T:
+        if not apart:
+            await refuse_second(settings)
         async with open_store(settings) as store:
             if seals:
                 await check_secret(store, make_secrets(settings, store))
@@ -111,6 +120,23 @@ def with_store(settings: Settings, doing: str, story: Callable[[Store], Awaitabl
 
     with progress(doing), clear_mistakes(settings):
         return asyncio.run(run())
+
+
+async def refuse_second(settings: Settings) -> None:
+    """A database that the command would make is no service's where the one beside it has another: nobody reads it."""
+    is_told = "database" in settings.sources or not SERVICE_FILE.exists()
+    if (is_told and not seen_numbers(settings.data)) or not await _is_new(settings):
+        return
+    beside = f"the service of {settings.data} has another" if is_told else f"{SERVICE_FILE} configures a service here"
+    raise click.ClickException(
+        f"there is no database {shown(settings.database)} yet, and {beside}. Give this command the service's settings "
+        f"(--config {SERVICE_FILE}, or --database). If a new one is meant: heliograph migrate."
+    )
+
+
+async def _is_new(settings: Settings) -> bool:
+    path = sqlite_path(settings)
+    return (path is not None and not path.exists()) or (await schema_version(settings)).found == 0
 
 
 def read_setup(settings: Settings) -> Setup:
