@@ -25,7 +25,7 @@ NO_FILES = {f"./secrets/{name}" for name in ("secret", "database", "postgres", "
 def test_every_setting_in_them_exists() -> None:
     texts = [path.read_text("utf-8") for path in DEPLOY.rglob("*") if path.is_file()]
     used = {name for text in texts for name in re.findall(rf"\b{PREFIX}([A-Z_]+)(?=[:=])", text)}
-    assert {name.lower().removesuffix("_file") for name in used} - set(NAMES) == set()
+    assert {name.lower().removesuffix("_file") for name in used} - {*NAMES, "config"} == set()
     assert used
 
 
@@ -54,7 +54,7 @@ def test_units(unit: str, tmp_path: Path) -> None:
 def test_the_units_differ_in_what_they_run_alone() -> None:
     one, worker = ((DEPLOY / unit).read_text("utf-8").splitlines() for unit in UNITS)
     differing = {line.partition("=")[0] for line in {*one} ^ {*worker} if not line.startswith("#")}
-    assert differing == {"Description", "ExecStart", "StateDirectory", "WorkingDirectory"}
+    assert differing == {"Description", "ExecStart"}
 
 
 # -- compose -----------------------------------------------------------------------------------------------
@@ -150,6 +150,8 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         assert [(probe["path"], probe["port"]) for probe in probes] == [
             *(("/healthz", name), ("/readyz", name), ("/healthz", name)),
         ]
+        # Longer than the second that /readyz waits for the database.
+        assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
     monitored = [one["spec"]["podMetricsEndpoints"] for one in objects if one["kind"] == "PodMonitor"]
     assert all({endpoint["port"] for endpoint in endpoints} == serving.keys() for endpoints in monitored)
     for pod in pods:
@@ -157,8 +159,6 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
         assert pod["enableServiceLinks"] is False  # HELIOGRAPH_PORT would be an unknown setting
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-        # Longer than the second that /readyz waits for the database.
-        assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["appVersion"], values["image"]) == (__version__, OURS)
     assert (

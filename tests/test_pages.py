@@ -1,0 +1,147 @@
+"""Every command of the operator's pages is run, as it is written, on a machine of its own (tests/confined)."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+
+from heliograph.storage.engine.migrate import ADDS, CONTRACT, schema_files
+from tests.confined.machine import Machine
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("deploy.md", "operations.md")
+SECONDS = 900
+
+# What cannot be run here, by the first word that needs it. The page's source says so too, above the block.
+NOT_RUN = {
+    "downloads packages": ("sudo python3 -m venv", "sudo /opt/heliograph/bin/pip install"),
+    "needs a container engine": ("docker build",),
+    "needs a cluster": ("kubectl create",),
+    "needs Litestream": ("echo 'checkpoint", "sudo install -d -m 0700 -o heliograph /var/lib"),
+}
+# Headings of what only one database has.
+ONLY = {"sqlite": ("Backup and restore",), "postgres": ("On PostgreSQL",)}
+# What is different here.
+HERE = {
+    "heliograph capacity ": "heliograph capacity --seconds 5 ",
+    "https://minio.example.com:9000": "http://127.0.0.1:9000",
+}
+FILES = {
+    "setup.toml": """
+        [[teams]]
+        id = "team_acme"
+        name = "Acme"
+        [[teams.domains]]
+        id = "dom_acme"
+        name = "acme.test"
+        brand = "Acme"
+        verified = true
+        approved = true
+        [[teams.sender_ids]]
+        country = "GB"
+        value = "ACME"
+        [[teams.templates]]
+        id = "tpl_code"
+        channel = "sms"
+        name = "Code"
+        body = "Hello"
+        status = "draft"
+        """,
+    "bounced.csv": "ada@example.com,complaint\n",
+}
+
+
+class Block:
+    def __init__(self, heading: str, reason: str, text: str) -> None:
+        self.heading, self.reason = heading, reason
+        self.commands = list(commands(text))
+
+
+def blocks(page: str) -> Iterator[Block]:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    heading = ""
+    shape = r"^#+ ([^\n]+)$|^(?:<!-- not run by a test: ([^\n]+) -->\n)?```(\w*)\n(.*?)^```$"
+    for found in re.finditer(shape, text, re.M | re.S):
+        if found[1]:
+            heading = found[1]
+        elif found[3] in ("sh", "bash", ""):
+            yield Block(heading, found[2] or "", found[4])
+
+
+def commands(text: str) -> Iterator[str]:
+    """Each with the lines that belong to it."""
+    whole, until = "", ""
+    for line in text.splitlines():
+        whole += f"{line}\n"
+        until = until or "".join(re.findall(r"<<'(\w+)'", line))
+        if (until and line != until) or line.endswith("\\"):
+            continue
+        yield whole.rstrip("\n")
+        whole = until = ""
+
+
+def test_what_is_not_run_is_marked_with_a_reason() -> None:
+    marked = [(block.reason, block.commands[0]) for page in PAGES for block in blocks(page) if block.reason]
+    for reason, command in marked:
+        assert command.startswith(NOT_RUN[reason]), f"{command} can be run, or NOT_RUN does not know why not"
+    assert {reason for reason, _ in marked} == NOT_RUN.keys()
+
+
+def test_what_is_said_about_rollback() -> None:
+    """It holds as long as no schema file keeps an older version out."""
+    [section] = re.findall(r"^## Rollback\n(.*?)^## ", (ROOT / "docs/operations.md").read_text("utf-8"), re.M | re.S)
+    assert f"from schema {ADDS - 1} on" in section
+    if any(text.startswith(CONTRACT) for number, text in schema_files() if number >= ADDS):
+        assert "No schema file so far" not in section
+
+
+def here(command: str) -> str:
+    for there, ours in HERE.items():
+        command = command.replace(there, ours)
+    return command
+
+
+def to_run(kind: str) -> list[dict[str, Any]]:
+    others = [heading for other, headings in ONLY.items() if other != kind for heading in headings]
+    found = [block for page in PAGES for block in blocks(page) if not block.reason and block.heading not in others]
+    return [
+        {
+            "commands": [here(one) for one in block.commands],
+            "instead": any(one.startswith("heliograph serve") for one in block.commands),
+        }
+        for block in found
+    ]
+
+
+@pytest.fixture
+def sockets(request: pytest.FixtureRequest) -> list[Path]:
+    if "postgres" not in request.node.name:
+        return []
+    url = request.getfixturevalue("postgres")
+
+    async def make() -> None:
+        connection: Any = await asyncpg.connect(url)
+        for statement in ("CREATE ROLE heliograph LOGIN", "CREATE DATABASE heliograph OWNER heliograph"):
+            await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(make())
+    return [Path(parse_qs(urlsplit(url).query)["host"][0])]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_every_command_runs(kind: str, sockets: list[Path], tmp_path: Path) -> None:
+    wanted = to_run(kind)
+    done = Machine(tmp_path, FILES, sockets).run(wanted, SECONDS)
+    last = done[-1]
+    print(*(f"$ {one['command']}\n{one['said']}" for one in done), sep="\n")
+    assert last["code"] in (0, 1 if "preflight" in last["command"] else 0), f"{last['command']}\n{last['said']}"
+    ran = {one["command"] for one in done}
+    assert [one for block in wanted for one in block["commands"] if one not in ran] == []
+    said = {one["command"]: one["said"] for one in done}
+    assert kind in said["heliograph doctor"]
