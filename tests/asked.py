@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
+from heliograph.storage.contents import Room
 from heliograph.web.request import Request, Response
 
 
@@ -24,7 +25,7 @@ def asked(
     return request
 
 
-async def no_eml(_id: str, _content: str) -> bytes:
+async def no_eml(_id: str, _content: str, _room: Room) -> bytes:
     return b""
 
 

@@ -32,6 +32,7 @@ class Forked:
         self.stdout = os.fdopen(read, encoding="utf-8")
         self.pid = int(self._ended.recv(20))
         self.returncode: int | None = None
+        self.blocked: list[str] = []  # what it said of its event loop
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:

@@ -33,6 +33,7 @@ COMMAND = (sys.executable, "-m", "heliograph.cli.main")
 PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
 
 PATIENCE_S = 60.0  # for what must come, on a machine that does much else
+BLOCKED = "event loop blocked"
 NOBODY = "127.0.0.1:9"  # a name server that does not answer: tests ask no other machine
 
 _alone = threading.Lock()  # a command in this process has its environment and its streams for itself
@@ -129,7 +130,7 @@ class Service:
             if line.startswith("Heliograph is "):
                 if role != "worker":
                     self.ports.append(int(line.split("http://")[1].split()[0].rpartition(":")[2]))
-                # The pipe must not fill up: what it says from now on is for the system's eyes only.
+                # The pipe must not fill up: of what it says from now on, only what blocked its loop is kept.
                 _drain(process)
                 return process
         raise AssertionError("".join(seen))
@@ -198,7 +199,8 @@ def _drain(process: Forked) -> None:
 
     def read() -> None:
         with process.stdout:
-            for _ in process.stdout:
-                pass
+            for line in process.stdout:
+                if BLOCKED in line:
+                    process.blocked.append(line)
 
     threading.Thread(target=read, daemon=True).start()

@@ -26,26 +26,30 @@ MAY_IMPORT: dict[str, str] = {
     "rules/": "rules/",
     "words/": "rules/ words/",
     "deadline.py": "",
+    "threads.py": "rules/",
     "metrics.py": "metrics.py",
     "tracing.py": "rules/",
     FLOOR: "rules/ sealing.py systemd.py metrics.py",
-    "web/": "rules/ words/ web/",
+    "web/": "rules/ words/ threads.py web/",
     "channels/carrier.py channels/web.py": "rules/ channels/carrier.py",
-    "channels/*/": "rules/ deadline.py metrics.py channels/carrier.py channels/web.py itself",
+    "channels/*/": "rules/ threads.py deadline.py metrics.py channels/carrier.py channels/web.py itself",
     "storage/engine/": "rules/ metrics.py storage/engine/",
     "storage/": "rules/ clock.py metrics.py tracing.py storage/ storage/engine/",
     "handover.py": "rules/ clock.py deadline.py metrics.py channels/carrier.py storage/",
-    "accept/ manage/": "rules/ words/ clock.py handover.py channels/carrier.py storage/ itself",
+    "accept/ manage/": "rules/ words/ threads.py clock.py handover.py channels/carrier.py storage/ itself",
     "deliver/": (
         "rules/ words/ clock.py deadline.py metrics.py tracing.py handover.py channels/carrier.py channels/webhook/ "
         "storage/ deliver/"
     ),
     "api/": (
-        "metrics.py tracing.py web/ accept/ manage/ deliver/reports.py rules/ words/ storage/ channels/carrier.py api/"
+        "metrics.py tracing.py threads.py web/ accept/ manage/ deliver/reports.py rules/ words/ storage/ "
+        "channels/carrier.py api/"
     ),
     "compat/": "web/ accept/ manage/ rules/ words/ storage/ compat/",
     "submission/": "metrics.py web/ accept/ rules/ words/ storage/ submission/",
-    "dashboard/": "web/ accept/ manage/ handover.py rules/ words/ storage/ channels/carrier.py sealing.py dashboard/",
+    "dashboard/": (
+        "web/ threads.py accept/ manage/ handover.py rules/ words/ storage/ channels/carrier.py sealing.py dashboard/"
+    ),
     "opening.py": "rules/ settings.py datafolder.py clock.py storage/ storage/engine/",
     "app.py server.py": (
         "opening.py app.py web/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py channels/ "

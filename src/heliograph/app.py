@@ -89,6 +89,7 @@ from heliograph.submission.session import Hall
 from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
+from heliograph.web.reading import Reads
 
 log = structlog.get_logger()
 
@@ -269,10 +270,12 @@ def make_front(
         eml=outgoing.plain,
         routes=(*(route.name for route in (*ROUTES, *foreign) if route.scopes is not None), intake.ROUTE),
         provider=make_provider(settings, context.clock, web),
+        reads=Reads(ByteBudget(settings.body_memory_mb * MIB)),
         passwords=settings.password_sign_in,
         smtp=tuple(place.rpartition(":")[2] for place in settings.submission()),
     )
-    return Front(Api(context, management, door, budget, SURFACES), Dashboard(tools, budget), settings.trusted_proxies)
+    api = Api(context, management, door, budget, SURFACES, tools.reads)
+    return Front(api, Dashboard(tools, budget), settings.trusted_proxies)
 
 
 def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:

@@ -4,6 +4,7 @@ Without it, what refers to itself stays in memory: every connection that asyncio
 """
 
 import asyncio
+import ctypes
 import gc
 
 TICK_S = 0.25
@@ -12,10 +13,18 @@ WORTH = 5000  # new objects; fewer may wait
 BUSY_TICKS = 240  # then a collection is due, busy or not
 NEW_MAX = 30_000  # then Python collects them by itself; 500 requests at work at once have as many
 NEVER = 1_000_000
+M_MMAP_THRESHOLD, LARGE = -3, 1 << 20  # of mallopt(3)
+
+
+def give_back_large() -> None:
+    """What is large goes back to the system when it is freed; glibc would keep up to 32 MiB of it for each thread."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # another C library has none
+        mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 async def collect_when_idle() -> None:
     """Run until cancelled. What is loaded by now stays and is never looked through again."""
+    give_back_large()
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_MAX, NEVER, NEVER)

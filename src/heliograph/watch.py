@@ -3,6 +3,7 @@
 import asyncio
 import faulthandler
 import os
+import resource
 import signal
 import sys
 import threading
@@ -37,7 +38,7 @@ class LoopWatch:
     def __init__(self, stuck_s: float = 0) -> None:
         """`stuck_s`: after which the process is ended; 0: never."""
         self._stuck_s = stuck_s
-        self._due = 0.0
+        self._due = self._computed = 0.0
         self._held_by: dict[str, str] | None = None
         self._worst = self._worst_before = self._span_end = 0.0
 
@@ -57,7 +58,7 @@ class LoopWatch:
             while True:
                 await asyncio.sleep(TICK_S)
                 self._note(loop.time())
-                self._due = loop.time() + TICK_S
+                self._due, self._computed = loop.time() + TICK_S, _thread_s()
                 signal.setitimer(signal.ITIMER_PROF, THREADS * self._stuck_s)
         finally:
             stop.set()
@@ -72,7 +73,10 @@ class LoopWatch:
         metrics.LOOP_LAG.set(self.lag())
         metrics.flush()
         if lag > HELD_S:
-            log.warning("event loop blocked", seconds=round(lag, 3), **(self._held_by or {"by": "unknown"}))
+            # Of the lag: the rest was the machine's, or another thread's.
+            computed = round(_thread_s() - self._computed, 3)
+            held_by = self._held_by or {"by": "unknown"}
+            log.warning("event loop blocked", seconds=round(lag, 3), computed=computed, **held_by)
         self._held_by = None
 
     def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
@@ -100,6 +104,12 @@ def _name(task: "asyncio.Task[object] | None") -> str:
         return "connections"
     name = task.get_name()
     return str(task.get_coro().__qualname__) if name.startswith("Task-") else name  # type: ignore[union-attr]
+
+
+def _thread_s() -> float:
+    """How long this thread has computed."""
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_utime + used.ru_stime
 
 
 def _place(frame: FrameType | None) -> str:

@@ -11,6 +11,7 @@ from heliograph.rules.options import Added
 from heliograph.storage.store import Store
 from tests.accept.verifying import Verifying
 from tests.clocks import TestClock
+from tests.room import room
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ async def test_its_header_says_what_it_said(store: Store, clock: TestClock, show
     )
     answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
     assert (answer["to"], answer["bcc"]) == (TO[0], [BLIND[0]])
-    found = await store.messages.facts(1, answer["id"])
+    found = await store.messages.facts(1, answer["id"], room)
     assert found and found.content
     assert msgspec.json.decode(found.content, type=EmailContent).to == shown
     record = msgspec.json.decode(found.record)

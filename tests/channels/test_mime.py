@@ -3,6 +3,7 @@
 import hashlib
 import io
 import itertools
+import quopri
 import random
 import re
 import tracemalloc
@@ -19,6 +20,7 @@ import pybase64
 import pytest
 
 from heliograph.channels.carrier import NotReady
+from heliograph.channels.email import mime
 from heliograph.channels.email.html_text import text_from_html
 from heliograph.channels.email.mime import CHUNK, Attached, Mail, build, check_headers
 from heliograph.rules.content import EmailContent, File
@@ -636,6 +638,21 @@ def test_a_long_text_leaves_in_chunks() -> None:
 )
 def test_text_from_html(html: str, text: str) -> None:
     assert text_from_html(html) == text
+
+
+@pytest.mark.parametrize("line", ["x é = . \n", "From me\n.\n\n", "y" * 200 + "\n"])
+def test_long_texts_are_encoded_in_steps_as_in_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (line * 20_000).replace("\n", "\r\n").encode()
+    in_steps = mime._quoted_printable(text)
+    monkeypatch.setattr(mime, "STEP", len(text))
+    assert in_steps == mime._quoted_printable(text)
+    assert quopri.decodestring(in_steps) == text + b"\r\n"
+
+
+@pytest.mark.parametrize(("piece", "ends"), [("<p>Hello</p>", "Hello\n"), ("x", "x\n")])
+def test_a_long_page_becomes_text_up_to_a_limit(piece: str, ends: str) -> None:
+    text = text_from_html(piece * 550_000)
+    assert text.endswith(f"{ends}[…]") and len(text) < 600_000
 
 
 # -- what a caller adds ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.ids import ulid
+from tests.room import room
 
 OLD, NEW = (
     [
@@ -105,7 +106,7 @@ async def test_attachments_are_brought_before_they_are_opened() -> None:
     sent = msgspec.structs.replace(sent, content=msgspec.json.encode(content))
     assert b64encode(b"attached") in await whole(mails, sent)
     here.clear()
-    assert b64encode(b"attached") in await mails.plain(sent.message_id, msgspec.json.encode(content).decode())
+    assert b64encode(b"attached") in await mails.plain(sent.message_id, msgspec.json.encode(content).decode(), room)
 
 
 @pytest.mark.anyio

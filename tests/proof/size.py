@@ -33,6 +33,7 @@ SIZES = {
     "P22 kills": (3, 10),
     "P22 runs": (1, 20),
     "P27 hand-overs": (15, 1_000),  # after the clock is wrong
+    "P29 at once": (6, 50),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
     "guesses from an address": (2, 20),  # of fifty

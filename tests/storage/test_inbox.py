@@ -15,6 +15,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from heliograph.storage.suppressions import START, End
 from tests.clocks import TestClock
+from tests.room import room
 from tests.storage.samples import ENTRY, finish, message, start
 
 pytestmark = pytest.mark.anyio
@@ -74,10 +75,10 @@ async def test_a_page_looks_at_so_many_and_says_where_to_go_on(
 async def test_one_item(store: Store, clock: TestClock) -> None:
     id_ = await send(store, clock, "a@example.com", "b@example.com")
     real = await send(store, clock, "c@example.com", carrier=REAL)
-    item = await store.inbox.item(1, id_, [SIMULATOR])
+    item = await store.inbox.item(1, id_, [SIMULATOR], room)
     assert item and [one.given for one in item.recipients] == ["a@example.com", "b@example.com"]
     for team, other in ((2, id_), (1, real), (1, "eml_never")):
-        assert await store.inbox.item(team, other, [SIMULATOR]) is None
+        assert await store.inbox.item(team, other, [SIMULATOR], room) is None
 
 
 async def test_exact_addresses_newer_and_unread(store: Store, clock: TestClock) -> None:
@@ -102,14 +103,14 @@ async def test_one_is_deleted_and_stays_so(store: Store, clock: TestClock) -> No
     assert not await store.inbox.delete(1, ids[0], entry)
     await store.inbox.mark(1, ids[0], opened=False)
     assert await found(store) == ([ids[1]], None)
-    assert await store.inbox.item(1, ids[0], [SIMULATOR]) is None
+    assert await store.inbox.item(1, ids[0], [SIMULATOR], room) is None
     assert [line.action for line in await store.audit.lines("team_1")] == ["inbox.delete"]
 
 
 async def test_lines_with_all_that_was_delivered(store: Store, clock: TestClock) -> None:
     await send(store, clock, "a@example.com", "b@example.com")
     page = await store.inbox.messages(1, ["email", "sms"], [SIMULATOR], InboxSearch())
-    (captured,) = await store.inbox.whole(page.lines, [SIMULATOR])
+    (captured,) = await store.inbox.whole(page.lines, [SIMULATOR], room)
     assert captured.to == ["a@example.com", "b@example.com"] and captured.content
     assert (await store.inbox.sizes(page.lines))[page.lines[0].id] == len(captured.content)
 

@@ -11,6 +11,7 @@ from heliograph.storage.outcomes import Change
 from heliograph.storage.search import MessageLine, Search, SearchPage
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.room import room
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, finish, message, start
 
@@ -114,14 +115,14 @@ async def test_one_message_with_all_that_became_of_it(store: Store, clock: TestC
     event = stored.events[0].id
     told = [("whk_x", 1, event, sent[0], clock.now())]
     await store.database.write(lambda tx: tx.run("insert_deliveries", deliveries=told))
-    found = await store.messages.whole(1, sent[0], ["whk_x"])
+    found = await store.messages.whole(1, sent[0], ["whk_x"], room)
     assert found is not None
     assert found.facts.content == '{"text":"hello"}'
     assert [event.status for event in found.events] == ["sent", "delivered"]
     assert found.recipients[0].carrier == "sim"
     (delivery,) = found.deliveries[event]
     assert (delivery.webhook, delivery.state, delivery.attempts) == ("whk_x", "waiting", [])
-    assert await store.messages.whole(2, sent[0], []) is None
+    assert await store.messages.whole(2, sent[0], [], room) is None
 
 
 async def test_the_pulse_changes_with_the_timeline(store: Store, clock: TestClock) -> None:

@@ -37,7 +37,7 @@ from heliograph.rules.field_docs import (
     set_up_id,
 )
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, REPLY_TO_MAX, SUBJECT_MAX
+from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SUBJECT_MAX
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.message import STATES
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
@@ -47,8 +47,15 @@ from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
 from heliograph.rules.templates.check import find_template
-from heliograph.rules.templates.render import Rendered, check_subject, octets, render
-from heliograph.rules.templates.values import check_size, check_size_of_variables, check_variables, read_variables
+from heliograph.rules.templates.render import Rendered, check_subject, most_octets, octets, render
+from heliograph.rules.templates.values import (
+    check_size,
+    check_size_of_variables,
+    check_variables,
+    leaf_texts,
+    read_variables,
+)
+from heliograph.threads import ACCEPTING, LOOKING
 
 Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
 OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
@@ -160,6 +167,10 @@ async def prepare_email(
     retry_key: IdempotencyKey | None = None,
     shown: Shown | None = None,
 ) -> Acceptance:
+    if weigh_email(caller, request) > IN_THREAD:
+        draft = await ACCEPTING.run(draft_email, context, caller, request)
+        files, id_ = await _keep_files(context, draft.attachments), context.clock.new_id("eml_")
+        return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)
     draft = draft_email(context, caller, request)
     if shown and shown.subject is not None:
         _check_subject(shown.subject)
@@ -168,9 +179,18 @@ async def prepare_email(
     return email_acceptance(context, caller, draft, files, retry_key, shown)
 
 
+def weigh_email(caller: Caller, request: EmailRequest) -> int:
+    """Roughly the most that its text will have, in bytes: known before anything is rendered."""
+    size = len(request.html or "") + len(request.text or "")
+    template = caller.team.templates.get(request.template_id) if request.template_id else None
+    return size + most_octets(template, leaf_texts(request.variables)) if template else size
+
+
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
-    draft = draft_email(context, caller, request)
-    accepted = await context.store.messages.rehearse(email_acceptance(context, caller, draft, [], None))
+    size, id_ = weigh_email(caller, request), context.clock.new_id("eml_")
+    draft = await LOOKING.run_large(size, draft_email, context, caller, request)
+    acceptance = await LOOKING.run_large(size, email_acceptance, context, caller, draft, [], None, None, id_)
+    accepted = await context.store.messages.rehearse(acceptance)
     record = msgspec.json.decode(accepted.response, type=EmailRecord)
     return EmailPreview(
         from_=draft.sender.header,
@@ -292,8 +312,10 @@ def email_acceptance(
     files: list[File],
     retry_key: IdempotencyKey | None,
     shown: Shown | None = None,
+    id_: str = "",
 ) -> Acceptance:
-    team, now, id_ = caller.team, context.clock.now(), context.clock.new_id("eml_")
+    """With an `id_` of its own when it is made in a thread: ids are given on the event loop alone."""
+    team, now, id_ = caller.team, context.clock.now(), id_ or context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)

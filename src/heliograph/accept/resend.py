@@ -14,6 +14,7 @@ from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.rules.acceptance import Acceptance, Answer
 from heliograph.rules.address import parse_address
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.ids import PREFIXES
 from heliograph.rules.options import Added
 from heliograph.rules.recipients import check_allowed, read_recipients
 from heliograph.rules.refusals import InvalidRequest
@@ -22,6 +23,7 @@ from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup.records import Caller, Channel, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.render import Rendered
+from heliograph.threads import ACCEPTING
 
 UNREACHED = ("failed", "bounced")
 
@@ -50,10 +52,12 @@ async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
         template = find_template(caller.team, sent.template_id, sent.channel)
     build = _email if sent.channel == "email" else _phone
     sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))  # those times were the other's
-    return await context.store.messages.accept(build(context, caller, sent, template))
+    id_ = context.clock.new_id(PREFIXES[sent.channel])
+    made = await ACCEPTING.run_large(len(sent.content), build, context, caller, sent, template, id_)
+    return await context.store.messages.accept(made)
 
 
-def _email(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+def _email(context: Context, caller: Caller, sent: Sent, template: Template | None, id_: str) -> Acceptance:
     content = msgspec.json.decode(sent.content, type=EmailContent)
     by_kind = {kind: [given for given, of in sent.unreached if of == kind] for kind in ("to", "cc", "bcc")}
     recipients = read_recipients(by_kind["to"], by_kind["cc"], by_kind["bcc"], content.reply_to)
@@ -79,10 +83,10 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
         added=sent.added,
     )
     shown = Shown(to=content.to, cc=content.cc)  # as it said: who got it blind is not named now
-    return email_acceptance(context, caller, draft, content.attachments, None, shown)
+    return email_acceptance(context, caller, draft, content.attachments, None, shown, id_)
 
 
-def _phone(context: Context, caller: Caller, sent: Sent, template: Template | None) -> Acceptance:
+def _phone(context: Context, caller: Caller, sent: Sent, template: Template | None, _: str) -> Acceptance:
     if template is None or template.version != sent.template_version:
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = sent.unreached

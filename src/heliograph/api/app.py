@@ -26,6 +26,7 @@ from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget
 from heliograph.web.errors import error_body, error_headers
+from heliograph.web.reading import Reads
 from heliograph.web.request import BUDGETED, ClientGone, Headers, Request, Response, call_task
 from heliograph.web.route import REPLAYED, Call, Route
 from heliograph.web.router import Router
@@ -48,6 +49,7 @@ class Api:
         door: Admission,
         budget: ByteBudget,
         others: Sequence[Surface] = (),
+        reads: Reads | None = None,
     ) -> None:
         self.context = context
         self._management = management
@@ -56,6 +58,7 @@ class Api:
         self._router = Router([route for surface in (self._own, *others) for route in surface.routes])
         self._door = door
         self._budget = budget
+        self._reads = reads or Reads()
         self._active = 0
 
     async def __call__(self, request: Request) -> Response:
@@ -76,7 +79,7 @@ class Api:
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
                 response = await route.call(
-                    Call(self.context, self._management, route, request, params, None, read=read)
+                    Call(self.context, self._management, route, request, params, None, read=read, reads=self._reads)
                 )
             else:
                 response = await self._keyed(route, surface, request, params, extra)
@@ -138,7 +141,7 @@ class Api:
         self._active += 1
         try:
             response = await route.call(
-                Call(self.context, self._management, route, request, params, caller, value, size)
+                Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
             )
         finally:
             self._active -= 1

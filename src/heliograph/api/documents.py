@@ -10,6 +10,7 @@ from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.rules.field_docs import Records, says
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.threads import LOOKING
 from heliograph.web.errors import error_list
 from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response
@@ -79,14 +80,16 @@ def document_routes(routes: list[Route]) -> list[Route]:
     kept: dict[tuple[str, str], Response] = {}
 
     async def show_openapi(call: Call) -> Response:
-        return openapi(call.context.base_url)
+        base_url = call.context.base_url
+        return openapi(base_url) if openapi.cache_info().currsize else await LOOKING.run(openapi, base_url)
 
     async def show(call: Call) -> Response:
-        site, path = docs(call.context.base_url), call.request.path
+        base_url, path = call.context.base_url, call.request.path
+        site = docs(base_url) if docs.cache_info().currsize else await LOOKING.run(docs, base_url)
         words = call.request.loose_query().get("q", "")[:WORDS_MAX]
         if words.strip():
             return _page(site.errors(words) if path == "/docs/errors" else site.found(words))
-        key = call.context.base_url, path
+        key = base_url, path
         if key not in kept:
             html = site.page(path)
             if html is None:

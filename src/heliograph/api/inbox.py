@@ -15,15 +15,16 @@ from heliograph.rules.content import CONTENTS, EmailContent, SmsContent
 from heliograph.rules.field_docs import CreatedAt, Id, Records, says
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.lanes import INBOX
-from heliograph.rules.limits import IN_THREAD, MIB
+from heliograph.rules.limits import MIB
 from heliograph.rules.magic import magic_code
 from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
 from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
 from heliograph.web.paging import LIMIT, Listed, read_limit
+from heliograph.web.reading import work
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer
+from heliograph.web.route import Query, answer, answer_of
 
 WAIT_MAX = 30  # seconds
 WAITS_OF_A_KEY, WAITS = 10, 100  # at once in a process: each takes one of the requests that it may be at work on
@@ -78,22 +79,19 @@ async def list_all(call: Call) -> Response:
     found = await _find(call, kinds, wanted)
     if not found.data and wait_s:
         found = await _wait_for(call, kinds, wanted, wait_s)
-    return answer(found)
+    return await answer_of(sum(len(one.text or "") + len(one.html or "") for one in found.data), lambda: found)
 
 
 async def read(call: Call) -> Response:
     _check_sandbox(call)
     id_, store = call.params["id"], call.context.store
-    found: list[InboxView] = []
     if id_.startswith(PREFIXES["verification"]):
-        code = await store.inbox.code(call.team, id_)
-        found = [_code(call, code)] if code else []
-    elif item := await store.inbox.item(call.team, id_, simulator_ids(store.setup.current.carriers)):
+        if code := await store.inbox.code(call.team, id_):
+            return answer(_code(call, code))
+    elif item := await store.inbox.item(call.team, id_, simulator_ids(store.setup.current.carriers), call.hold):
         to = [one.given for one in item.recipients]
-        found = [_view(id_, item.channel, to, item.created_at, item.content)]
-    if not found:
-        raise MessageNotFound(f"The test inbox has no message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-    return answer(found[0])
+        return await answer_of(item.size, lambda: _view(id_, item.channel, to, item.created_at, item.content))
+    raise MessageNotFound(f"The test inbox has no message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
 
 
 def _check_sandbox(call: Call) -> None:
@@ -149,9 +147,8 @@ async def _find(call: Call, kinds: Sequence[str], wanted: InboxSearch) -> InboxL
         lines, more = [*lines, *codes.lines], more or codes.before is not None
     lines.sort(key=lambda line: line.id[4:], reverse=True)
     shown = _fitting(lines[: wanted.limit])
-    whole = await store.inbox.whole([line for line in shown if isinstance(line, InboxLine)], carriers)
-    octets = sum(len(one.content or "") for one in whole)
-    views = await asyncio.to_thread(_views, whole) if octets > IN_THREAD else _views(whole)
+    whole = await store.inbox.whole([line for line in shown if isinstance(line, InboxLine)], carriers, call.hold)
+    views = await work(sum(len(one.content or "") for one in whole), _views, whole)
     data = [_code(call, line) if isinstance(line, CodeLine) else views[line.id] for line in shown]
     return InboxList(has_more=bool(data) and (more or len(shown) < len(lines)), data=data)
 

@@ -35,6 +35,7 @@ from heliograph.rules.text import quoted
 from heliograph.rules.verification import VERIFICATION_STATES
 from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
 from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
+from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 from heliograph.words.explain import ExplanationRecord, explain, explanation_record, last_words
@@ -192,7 +193,9 @@ def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         wanted = _search(call, channel, message.STATES[channel])
         found = await call.context.store.messages.search(call.team, wanted)
-        return _found(found, [shown(line.record, line.status) for line in found.lines])
+        octets = sum(len(line.record) for line in found.lines)
+        await call.hold(octets)
+        return await work(octets, lambda: _found(found, [shown(line.record, line.status) for line in found.lines]))
 
     return endpoint
 

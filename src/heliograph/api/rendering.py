@@ -11,11 +11,12 @@ from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.sender import usual_brand
-from heliograph.rules.templates.render import render
+from heliograph.rules.setup.records import Team, Template
+from heliograph.rules.templates.render import most_octets, render
 from heliograph.rules.templates.values import check_size_of_variables, missing_and_unknown, read_variables
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import answer_of
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,22 +48,28 @@ async def render_template(call: Call) -> Response:
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
     check_size_of_variables(request.variables)
-    platform = call.context.store.setup.current.platform
-    rendered = render(template, values, usual_brand(team, template.channel, platform))
+    octets = most_octets(template, values.values())
+    await call.hold(octets)
+    brand = usual_brand(team, template.channel, call.context.store.setup.current.platform)
+    return await answer_of(octets, lambda: _view(template, values, brand, team, country))
+
+
+def _view(
+    template: Template, values: dict[str, str], brand: dict[str, str], team: Team, country: str | None
+) -> RenderView:
+    rendered = render(template, values, brand)
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1
-    return answer(
-        RenderView(
-            channel=template.channel,
-            subject=rendered.subject,
-            html=rendered.html,
-            text=rendered.text,
-            body=rendered.body,
-            segments=count if segments else None,
-            encoding=segments.encoding if segments else None,
-            price=format_money(price_for(template, country) * count),
-            missing=missing,
-            unknown=unknown,
-        )
+    return RenderView(
+        channel=template.channel,
+        subject=rendered.subject,
+        html=rendered.html,
+        text=rendered.text,
+        body=rendered.body,
+        segments=count if segments else None,
+        encoding=segments.encoding if segments else None,
+        price=format_money(price_for(template, country) * count),
+        missing=missing,
+        unknown=unknown,
     )

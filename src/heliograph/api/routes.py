@@ -3,7 +3,15 @@
 from typing import Any
 
 from heliograph.accept.batch import EmailBatchRequest, PhoneBatchRequest
-from heliograph.accept.email import EmailPreview, EmailRecord, EmailRequest, prepare_email, preview_email, send_email
+from heliograph.accept.email import (
+    EmailPreview,
+    EmailRecord,
+    EmailRequest,
+    prepare_email,
+    preview_email,
+    send_email,
+    weigh_email,
+)
 from heliograph.accept.phone import PhoneRecord, PhoneRequest
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.accept.sms import SmsPreview, prepare_sms, preview_sms, send_sms
@@ -126,7 +134,7 @@ VERIFY = (
 # The examples are those of the demo, and run there as they are. Their recipients are magic: nothing leaves the machine.
 # fmt: off
 V1 = [
-    Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email), scopes=SEND,
+    Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email, weigh_email), scopes=SEND,
           summary="Send an email", body=EmailRequest, body_max=EMAIL_BODY_MAX, status=202, answer=EmailRecord,
           query=(DRY_RUN,), idempotent=True, preview=EmailPreview, refusals=EMAIL,
           example={"from": "hello@demo.test", "to": "delivered@simulator.test",

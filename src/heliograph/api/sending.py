@@ -15,7 +15,7 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Caller
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer, answer_once
+from heliograph.web.route import Query, answer, answer_of, answer_once
 
 DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})
 
@@ -23,12 +23,20 @@ SendCall = Callable[[Context, Caller, Any, IdempotencyKey | None], Awaitable[Ans
 PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 
 
-def sending(send: SendCall, preview: PreviewCall) -> Callable[[Call], Awaitable[Response]]:
+def sending(
+    send: SendCall, preview: PreviewCall, weigh: Callable[[Caller, Any], int] | None = None
+) -> Callable[[Call], Awaitable[Response]]:
+    """`weigh`: roughly how large a preview becomes, where that can be much."""
+
     async def endpoint(call: Call) -> Response:
         context, caller, kind = call.context, call.caller, call.route.body
         retry = call.retry()
         if call.request.query_string and _dry_run(call):
-            return answer(await preview(context, caller, to_request(call.json, kind)))
+            request = to_request(call.json, kind)
+            octets = weigh(caller, request) if weigh else 0
+            await call.hold(octets)
+            shown = await preview(context, caller, request)
+            return await answer_of(octets, lambda: shown)
         return answer_once(
             await once(
                 context,

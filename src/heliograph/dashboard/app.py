@@ -32,6 +32,7 @@ from heliograph.rules.setup.records import Team
 from heliograph.storage.decisions import ToldDecision
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
+from heliograph.threads import LOOKING
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
@@ -63,6 +64,7 @@ class Dashboard:
         self._store = tools.context.store
         self._router: Router[PageRoute] = Router(PAGES)
         self._budget = budget or ByteBudget()
+        self._turn = asyncio.Lock()
         self._secure = tools.context.base_url.startswith("https://")
 
     async def __call__(self, request: Request) -> Response:
@@ -75,10 +77,10 @@ class Dashboard:
                 self._budget.give_back(request.holder)
         told = await self._told(answer, visit)
         try:
-            response = self._response(await self._noticed(answer, visit), visit, told)
+            response = await self._response(await self._noticed(answer, visit), visit, told)
         except Exception:  # a template that breaks on what it is given
             log.exception("page failed", request_id=request.id, address=request.address)
-            response = self._response(_broken(request), visit)
+            response = await self._response(_broken(request), visit)
         again: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
         return replace(response, headers=[(b"x-request-id", request.id.encode()), *again, *response.headers])
 
@@ -201,9 +203,9 @@ class Dashboard:
         except StoreUnavailable:
             return []
 
-    def _response(self, answer: Answer, visit: Visit | None, told: Sequence[ToldDecision] = ()) -> Response:
+    async def _response(self, answer: Answer, visit: Visit | None, told: Sequence[ToldDecision] = ()) -> Response:
         match answer:
-            case Page(template=template, values=values, status=status):
+            case Page(template=template, values=values, status=status, size=size):
                 notice = visit.cookies.get(FLASH, "") if visit else ""
                 shared: dict[str, Any] = {
                     "visit": visit,
@@ -215,7 +217,7 @@ class Dashboard:
                 if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
                 reader = Reader(self._tools.context.clock.now(), visit.zone) if visit else None
-                return Response(status, render(template, shared | values, reader), headers, HTML)
+                return Response(status, await self._rendered(size, template, shared | values, reader), headers, HTML)
             case Redirect(to=to, notice=notice, cookies=given):
                 headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
                 headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
@@ -229,6 +231,15 @@ class Dashboard:
             case Stream(chunks=chunks, content_type=kind, filename=name):
                 return Response(200, b"", HEADERS + saved_as(name), kind.encode(), chunks)
         raise AssertionError(answer)
+
+    async def _rendered(self, size: int, template: str, values: dict[str, Any], reader: Reader | None) -> bytes:
+        """Small pages one after the other: between two of them others are answered."""
+        if size > IN_THREAD:
+            return await LOOKING.run(render, template, values, reader)
+        async with self._turn:
+            page = render(template, values, reader)
+            await asyncio.sleep(0)
+            return page
 
     def _cookie(self, cookie: str) -> bytes:
         secure = "; Secure" if self._secure else ""

@@ -49,11 +49,15 @@ def environment() -> Environment:
 
 
 def render(template: str, values: dict[str, Any], reader: Reader | None = None) -> bytes:
-    told = _READER.set(reader or Reader())
+    told, made = _READER.set(reader or Reader()), environment().get_template(template)
+    context = made.new_context(values)
     try:
-        return environment().get_template(template).render(values).encode()
+        return made.environment.concat(made.root_render_func(context)).encode()
     finally:
         _READER.reset(told)
+        # Macros and context hold each other: what the page shows is let go now, not when garbage is collected.
+        context.parent.clear()
+        context.vars.clear()
 
 
 # -- times -----------------------------------------------------------------------------------------------------

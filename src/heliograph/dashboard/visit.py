@@ -22,6 +22,7 @@ from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
+from heliograph.web.reading import Reads
 from heliograph.web.request import Headers, Request
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team. A read-only
@@ -38,8 +39,10 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     management: Management
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
-    eml: Callable[[str, str], Awaitable[bytes]]  # id and content of an email → the mail as built, unsigned
+    # id and content of an email, and what waits for room → the mail as built, unsigned
+    eml: Callable[[str, str, Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     live: Live = msgspec.field(default_factory=Live)
+    reads: Reads = msgspec.field(default_factory=Reads)
     routes: tuple[str, ...] = ()  # of the API that need a key, as the request log names them
     provider: Provider | None = None  # that people may sign in with
     passwords: bool = True  # whether people may sign in with one
@@ -117,6 +120,10 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         """Where the pages of this team begin."""
         return f"/dashboard/teams/{self.team.record.id}"
 
+    async def hold(self, octets: int) -> None:
+        """Wait until so much may be read."""
+        await self.tools.reads.hold(self.request, self.params.get("team", ""), octets)
+
     def may(self, need: Need) -> bool:
         return is_allowed(need, self.who, self.roles, self.team_found)
 
@@ -169,6 +176,7 @@ class Page(msgspec.Struct, frozen=True):
     template: str
     values: dict[str, Any] = {}
     status: int = 200
+    size: int = 0  # bytes of what it shows, roughly, where that can be much
 
 
 class Redirect(msgspec.Struct, frozen=True):

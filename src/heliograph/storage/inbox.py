@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
@@ -12,6 +13,7 @@ from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments
+from heliograph.storage.contents import SMALL, Room, read_content
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
@@ -59,6 +61,7 @@ class InboxItem(msgspec.Struct, frozen=True):
     opened: int
     deleted: int
     content: str | None  # None: retention has taken it
+    size: int  # bytes of it
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +121,9 @@ class Inbox:
         rows = await self._database.read(lambda tx: tx.run("inbox_code", team=team, id=id_, now=now))
         return CodeLine(*rows[0]) if rows else None
 
-    async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str]) -> list[Captured]:
+    async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str], room: Room) -> list[Captured]:
         """These lines with what was delivered, in the same order."""
+        await room(sum(line.size for line in lines))
         messages, takers = [(line.key,) for line in lines], [(id_,) for id_ in carriers]
 
         async def story(tx: Tx) -> list[Captured]:
@@ -140,17 +144,21 @@ class Inbox:
             more[key] += await self._attachments.size(hash_)
         return {line.id: line.size + more[line.key] for line in lines}
 
-    async def item(self, team: int, id_: str, carriers: Iterable[str]) -> InboxItem | None:
+    async def item(self, team: int, id_: str, carriers: Iterable[str], room: Room) -> InboxItem | None:
         """Whatever its age, also after the inbox was cleared; not when it was deleted there."""
         takers = [(carrier,) for carrier in carriers]
 
-        async def story(tx: Tx) -> InboxItem | None:
-            rows = await tx.run("inbox_message", team=team, id=id_)
+        async def story(tx: Tx) -> tuple[int, InboxItem] | None:
+            rows = await tx.run("inbox_message", team=team, id=id_, most=SMALL)
             found = await tx.run("inbox_recipients", message=rows[0][0], carriers=takers) if rows else []
             item = InboxItem([InboxRecipient(*row) for row in found], *rows[0][1:]) if found else None
-            return None if item is None or item.deleted else item
+            return None if item is None or item.deleted else (rows[0][0], item)
 
-        return await self._database.read(story)
+        read = await self._database.read(story)
+        if read is None:
+            return None
+        key, item = read
+        return replace(item, content=await read_content(self._database, key, item.content, item.size, room))
 
     async def mark(self, team: int, id_: str, *, opened: bool) -> None:
         """Read or unread, for everybody in the team. Nothing that was sent changes, so it has no entry."""

@@ -11,6 +11,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.storage import accepts, audit, retention, search
+from heliograph.storage.contents import SMALL, Room, read_content
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
@@ -99,9 +100,15 @@ class Messages:
         """How many recipients of each message are in which state."""
         return await self._database.read(lambda tx: search.outcomes(tx, messages))
 
-    async def facts(self, team: int, id_: str) -> Facts | None:
-        return await self._database.read(lambda tx: search.facts(tx, team, id_))
+    async def facts(self, team: int, id_: str, room: Room) -> Facts | None:
+        found = await self._database.read(lambda tx: search.facts(tx, team, id_, SMALL))
+        return await self._filled(found, room) if found else None
 
-    async def whole(self, team: int, id_: str, webhooks: Iterable[str]) -> Whole | None:
+    async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> Whole | None:
         """With its whole timeline, and what was sent to these webhooks about it."""
-        return await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks))
+        found = await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks, SMALL))
+        return replace(found, facts=await self._filled(found.facts, room)) if found else None
+
+    async def _filled(self, found: Facts, room: Room) -> Facts:
+        content = await read_content(self._database, found.key, found.content, found.size, room)
+        return replace(found, content=content)

@@ -17,6 +17,7 @@ from heliograph.rules.message import STATES
 from heliograph.rules.options import tag_hash
 from heliograph.rules.setup.records import Channel
 from heliograph.storage import find
+from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.find import Aim, Counted
@@ -78,6 +79,7 @@ class Facts(msgspec.Struct, frozen=True):
     record: str
     content: str | None  # None: retention has taken it
     batch: str | None  # the id of the batch that it came in
+    size: int  # bytes of its content
 
 
 class RecipientLine(msgspec.Struct, frozen=True):
@@ -382,13 +384,14 @@ async def _key(tx: Tx, team: int, id_: str) -> int:
 # -- one ---------------------------------------------------------------------------------------------------------
 
 
-async def facts(tx: Tx, team: int, id_: str) -> Facts | None:
-    rows = await tx.run("message_facts", team=team, id=id_)
+async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> Facts | None:
+    """Without its content when that is longer than `most`."""
+    rows = await tx.run("message_facts", team=team, id=id_, most=most)
     return Facts(*rows[0]) if rows else None
 
 
-async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str]) -> Whole | None:
-    found = await facts(tx, team, id_)
+async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str], most: int = ANY_SIZE) -> Whole | None:
+    found = await facts(tx, team, id_, most)
     if found is None:
         return None
     key, seen = found.key, await message_pulse(tx, team, id_)

@@ -1,4 +1,4 @@
-"""Bytes of large bodies in memory at once, over all requests.
+"""Bytes of large bodies in memory at once, over all requests; what large reads hold has a budget of the same kind.
 
 They are taken as they arrive, not as they are announced. Each team has a share, bodies up to 1 MiB have room that
 larger ones leave, and the first to come can always finish: the others wait, and are refused when they wait long.
@@ -64,7 +64,7 @@ class ByteBudget:
     async def take(self, holder: Holder, size: int) -> None:
         """This many more bytes."""
         if self._has_room(holder, size):
-            self._give(holder, size)
+            self.give(holder, size)
             return
         if sum(waiter.team == holder.team for waiter, _ in self._waiting.values()) >= WAITING_MAX:
             raise _too_many()
@@ -86,10 +86,22 @@ class ByteBudget:
             self._all.take_back(holder)
             if not team.holders:
                 del self._teams[holder.team]
+        self._wake()
+
+    def keep(self, holder: Holder, size: int) -> None:
+        """Give back all but this much."""
+        spare = max(0, holder.held - size)
+        for pot in (self._teams[holder.team], self._all):
+            pot.held -= spare
+        holder.held -= spare
+        holder.length = holder.held
+        self._wake()
+
+    def _wake(self) -> None:
         # Small ones before large ones, then the team that holds least, then the one that waits longest.
         for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
             if not turn.done() and self._has_room(waiter, size):
-                self._give(waiter, size)
+                self.give(waiter, size)
                 turn.set_result(None)
 
     def _has_room(self, holder: Holder, size: int) -> bool:
@@ -97,7 +109,8 @@ class ByteBudget:
         total = self._total if passes else self._total - RESERVE
         return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
 
-    def _give(self, holder: Holder, size: int) -> None:
+    def give(self, holder: Holder, size: int) -> None:
+        """Without waiting."""
         self._all.give(holder, size)
         self._teams[holder.team].give(holder, size)
         holder.held += size

@@ -288,7 +288,23 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("answer failed", path=request.path, address=request.address)
             self._transport.abort()
+        if request.read:
+            await self._taken(request)
         self._answered()
+
+    async def _taken(self, request: Request) -> None:
+        """A large answer counts as held until the client has it, or has had the time to take it."""
+        try:
+            if self._write_paused:
+                left = self._transport.get_write_buffer_size()
+                request.keep(left)
+                await asyncio.wait_for(asyncio.shield(self._write_paused), BODY_S + left / SLOWEST)
+        except TimeoutError:
+            self._transport.abort()
+        except asyncio.CancelledError:  # the time to drain is over
+            self._transport.abort()
+        finally:
+            request.answered()
 
     def _close_after(self, request: Request) -> None:
         """To close while a body is coming would reset the connection, and most clients would lose the answer."""

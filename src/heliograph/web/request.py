@@ -64,6 +64,7 @@ class Request:
         "query_string",
         "raw_headers",
         "raw_path",
+        "read",
         "version",
     )
 
@@ -91,6 +92,7 @@ class Request:
         self.raw_headers = headers
         self.headers = dict(headers)
         self.holder: Holder | None = None  # of its body in the byte budget
+        self.read: tuple[ByteBudget, Holder] | None = None  # what its answer holds, until it is written
         self._body: bytes | bytearray = b""  # not a list: small parts would take more room than they hold
         self._taken = 0  # of it, by who reads it
         self._ended = self._gone = False
@@ -184,6 +186,19 @@ class Request:
                 await budget.take(self.holder, size - self.holder.held)
         body, self._body, self._taken = self._body, b"", 0
         return bytes(body)
+
+    def keep(self, size: int) -> None:
+        """Of what the answer held, this much is still to be sent."""
+        if self.read:
+            budget, holder = self.read
+            budget.keep(holder, size)
+
+    def answered(self) -> None:
+        """Give back what the answer held."""
+        if self.read:
+            budget, holder = self.read
+            self.read = None
+            budget.give_back(holder)
 
     async def _more(self) -> None:
         if self._gone:

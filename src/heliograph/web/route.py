@@ -11,6 +11,7 @@ from heliograph.rules.idempotency import Retry, read_key
 from heliograph.rules.limits import BODY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
+from heliograph.web.reading import Reads, work
 from heliograph.web.request import Request, Response
 
 C = TypeVar("C")
@@ -67,6 +68,7 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
     json: Any = None  # the decoded body
     size: int = 0  # bytes of it, as sent
     read: Callable[[], Awaitable[bytes]] | None = None  # the body, on routes without a key: who is it from?
+    reads: Reads = msgspec.field(default_factory=Reads)
 
     @property
     def caller(self) -> Caller:
@@ -80,6 +82,10 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
     @property
     def team(self) -> int:
         return self.caller.team.record.ref
+
+    async def hold(self, octets: int) -> None:
+        """Wait until so much may be read."""
+        await self.reads.hold(self.request, self.caller.team.record.id, octets)
 
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
@@ -97,3 +103,8 @@ def answer(value: Any, status: int = 200) -> Response:
 def answer_once(done: Answer) -> Response:
     """The first answer, or the same again, which says so."""
     return Response(done.status, done.body, REPLAYED if done.replayed else [])
+
+
+async def answer_of(octets: int, make: Callable[[], Any]) -> Response:
+    """What is made of so much: off the event loop when that is large."""
+    return await work(octets, lambda: answer(make()))

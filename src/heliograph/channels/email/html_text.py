@@ -6,6 +6,9 @@ One pass over tokens, each expression linear: the caller chooses the HTML.
 import re
 from html import unescape
 
+READ_MAX = 512 * 1024  # characters of HTML that become text
+CUT = "[…]"
+
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<(script|style|title|template|svg|iframe)\b.*?(?:</\1\s*>|\Z)"
@@ -23,6 +26,10 @@ _PARAGRAPHS = frozenset("blockquote center figure h1 h2 h3 h4 h5 h6 hr ol p pre 
 
 
 def text_from_html(html: str) -> str:
+    """Of a long one, what its beginning says: nobody reads more of it as text."""
+    if len(html) > READ_MAX:
+        html = html[: html.rfind("<", 0, READ_MAX)] if "<" in html[:READ_MAX] else html[:READ_MAX]
+        return f"{text_from_html(html)}\n{CUT}"
     page = _Page()
     at = 0
     for token in _TOKEN.finditer(html):

@@ -26,7 +26,7 @@ from heliograph.rules.text import quoted
 LINE = 76  # characters of a line that can be broken (RFC 2045 6.7 and 6.8, RFC 2047 2)
 LINE_MAX = 998  # of any line (RFC 5322 2.1.1)
 CHUNK = 64 * KIB  # bytes yielded at a time
-STEP = 57 * 840  # bytes of a file read at a time: whole lines of 76, less than a CHUNK
+STEP = 57 * 840  # bytes of a file read, or of a text encoded, at a time: whole lines of 76, less than a CHUNK
 WORD = 39  # bytes in an encoded word in base64: the longest field name, `Subject: `, leaves 67 characters
 Q_WORD = 55  # characters in a readable encoded word: 67 less `=?utf-8?Q?` and `?=`
 SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters
@@ -400,6 +400,15 @@ def _base64(content: bytes) -> bytes:
 
 
 def _quoted_printable(text: bytes) -> bytes:
+    """In steps, each to the end of a line: an encoder lets no other thread run before it is done."""
+    done, at = list[bytes](), 0
+    while (end := text.find(b"\r\n", at + STEP)) >= 0:
+        done.append(_quoted_lines(text[at:end]))
+        at = end + 2
+    return b"".join([*done, _quoted_lines(text[at:])])
+
+
+def _quoted_lines(text: bytes) -> bytes:
     """CRLF ends a line; the last line end belongs to the encoding, not to the text."""
     encoded = binascii.b2a_qp(b"\r\n" + text + b"\r\n")
     encoded = _LONG_END.sub(rb"=\r\n\g<0>", encoded)

@@ -15,6 +15,7 @@ from heliograph.rules import verp
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
+from heliograph.threads import BUILDING, LOOKING
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
@@ -71,11 +72,12 @@ class Outgoing:
             needs_utf8=ready.mail.needs_utf8 or not parcel.mailbox.isascii(),
         )
 
-    async def plain(self, message_id: str, content: str) -> bytes:
-        """The whole mail in memory, unsigned: for display, not for sending."""
-        read = _content.decode(content)
+    async def plain(self, message_id: str, content: str, room: Callable[[int], Awaitable[None]]) -> bytes:
+        """The whole mail in memory, unsigned: for display, not for sending. `room`: waits for it."""
+        read = await LOOKING.run_large(len(content), _content.decode, content)
+        await room(sum(file.size for file in read.attachments if file.blob))
         await self._bring(read)
-        return await asyncio.to_thread(lambda: b"".join(self._mail(message_id, read).chunks()))
+        return await LOOKING.run(lambda: b"".join(self._mail(message_id, read).chunks()))
 
     async def _bring(self, content: EmailContent) -> None:
         for file in content.attachments:
@@ -93,7 +95,7 @@ class Outgoing:
         return await asyncio.shield(task)
 
     async def _make(self, parcel: Parcel) -> Ready:
-        content = _content.decode(parcel.content)
+        content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
         sender = parse_address(content.from_address)
         if sender is None:
             raise ValueError("the sender is not an email address")
@@ -112,7 +114,7 @@ class Outgoing:
         """Runs in a thread: signing takes most of a millisecond, without the interpreter's lock."""
         while self._waiting:
             taken, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
-            for (*_, made), ready in zip(taken, await asyncio.to_thread(self._build_all, taken), strict=True):
+            for (*_, made), ready in zip(taken, await BUILDING.run(self._build_all, taken), strict=True):
                 if isinstance(ready, Exception):
                     made.set_exception(ready)
                 else:

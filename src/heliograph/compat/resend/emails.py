@@ -25,8 +25,9 @@ from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.templates.values import only_declared
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
+from heliograph.web.reading import work
 from heliograph.web.request import Response
-from heliograph.web.route import answer, answer_once
+from heliograph.web.route import answer, answer_of, answer_once
 
 BATCH_MAX = 100
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
@@ -194,7 +195,8 @@ def _file(item: Any, where: str) -> Any:
 async def read(call: Call) -> Response:
     facts, content = await _found(call)
     recipients = await _recipients(call, facts)
-    return answer(_email(call, facts, recipients) | {"html": content.html, "text": content.text})
+    body = {"html": content.html, "text": content.text}
+    return await answer_of(facts.size, lambda: _email(call, facts, recipients) | body)
 
 
 async def list_all(call: Call) -> Response:
@@ -202,8 +204,12 @@ async def list_all(call: Call) -> Response:
     wanted = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
     found = await call.context.store.messages.search(call.team, wanted)
     lines = found.lines[::-1] if before else found.lines
-    data = [_email(call, line, await _recipients(call, line)) for line in lines]
-    return answer(listed(data, has_more=found.after is not None))
+    told = [(line, await _recipients(call, line)) for line in lines]
+    octets = sum(len(line.record) for line in lines)
+    await call.hold(octets)
+    return await answer_of(
+        octets, lambda: listed([_email(call, *one) for one in told], has_more=found.after is not None)
+    )
 
 
 async def list_attachments(call: Call) -> Response:
@@ -234,12 +240,13 @@ async def cancel(call: Call) -> Response:
 
 async def _found(call: Call) -> tuple[Facts, EmailContent]:
     id_ = call.params["id"]
-    facts = await call.context.store.messages.facts(call.team, id_) if id_.startswith(PREFIXES["email"]) else None
+    is_email, store = id_.startswith(PREFIXES["email"]), call.context.store
+    facts = await store.messages.facts(call.team, id_, call.hold) if is_email else None
     if facts is None:
         raise MessageNotFound(f"No email {id_[:80]!r}. {MessageNotFound.fix}", param="id")
     if facts.content is None:  # retention has taken it
         return facts, EmailContent(from_name="", from_address="", to=[], subject="")
-    return facts, msgspec.json.decode(facts.content, type=EmailContent)
+    return facts, await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
 
 
 async def _recipients(call: Call, line: Facts | MessageLine) -> list[RecipientLine]:

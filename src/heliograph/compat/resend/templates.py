@@ -14,8 +14,9 @@ from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
 from heliograph.rules.templates.foreign import own_placeholders
+from heliograph.rules.templates.render import most_octets
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import answer, answer_of
 
 
 class ResendVariable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +57,10 @@ async def read(call: Call) -> Response:
     shown = templates.proposed(call.context.store.setup.current, template)
     variables = [{"key": name, "type": "string", "fallback_value": None} for name in shown.variables]
     words = {"subject": shown.subject, "html": shown.html, "text": shown.text, "variables": variables}
-    return answer({"object": "template", **_line(template), **words, "from": None, "reply_to": None})
+    whole = {"object": "template", **_line(template), **words, "from": None, "reply_to": None}
+    octets = most_octets(shown, ())
+    await call.hold(octets)
+    return await answer_of(octets, lambda: whole)
 
 
 async def change(call: Call) -> Response:

@@ -107,7 +107,9 @@ async def list_all(call: Call) -> Response:
         ids += [line.id for line in (await call.context.store.messages.search(call.team, wanted)).lines]
     ids.sort(key=lambda id_: id_[4:], reverse=True)
     read = call.context.store.messages.whole
-    shown = [found for found in await asyncio.gather(*(read(call.team, id_, ()) for id_ in ids[:size])) if found]
+    shown = [
+        found for found in await asyncio.gather(*(read(call.team, id_, (), call.hold) for id_ in ids[:size])) if found
+    ]
     told = [_record(call, found) for found in shown]
     if from_ := query.get("From"):
         told = [message for message in told if message["from"] == from_]
@@ -242,7 +244,7 @@ def _channel(id_: str) -> Channel:
 
 async def _find(call: Call, id_: str) -> Whole:
     _channel(id_)
-    found = await call.context.store.messages.whole(call.team, id_, ())
+    found = await call.context.store.messages.whole(call.team, id_, (), call.hold)
     if found is None:
         raise MessageNotFound(f"No message {id_[:80]!r}. {MessageNotFound.fix}", param="Sid")
     return found

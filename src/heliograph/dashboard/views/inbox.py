@@ -1,7 +1,7 @@
 """The test inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
 
-import asyncio
 import base64
+from collections.abc import Sequence
 from email import message_from_bytes
 from email.policy import compat32
 from typing import Any
@@ -16,12 +16,13 @@ from heliograph.manage import inbox
 from heliograph.rules.captured import check_link, code_in, find_links, first_link
 from heliograph.rules.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
-from heliograph.rules.limits import IN_THREAD, KIB, MIB
+from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.magic import magic_code
 from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.templates.mail_clients import ALL, FEATURES, check_html
 from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch
+from heliograph.web.reading import work
 
 TABS = {"": "All", "email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
 VIEWS = {
@@ -101,7 +102,7 @@ def _code(visit: Visit, line: CodeLine) -> Code:
 
 
 async def show_one(visit: Visit) -> Answer:
-    item, content = await _item(visit)
+    item, content = await _read(visit)
     if not item.opened and visit.may("developer"):
         await visit.store.inbox.mark(visit.team.record.ref, visit.params["id"], opened=True)
     values: dict[str, Any] = {
@@ -114,48 +115,42 @@ async def show_one(visit: Visit) -> Answer:
         "can_change": visit.may("developer"),
     }
     if isinstance(content, EmailContent):
-        large = len(item.content or "") > IN_THREAD
-        look = _looked_at(visit, item, content)
-        values |= await asyncio.to_thread(look) if large else look()
+        values |= await work(item.size, _looked_at, visit, item, content)
         values |= await _source(visit, item) if values["view"] in ("headers", "source") else {}
     elif content:
         links = [check_link(url) for url in find_links(None, content.body)]
         code, first = code_in(None, content.body, None), first_link([link.url for link in links])
         values |= {"code": code, "first": first, "links": links}
-    return Page("inbox_item.html", values)
+    return Page("inbox_item.html", values, size=item.size)
 
 
-def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> Any:
+def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str, Any]:
     """What is in a mail, and how it is shown. Slow for a large one."""
-
-    def look() -> dict[str, Any]:
-        links = [check_link(url) for url in find_links(content.html, content.text)]
-        views = {
-            name: label
-            for name, label in VIEWS.items()
-            if (name not in ("html", "check") or content.html) and (name != "text" or content.text)
-        }
-        view = visit.query.get("view", next(iter(views)))
-        size = len((item.content or "").encode("utf-8", "replace"))  # with small attachments, as the list counts it
-        return {
-            "views": views,
-            "view": view if view in views else next(iter(views)),
-            "code": code_in(content.subject, content.text, content.html),
-            "first": first_link([link.url for link in links]),
-            "links": links,
-            "wrong_links": sum(link.verdict != "ok" for link in links),
-            "findings": check_html(content.html) if content.html else [],
-            "features": len(FEATURES),
-            "clients": ALL,
-            "size": in_bytes(size + sum(file.size for file in content.attachments if file.blob)),
-            "files": [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in content.attachments],
-        }
-
-    return look
+    links = [check_link(url) for url in find_links(content.html, content.text)]
+    views = {
+        name: label
+        for name, label in VIEWS.items()
+        if (name not in ("html", "check") or content.html) and (name != "text" or content.text)
+    }
+    view = visit.query.get("view", next(iter(views)))
+    return {
+        "views": views,
+        "view": view if view in views else next(iter(views)),
+        "code": code_in(content.subject, content.text, content.html),
+        "first": first_link([link.url for link in links]),
+        "links": links,
+        "wrong_links": sum(link.verdict != "ok" for link in links),
+        "findings": check_html(content.html) if content.html else [],
+        "features": len(FEATURES),
+        "clients": ALL,
+        # With small attachments, as the list counts it.
+        "size": in_bytes(item.size + sum(file.size for file in content.attachments if file.blob)),
+        "files": [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in content.attachments],
+    }
 
 
 async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
-    mail = await visit.tools.eml(visit.params["id"], item.content or "")
+    mail = await visit.tools.eml(visit.params["id"], item.content or "", visit.hold)
     head = mail[: mail.find(b"\r\n\r\n") + 2]
     headers = [
         (name, " ".join(str(value).split())) for name, value in message_from_bytes(head, policy=compat32).items()
@@ -166,40 +161,46 @@ async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
 
 async def frame(visit: Visit) -> Answer:
     """The HTML of a mail, for a sandboxed frame."""
-    _, content = await _item(visit)
+    item, content = await _read(visit)
     if not isinstance(content, EmailContent) or content.html is None:
         raise Gone
-    html = await _with_inline(visit, content)
-    return framed(html, images=visit.query.get("pictures") == "yes")
+    inline = [file for file in content.attachments if file.content_id and file.content_type in SHOWN_TYPES]
+    await visit.hold(sum(file.size for file in inline if file.blob))
+    files = [(file, await _bytes_of(visit, file)) for file in inline]
+
+    def show() -> Download:
+        return framed(_with_inline(content, files), images=visit.query.get("pictures") == "yes")
+
+    return await work(item.size + sum(file.size for file in inline), show)
 
 
-async def _with_inline(visit: Visit, content: EmailContent) -> str:
+def _with_inline(content: EmailContent, files: Sequence[tuple[File, bytes]]) -> str:
     """The HTML with the pictures that came in the mail, as the frame can show them."""
     html = content.html or ""
-    for file in content.attachments:
-        if file.content_id and file.content_type in SHOWN_TYPES and f"cid:{file.content_id}" in html:
-            data = base64.b64encode(await _bytes_of(visit, file)).decode()
-            html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
+    for file, octets in files:
+        data = base64.b64encode(octets).decode()
+        html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
     return html
 
 
 async def download(visit: Visit) -> Answer:
-    item, content = await _item(visit)
+    item, content = await _read(visit)
     if not isinstance(content, EmailContent) or item.content is None:
         raise Gone
     id_ = visit.params["id"]
-    mail = await visit.tools.eml(id_, item.content)
+    mail = await visit.tools.eml(id_, item.content, visit.hold)
     return Download(mail, "message/rfc822", f"{id_}.eml")
 
 
 async def attachment(visit: Visit) -> Answer:
     """Shown where a browser runs nothing in it, else saved; whatever it calls itself, never as a page."""
-    _, content = await _item(visit)
+    _, content = await _read(visit)
     number = visit.params["number"]
     files = content.attachments if isinstance(content, EmailContent) else []
     if not (number.isascii() and number.isdigit() and len(number) < 4 and int(number) < len(files)):
         raise Gone
     file = files[int(number)]
+    await visit.hold(file.size)
     body = await _bytes_of(visit, file)
     opened = file.content_type in SHOWN_TYPES and "save" not in visit.query
     kind = file.content_type if opened else "application/octet-stream"
@@ -235,8 +236,15 @@ async def mark_unread(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/inbox", "Marked as unread.")
 
 
-async def _item(visit: Visit) -> tuple[InboxItem, Content | None]:
-    item = await visit.store.inbox.item(visit.team.record.ref, visit.params["id"], simulators(visit))
+async def _item(visit: Visit) -> InboxItem:
+    item = await visit.store.inbox.item(visit.team.record.ref, visit.params["id"], simulators(visit), visit.hold)
     if item is None:
         raise Gone
-    return item, msgspec.json.decode(item.content, type=CONTENTS[item.channel]) if item.content else None
+    return item
+
+
+async def _read(visit: Visit) -> tuple[InboxItem, Content | None]:
+    item = await _item(visit)
+    if item.content is None:
+        return item, None
+    return item, await work(item.size, msgspec.json.decode, item.content, type=CONTENTS[item.channel])

@@ -17,6 +17,7 @@ from heliograph.rules.options import Added
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
 from heliograph.storage.search import Whole
+from heliograph.web.reading import work
 from heliograph.words.explain import SIMULATED, tried_for
 
 LIVE_S = 1.0  # between two looks at a message
@@ -36,7 +37,7 @@ def _id(visit: Visit) -> str:
 
 async def _whole(visit: Visit) -> Whole:
     hooks = [hook.id for hook in visit.team.webhooks]
-    found = await visit.store.messages.whole(visit.team.record.ref, _id(visit), hooks)
+    found = await visit.store.messages.whole(visit.team.record.ref, _id(visit), hooks, visit.hold)
     if found is None:
         raise Gone
     return found
@@ -45,7 +46,9 @@ async def _whole(visit: Visit) -> Whole:
 async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
     facts = found.facts
     record = msgspec.json.decode(facts.record)
-    content = msgspec.json.decode(facts.content, type=KINDS[facts.channel]) if facts.content else None
+    content = None
+    if facts.content:
+        content = await work(facts.size, msgspec.json.decode, facts.content, type=KINDS[facts.channel])
     key = visit.setup.records.get(("key", facts.key_id))
     moves = facts.ended_at is None and visit.request.method == "GET"
     suppressed = await visit.store.suppressions.among(visit.team.record.ref, normal_addresses(found))
@@ -73,7 +76,7 @@ async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
         "can_resend": facts.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
         "wrong": wrong,
     }
-    return Page("message.html", values, 400 if wrong else 200)
+    return Page("message.html", values, 400 if wrong else 200, facts.size)
 
 
 async def live(visit: Visit) -> Answer:
@@ -92,16 +95,21 @@ async def live(visit: Visit) -> Answer:
 
 
 async def preview(visit: Visit) -> Answer:
-    html = msgspec.json.decode((await _email(visit)).content, type=EmailContent).html
-    if html is None:
-        raise Gone
-    return framed(html, images="images" in visit.query)
+    found = await _email(visit)
+
+    def frame() -> Download:
+        html = msgspec.json.decode(found.content, type=EmailContent).html
+        if html is None:
+            raise Gone
+        return framed(html, images="images" in visit.query)
+
+    return await work(len(found.content), frame)
 
 
 async def source(visit: Visit) -> Answer:
     """The mail as it is built; only its signature, made at each hand-over, is missing."""
     found = await _email(visit)
-    mail = await visit.tools.eml(found.id, found.content)
+    mail = await visit.tools.eml(found.id, found.content, visit.hold)
     if "download" in visit.query:
         return Download(mail, "message/rfc822", f"{found.id}.eml")
     return Download(mail, "text/plain; charset=utf-8")
@@ -113,7 +121,7 @@ class StoredEmail(msgspec.Struct, frozen=True):
 
 
 async def _email(visit: Visit) -> StoredEmail:
-    found = await visit.store.messages.facts(visit.team.record.ref, _id(visit))
+    found = await visit.store.messages.facts(visit.team.record.ref, _id(visit), visit.hold)
     if found is None or found.content is None or found.channel != "email":
         raise Gone
     return StoredEmail(found.id, found.content)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views.template_change import saved
 from heliograph.dashboard.views.template_find import Written, current, written
 from heliograph.dashboard.views.template_form import FormLine, is_free, lines_for, lines_of, to_form, to_given
-from heliograph.dashboard.views.template_preview import frame, preview_of
+from heliograph.dashboard.views.template_preview import document, frame
 from heliograph.dashboard.views.templates import compared
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.templates import find, proposed
@@ -18,6 +18,7 @@ from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import Difference, Edited, edit_template, goes_live, offered
+from heliograph.web.reading import work
 
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
 
@@ -59,7 +60,7 @@ async def expired(visit: Visit) -> Answer:
     except Refusal as refusal:
         return await _without(visit, refusal)
     page = await _editor(visit, base, visit.form, lines_of(visit.form), errors={"form": EXPIRED})
-    return Page(page.template, page.values, 403)
+    return replace(page, status=403)
 
 
 async def _without(visit: Visit, refusal: Refusal) -> Page:
@@ -72,12 +73,12 @@ async def preview(visit: Visit) -> Answer:
     """The document of the preview's frame, of what stands in the editor now."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
-    return frame(**_shown(visit, _read(visit, base, visit.form), is_told="told" in visit.query))
+    return await frame(visit, *_shown(visit, await _typed(visit, base, visit.form), is_told="told" in visit.query))
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     """`mark` names what the person began with; None: nothing."""
-    done, lines = _read(visit, base, visit.form), lines_of(visit.form)
+    done, lines = await _typed(visit, base, visit.form), lines_of(visit.form)
     errors, publish = done.errors, visit.form.get("do") != "draft"
     if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
         return await _editor(visit, base, visit.form, lines + [FormLine(name) for name in done.added], added=done.added)
@@ -108,7 +109,7 @@ async def _told_of_another(visit: Visit, typed: Template, lines: list[FormLine])
     other = await written(visit, base.id)
     differences = await compared(base, typed)
     page = await _editor(visit, base, visit.form, lines, other=other, differences=differences)
-    return Page(page.template, page.values | {"begun": mark_of(base)}, 409)
+    return replace(page, values=page.values | {"begun": mark_of(base)}, status=409)
 
 
 async def _editor(
@@ -128,7 +129,7 @@ async def _editor(
     is_typed = form is visit.form
     shown = b""
     if is_typed or live is None:  # else the frame asks for what is saved
-        shown = to_page("template_preview.html", preview_of(**_shown(visit, _read(visit, base, form), is_told=True)))
+        shown = await document(visit, *_shown(visit, await _typed(visit, base, form), is_told=True))
     values = {
         "base": base,
         "known": live is not None,
@@ -146,17 +147,22 @@ async def _editor(
         "typed": is_typed or "from" in visit.query,  # it is saved nowhere
         "shown": shown.decode(),
     }
-    return Page("template_edit.html", values, 400 if errors else 200)
+    return Page("template_edit.html", values, 400 if errors else 200, _size(form) + len(shown))
 
 
-def _read(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
-    return edit_template(base, to_given(form, base.channel, with_prices=visit.may("operator")))
+async def _typed(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
+    given = to_given(form, base.channel, with_prices=visit.may("operator"))
+    return await work(_size(form), edit_template, base, given)
 
 
-def _shown(visit: Visit, done: Edited, *, is_told: bool) -> dict[str, Any]:
+def _size(form: dict[str, str]) -> int:
+    return sum(map(len, form.values()))
+
+
+def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str]]:
     """What a preview is made of. `is_told`: the page says itself what is wrong."""
     template = done.template if visit.may("operator") else offered(visit.setup, done.template)
-    return {"setup": visit.setup, "team": visit.team, "template": template, "errors": {} if is_told else done.errors}
+    return template, {} if is_told else done.errors
 
 
 def _blank(visit: Visit, channel: Channel | None = None) -> Template:

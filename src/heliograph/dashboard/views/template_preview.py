@@ -13,8 +13,9 @@ from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
 from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
-from heliograph.rules.templates.render import PARTS, Rendered, render
+from heliograph.rules.templates.render import PARTS, Rendered, most_octets, render
 from heliograph.rules.templates.values import asked_names, with_brand
+from heliograph.web.reading import work
 from heliograph.web.request import Headers
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
@@ -31,10 +32,15 @@ RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "wha
 NAMED_MAX = 5  # characters outside the alphabet that are told
 
 
-def frame(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> Download:
+async def frame(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> Download:
     """The document of the preview's frame."""
-    body = to_page("template_preview.html", preview_of(setup, team, template, errors))
-    return Download(body, "text/html; charset=utf-8", headers=HEADERS)
+    return Download(await document(visit, template, errors), "text/html; charset=utf-8", headers=HEADERS)
+
+
+async def document(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> bytes:
+    setup, team, octets = visit.setup, visit.team, most_octets(template, template.examples.values())
+    await visit.hold(octets)
+    return await work(octets, lambda: to_page("template_preview.html", preview_of(setup, team, template, errors)))
 
 
 def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Templates: the list, one of them with its draft and its preview, its versions, and the form of a test send."""
 
-import asyncio
 from typing import Any
 
 from heliograph.dashboard.views import template_preview
@@ -12,8 +11,10 @@ from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
+from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.values import BRAND_NAME
 from heliograph.storage.versions import PAGE
+from heliograph.threads import LOOKING
 
 SHOWN = 100  # templates on a page of the list
 STATUSES = {"approved": "Live", "draft": "Draft", "archived": "Archived"}
@@ -60,7 +61,7 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
         "shown": offered(visit.setup, template),
         "curl": template_preview.curl(visit, template),
     }
-    return Page("template.html", values, 400 if errors else 200)
+    return Page("template.html", values, 400 if errors else 200, most_octets(template, ()))
 
 
 async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
@@ -109,8 +110,8 @@ async def show_version(visit: Visit) -> Answer:
     found, before = [await visit.store.versions.find(template.id, one) for one in (version, version - 1)]
     if found is None:
         raise Gone
-    values = {"template": template, "version": found, "before": before}
-    return Page("template_version.html", values | {"differences": await compared(before, found)})
+    values = {"template": template, "version": found, "before": before, "differences": await compared(before, found)}
+    return Page("template_version.html", values, size=most_octets(found, ()))
 
 
 async def preview(visit: Visit) -> Answer:
@@ -120,10 +121,10 @@ async def preview(visit: Visit) -> Answer:
         template = await visit.store.versions.find(template.id, number(wanted)) or template
     elif visit.query.get("draft"):
         template = proposed(visit.setup, template)
-    return template_preview.frame(visit.setup, visit.team, offered(visit.setup, template))
+    return await template_preview.frame(visit, offered(visit.setup, template))
 
 
 async def compared(old: Template | None, new: Template) -> list[Difference]:
     """In a thread: long texts take their time."""
     nothing = Template(id=new.id, team=new.team, channel=new.channel, name="")
-    return await asyncio.to_thread(differences, old or nothing, new)
+    return await LOOKING.run(differences, old or nothing, new)

@@ -1,7 +1,7 @@
 """Rendering: the pieces of a template with a caller's values, joined once their length is known."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 import msgspec
@@ -41,6 +41,13 @@ def render(template: Template, values: dict[str, str], brand: dict[str, str]) ->
     check_size(sizes.get("subject", 0), "rendered subject has", param="variables", most=SUBJECT_OCTETS_MAX)
     joined = {part: "".join([_one(text) for text, _ in pieces]) for part, pieces in parts.items()}
     return Rendered(**dict.fromkeys(PARTS) | joined)
+
+
+def most_octets(template: Template, values: Iterable[str]) -> int:
+    """What it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
+    longest = max(map(len, values), default=0)
+    sources = [source for part in PARTS if (source := getattr(template, part))]
+    return sum(len(source) + source.count("{{") * longest for source in sources)
 
 
 def octets(text: str | None) -> int:

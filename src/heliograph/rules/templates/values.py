@@ -36,6 +36,11 @@ def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
     return values
 
 
+def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
+    """The texts among a caller's variables, as many as are looked at."""
+    return (value for _, value in islice(_leaves(given or {}, ""), READ_MAX) if isinstance(value, str))
+
+
 def check_size_of_variables(given: dict[str, Any] | None) -> None:
     if given:
         size = len(msgspec.json.encode(given))

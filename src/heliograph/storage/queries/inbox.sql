@@ -37,7 +37,7 @@ SELECT min(id), count(*) FROM (
 
 -- name: inbox_message
 SELECT m.key, m.channel, m.status, m.sandbox, m.created_at, m.template_id, coalesce(x.opened, 0),
-       coalesce(x.deleted, 0), c.body
+       coalesce(x.deleted, 0), CASE WHEN octet_length(c.body) <= :most THEN c.body END, coalesce(octet_length(c.body), 0)
 FROM message m LEFT JOIN content c ON c.message = m.key LEFT JOIN inbox_mark x ON x.message = m.key
 WHERE m.team = :team AND m.id = :id;
 
