@@ -245,15 +245,16 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test CA")])
         builder = self._builder(self._name, self._key.public_key())
         authority = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self._certificate = authority.add_extension(SIGNS_CERTIFICATES, critical=True).sign(self._key, hashes.SHA256())
+        self.certificate = authority.add_extension(SIGNS_CERTIFICATES, critical=True).sign(self._key, hashes.SHA256())
 
     def trusted(self) -> ssl.SSLContext:
         """For a client that knows this authority."""
-        return ssl.create_default_context(cadata=self._certificate.public_bytes(Encoding.PEM).decode())
+        return ssl.create_default_context(cadata=self.certificate.public_bytes(Encoding.PEM).decode())
 
-    def server(self, *hosts: str) -> tuple[ssl.SSLContext, x509.Certificate]:
-        """For a server that is one of these hosts."""
-        pem, certificate = self.pem(*hosts)
+    def server(self, *hosts: str, chain: bool = False, days: float = 1) -> tuple[ssl.SSLContext, x509.Certificate]:
+        """For a server that is one of these hosts, and shows who says so."""
+        pem, certificate = self.pem(*hosts, days=days)
+        pem += self.certificate.public_bytes(Encoding.PEM) if chain else b""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "server.pem"
@@ -261,19 +262,19 @@ class Authority:
             context.load_cert_chain(file)
         return context, certificate
 
-    def pem(self, *hosts: str) -> tuple[bytes, x509.Certificate]:
+    def pem(self, *hosts: str, days: float = 1) -> tuple[bytes, x509.Certificate]:
         """The key and the certificate of such a server, as one file has them."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.IPAddress(ipaddress.ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-        builder = self._builder(subject, key.public_key())
+        builder = self._builder(subject, key.public_key(), days)
         certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(
             self._key, hashes.SHA256()
         )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return private + certificate.public_bytes(Encoding.PEM), certificate
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: float = 1) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -281,8 +282,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=2))
+            .not_valid_after(now + datetime.timedelta(days=days))
             # Python 3.13 asks for both.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,6 +35,7 @@ PATIENT = Timeouts(connect=20, greeting=20, command=20, data=20, block=20, final
 CA = Authority()
 GOOD, CERTIFICATE = CA.server("a.test", "mail.x.test")
 BAD, _ = Authority().server("a.test")
+CHAIN, ROLLED = CA.server("a.test", chain=True)
 ONE_HOST: Zone = {("x.test", "MX"): ["10 a.test."], ("a.test", "A"): ["127.0.0.2"]}
 
 
@@ -578,6 +580,9 @@ def tlsa(usage: int, selector: int, matching: int, certificate: x509.Certificate
     return f"{usage} {selector} {matching} {value.hex()}"
 
 
+UNUSABLE = (tlsa(0, 1, 1), tlsa(1, 1, 1), "3 2 1 " + "ab" * 32, "3 1 9 " + "ab" * 32)
+
+
 @pytest.mark.parametrize(
     ("record", "validated", "server", "expected", "shown"),
     [
@@ -588,9 +593,24 @@ def tlsa(usage: int, selector: int, matching: int, certificate: x509.Certificate
         (tlsa(3, 1, 1), True, BAD, DEFERRED, None),
         (tlsa(3, 1, 1), True, None, DEFERRED, None),
         (tlsa(3, 1, 1), False, BAD, DELIVERED, "TLSv1.3"),  # nobody validated it
-        (tlsa(1, 1, 1), True, BAD, DELIVERED, "TLSv1.3"),  # not DANE-EE
+        # an authority: in the chain or in the record itself, for the host or the domain
+        (tlsa(2, 0, 1, CA.certificate), True, CHAIN, DELIVERED, "TLSv1.3 dane"),
+        (tlsa(2, 1, 1, CA.certificate), True, CHAIN, DELIVERED, "TLSv1.3 dane"),
+        (tlsa(2, 1, 2, CA.certificate), True, CHAIN, DELIVERED, "TLSv1.3 dane"),
+        (tlsa(2, 0, 0, CA.certificate), True, GOOD, DELIVERED, "TLSv1.3 dane"),
+        (tlsa(2, 1, 1, CA.certificate), True, CA.server("x.test", chain=True)[0], DELIVERED, "TLSv1.3 dane"),
+        (tlsa(2, 1, 1, CA.certificate), True, CA.server("other.test", chain=True)[0], DEFERRED, None),
+        (tlsa(2, 1, 1, CA.certificate), True, CA.server("a.test", chain=True, days=-1)[0], DEFERRED, None),
+        (tlsa(2, 1, 1, CA.certificate), True, Authority().server("a.test", chain=True)[0], DEFERRED, None),
+        (tlsa(2, 1, 1, CA.certificate), True, GOOD, DEFERRED, None),  # nobody shows that key
+        (tlsa(2, 1, 1), True, GOOD, DEFERRED, None),  # its own certificate is no authority
+        (tlsa(2, 1, 1, CA.certificate), True, None, DEFERRED, None),
+        # what is validated and cannot be used still asks for TLS
+        *((record, True, BAD, DELIVERED, "TLSv1.3") for record in UNUSABLE),
+        *((record, True, None, DEFERRED, None) for record in UNUSABLE),
+        *((record, False, None, DELIVERED, None) for record in UNUSABLE),
     ],
-    ids=range(8),  # the certificate is another one in every process
+    ids=map(str, itertools.count()),  # the certificate is another one in every process
 )
 async def test_dane(record: str, validated: bool, server: Any, expected: str, shown: str | None) -> None:
     async with net({}, {"2": Peer(tls=server)}, validated=validated) as there:
@@ -610,6 +630,14 @@ async def test_dane_needs_every_answer_validated(doubtful: str) -> None:
         outcome = await there.send()
     assert action(outcome) == DELIVERED
     assert outcome.detail["tls"] == "TLSv1.3"
+
+
+@pytest.mark.parametrize(("server", "expected"), [(GOOD, DELIVERED), (BAD, DEFERRED), (None, DEFERRED)])
+async def test_one_usable_tlsa_record_is_enough_and_counts(server: Any, expected: str) -> None:
+    async with net({}, {"2": Peer(tls=server)}, validated=True) as there:
+        records = [*UNUSABLE, tlsa(3, 1, 1, ROLLED), tlsa(3, 1, 1)]
+        there.dns.zone.update({**ONE_HOST, (f"_{there.hosts['2'].port}._tcp.a.test", "TLSA"): records})
+        assert action(await there.send()) == expected
 
 
 async def test_a_tlsa_record_that_cannot_be_read_holds_the_mail_back() -> None:

@@ -14,7 +14,7 @@ from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
 from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, NullMx, Resolver, Unknown, networks
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
-from heliograph.channels.email.tls import Pin, Tls, system_roots
+from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
 
 TRIES_MAX = 5  # addresses tried in one hand-over
@@ -97,7 +97,7 @@ class Mx(Carrier):
                 continue
             try:
                 addresses = await self._resolver.addresses(host)
-                pins = await self._resolver.pins(host, self._options.port) if exchange.secure else ()
+                pins = await self._resolver.pins(host, self._options.port) if exchange.secure else None
             except DnsSilent as error:
                 yield _later(host, f"DNS does not say where {host} is ({error})")
             except Forbidden:
@@ -107,15 +107,23 @@ class Mx(Carrier):
                     raise  # a domain without an address accepts no mail; a listed exchanger without one may be an error
                 yield _unasked(host, f"{host} has no address", "5.4.4")
             else:
+                way = _secured(host, self._options.port, domain, pins, strict)
                 for address in addresses:
-                    yield self._door(host, address, "dane" if pins else "verified" if strict else "opportunistic", pins)
+                    yield self._door(way, address)
 
-    def _door(self, host: str, address: str, tls: Tls, pins: tuple[Pin, ...]) -> Destination | Deferred:
+    def _door(self, way: Destination, address: str) -> Destination | Deferred:
         sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
         if self._options.source_ips and not sources:
-            return _later(host, f"none of source_ips reaches {address}")
+            return _later(way.host, f"none of source_ips reaches {address}")
         source = self._random.choice(sources) if sources else None
-        return Destination(host=host, address=address, port=self._options.port, tls=tls, pins=pins, source=source)
+        return replace(way, address=address, source=source)
+
+
+def _secured(host: str, port: int, domain: str, pins: tuple[Pin, ...] | None, strict: bool) -> Destination:
+    """How a connection to a host is secured; validated TLSA records ask for TLS, though none be usable (RFC 7672)."""
+    tls: Tls = "dane" if pins else "verified" if strict else "opportunistic" if pins is None else "encrypted"
+    named = domain if any(pin.usage == DANE_TA for pin in pins or ()) else None
+    return Destination(host=host, address="", port=port, tls=tls, pins=pins or (), domain=named)
 
 
 def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:

@@ -19,7 +19,6 @@ from heliograph.rules.denied import Network, is_denied
 
 LIFETIME_S = 15.0  # of one query with all its retries
 CACHED_MAX = 20_000  # answers
-DANE_EE = 3  # RFC 7672: the usage that needs no chain
 
 
 class DnsSilent(Exception):
@@ -79,15 +78,15 @@ class Resolver:
             self._random.shuffle(family)
         return [address for family in found for address in family]
 
-    async def pins(self, host: str, port: int) -> tuple[Pin, ...]:
-        """The certificates in a validated answer; none when it is not validated."""
+    async def pins(self, host: str, port: int) -> tuple[Pin, ...] | None:
+        """The usable TLSA records in a validated answer; None when there are none at all, or it is not validated."""
         try:
             answer = await self._ask(f"_{port}._tcp.{host}", "TLSA")
         except Unknown:
-            return ()
-        if not _is_secure(answer):
-            return ()
-        pins = [Pin(selector=r.selector, matching=r.mtype, value=r.cert) for r in answer if r.usage == DANE_EE]
+            return None
+        if not _is_secure(answer) or not list(answer):
+            return None
+        pins = [Pin(usage=r.usage, selector=r.selector, matching=r.mtype, value=r.cert) for r in answer]
         return tuple(pin for pin in pins if pin.usable)
 
     async def texts(self, name: str) -> list[str]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from heliograph import metrics
 from heliograph.channels.email.named import begins_with_another
-from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned
+from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned, presented
 from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
 from heliograph.rules.denied import is_denied
 from heliograph.rules.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused
@@ -52,6 +52,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     tls: Tls
     pins: tuple[Pin, ...] = ()
+    domain: str | None = None  # a second name that a pinned authority may have issued its certificate for
     source: str | None = None  # the local address to send from
 
 
@@ -202,8 +203,9 @@ class SmtpSession:
 
     def _judge(self) -> None:
         tls, destination = self._wire.transport.get_extra_info("ssl_object"), self.destination
-        if destination.tls == "dane" and not is_pinned(tls.getpeercert(binary_form=True), destination.pins):
-            raise Untrusted("the certificate is not one of those in the TLSA records")
+        names = filter(None, (destination.host, destination.domain))
+        if destination.tls == "dane" and not is_pinned(presented(tls), destination.pins, list(names)):
+            raise Untrusted("the TLSA records know neither the certificate nor who issued it")
         self.tls = f"{tls.version()}{TRUST.get(destination.tls, '')}"
 
     async def _log_in(self) -> dict[str, Any] | None:
