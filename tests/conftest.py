@@ -241,6 +241,13 @@ async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
+async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
+    """Another process on the same database."""
+    async with open_store(settings, clock, "seat/1") as other:
+        yield other
+
+
+@pytest.fixture
 def service(database_url: str, tmp_path: Path) -> Iterator[Service]:
     """The whole service in one process, set up from tests/setup.toml; its tests run on both databases."""
     with Service(database_url, tmp_path / "data") as running:

@@ -8,7 +8,6 @@ import pytest
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.proof.size import report, rounds, size
-from tests.storage.conftest import other as other
 from tests.storage.conftest import store as store
 from tests.storage.samples import RIGHT, WRONG, check, finish, start
 

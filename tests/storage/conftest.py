@@ -29,13 +29,6 @@ async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """Another process on the same database."""
-    async with open_store(settings, clock, "seat/1") as other:
-        yield other
-
-
-@pytest.fixture
 async def sql(store: Store, settings: Settings) -> AsyncIterator[Sql]:
     """Asks the database without the code under test."""
     async with asking(settings) as ask:

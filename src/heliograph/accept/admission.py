@@ -3,6 +3,7 @@
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateLimits, Turn
 from heliograph.rules.refusals import (
+    OF_SETUP,
     InsufficientScope,
     InvalidApiKey,
     RateLimitExceeded,
@@ -12,6 +13,7 @@ from heliograph.rules.refusals import (
 from heliograph.rules.request_log import took_ms
 from heliograph.rules.setup import keys
 from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.requests import LoggedRequest
 
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
@@ -52,6 +54,32 @@ class Admission:
                 retry_after=turn.wait_s,
             )
         return turn
+
+    async def enter(self, token: bytes, scopes: tuple[str, ...], address: str) -> tuple[Caller, Turn]:
+        """Who holds the key, and what it has left after this request; by the newest setup, before it is refused."""
+        seen = self._context.store.setup.current
+        try:
+            caller = self.find(token)
+            turn = self.admit(caller, scopes, address)
+        except Refusal as refusal:
+            if not await self.learned(refusal, token, seen):
+                raise
+            caller = self.find(token)
+            turn = self.admit(caller, scopes, address)
+        return caller, turn
+
+    async def learned(self, refusal: Refusal, token: bytes, seen: Setup) -> bool:
+        """Whether another process has changed something since: then it is known now, and is to be decided again."""
+        setup = self._context.store.setup
+        if isinstance(refusal, InvalidApiKey):  # of one that is known, and of what is none, no more can be learned
+            public = keys.parse_token(token.decode("ascii", "replace").strip())
+            if public is None or public in seen.callers:
+                return False
+        return isinstance(refusal, OF_SETUP) and await setup.learned_since(seen)
+
+    def newest(self, caller: Caller) -> Caller:
+        """The same key by the newest setup."""
+        return self._context.store.setup.current.callers.get(caller.key.id, caller)
 
     def look(self, caller: Caller) -> Turn:
         """What the key has left, where nothing is taken from it."""

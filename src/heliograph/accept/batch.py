@@ -13,7 +13,7 @@ from heliograph.rules.batch import check_content, check_count
 from heliograph.rules.field_docs import REF, limited, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import BATCH_MAX
-from heliograph.rules.refusals import Refusal
+from heliograph.rules.refusals import OF_SETUP, Refusal
 from heliograph.rules.setup.records import Caller
 
 BREATH_S = 0.02  # of sends, after which others get their turn
@@ -52,9 +52,33 @@ async def send_batch(
 ) -> Answer:
     """Each of `sends` makes a typed send, or refuses it."""
     check_count(len(sends))
-    id_, made = context.clock.new_id(PREFIXES["batch"]), list[Acceptance | Refusal]()
+    id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup
+    seen = setup.current
+    made = await _prepared(context, caller, id_, sends, prepare, strict=strict)
+    # The refusal of a strict one is the whole answer: whoever gives it looks whether it still holds.
+    if not strict and any(isinstance(one, OF_SETUP) for one in made) and await setup.learned_since(seen):
+        known = setup.current.callers.get(caller.key.id, caller)
+        made = await _prepared(context, replace(caller, team=known.team), id_, sends, prepare, strict=strict)
+    return await context.store.messages.accept(
+        BatchAcceptance(
+            id=id_,
+            team=caller.team.record.ref,
+            key_id=caller.key.id,
+            created_at=context.clock.now(),
+            sends=made,
+            strict=strict,
+            respond=lambda told: respond(id_, told),
+            retry_key=retry_key,
+        )
+    )
+
+
+async def _prepared(
+    context: Context, caller: Caller, id_: str, sends: Sequence[Callable[[], Any]], prepare: Prepare, *, strict: bool
+) -> list[Acceptance | Refusal]:
+    made, size = list[Acceptance | Refusal](), 0
     loop = asyncio.get_running_loop()
-    breath, size = loop.time(), 0
+    breath = loop.time()
     for read in sends:
         if loop.time() > breath + BREATH_S:
             await asyncio.sleep(0)
@@ -68,15 +92,4 @@ async def send_batch(
             made.append(refusal)
             if strict:  # what comes before it may be refused yet
                 break
-    return await context.store.messages.accept(
-        BatchAcceptance(
-            id=id_,
-            team=caller.team.record.ref,
-            key_id=caller.key.id,
-            created_at=context.clock.now(),
-            sends=made,
-            strict=strict,
-            respond=lambda told: respond(id_, told),
-            retry_key=retry_key,
-        )
-    )
+    return made

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics, tracing
@@ -87,6 +88,7 @@ class Api:
             raise
         except Refusal as refusal:
             response = self._refused(refusal, surface, request, name)
+            keyed = len(extra) > 2  # else it was refused at the door, which has told nothing
         except StoreUnavailable as error:
             log.error("store unavailable", request_id=request.id, error=str(error))
             response = self._refused(ServiceUnavailable(retry_after=2), surface, request, name)
@@ -127,22 +129,25 @@ class Api:
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
-        caller = self._door.find(surface.token(request))
-        try:
-            extra += self._door.admit(caller, route.scopes or (), request.address).headers
-        except Refusal:
-            extra += self._door.look(caller).headers
-            raise
+        token, seen = surface.token(request), self.context.store.setup.current
+        if route.fresh:
+            await self.context.store.setup.learned_since(seen)
+        caller, turn = await self._door.enter(token, route.scopes or (), request.address)
+        extra += turn.headers
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
         value, size = await self._body(route, surface, request, caller.team.record.id)
         if not route.query and not surface.any_query:
             request.query(())
+        call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
         self._active += 1
         try:
-            response = await route.call(
-                Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
-            )
+            response = await route.call(call)
+        except Refusal as refusal:
+            if not await self._door.learned(refusal, token, seen):
+                raise
+            caller = self._door.find(token)  # as it is now: it may have been revoked too
+            response = await route.call(replace(call, who=caller))
         finally:
             self._active -= 1
         if response.headers is REPLAYED:

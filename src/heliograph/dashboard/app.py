@@ -70,8 +70,14 @@ class Dashboard:
     async def __call__(self, request: Request) -> Response:
         request.id = self._tools.context.clock.new_id("req_")
         bind_contextvars(request_id=request.id)
+        seen = self._store.setup.current
         try:
+            if FLASH in read_cookies(request):  # shows what was just changed, maybe by another process
+                await self._store.setup.learned_since(seen)
             answer, visit = await self._visit(request)
+            is_missing = isinstance(answer, Page) and answer.status == 404 and request.method == "GET"
+            if is_missing and await self._store.setup.learned_since(seen):
+                answer, visit = await self._visit(request)
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)

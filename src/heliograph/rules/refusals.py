@@ -471,6 +471,33 @@ class ServiceUnavailable(Refusal):
     fix = "Try again after the seconds in Retry-After."
 
 
+# What a process may say only because it does not know yet what another one has changed.
+OF_SETUP = (
+    InvalidApiKey,
+    TeamSuspended,
+    InsufficientScope,
+    NotFound,
+    SandboxFromLocked,
+    NoApprovedBrandDomain,
+    FromDomainUnverified,
+    KeyDomainScope,
+    DisplayNameIdNotFound,
+    DisplayNameIdWrongDomain,
+    DisplayNameIdNotApproved,
+    DisplayNameNotApproved,
+    RecipientNotAllowed,
+    TemplateNotFound,
+    WrongTemplateChannel,
+    MissingVariable,
+    UnknownVariable,
+    BrandDomainNotFound,
+    NoCarrierAvailable,
+    UnsupportedChannel,
+    FeatureNotOnPlan,
+    WebhookNotFound,
+)
+
+
 def all_refusals() -> list[type[Refusal]]:
     """Every code there is, in the order of this page."""
     return list(Refusal.__subclasses__())

@@ -1,5 +1,7 @@
 """Reading and changing the setup; a change is one transaction, seen by every process within a second."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -12,10 +14,12 @@ from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
 from heliograph.rules.webhook_formats.formats import hears
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions
+
+GAP_S = 0.02  # between looks for what other processes changed, however many miss something
 
 
 class NewTeam(msgspec.Struct, frozen=True):
@@ -155,6 +159,8 @@ class SetupStore:
         self._clock = clock
         self.current = Setup()  # the newest that this process has seen
         self.publisher = Publisher(clock.new_id, self._subscribers)
+        self._next_look: asyncio.Task[None] | None = None  # one that has not begun
+        self._looked_at = 0.0
 
     async def refresh(self) -> Setup:
         seen = self.current
@@ -164,6 +170,23 @@ class SetupStore:
             self.current = found
             self._database.hints.hear()  # a pause may be over, a webhook enabled
         return self.current
+
+    async def learned_since(self, seen: Setup) -> bool:
+        """Whether another process has changed something that was not seen: then it is known now.
+
+        However many ask at once, they share a look at the database, and looks are GAP_S apart.
+        """
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look())
+        await asyncio.shield(self._next_look)
+        return self.current.version != seen.version
+
+    async def _look(self) -> None:
+        time = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._looked_at + GAP_S - time()))
+        self._next_look, self._looked_at = None, time()  # who comes from now on may know of more, and has the next one
+        with contextlib.suppress(StoreUnavailable):
+            await self.refresh()
 
     async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
         """`decide` gets the newest setup and the next free team number; what it returns is written at once."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -18,7 +19,9 @@ from heliograph.rules.address import Address
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
+    OF_SETUP,
     InternalError,
+    InvalidApiKey,
     InvalidJson,
     InvalidRequest,
     Refusal,
@@ -45,17 +48,24 @@ class MailIntake:
         self._context = context
         self._door = door
 
-    def find(self, token: bytes) -> Caller:
+    async def find(self, token: bytes) -> Caller:
         """Who holds the key now: it may be revoked while its connection is open."""
-        return self._door.find(token)
-
-    def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
-        """The id of the request, and whose it is: before its mail is read."""
-        id_, caller = self._context.clock.new_id("req_"), self._door.find(token)
+        seen = self._context.store.setup.current
         try:
-            self._door.admit(caller, SEND, address)
+            return self._door.find(token)
         except Refusal as refusal:
-            self._note_refused(id_, caller, refusal)
+            if not await self._door.learned(refusal, token, seen):
+                raise
+            return self._door.find(token)
+
+    async def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
+        """The id of the request, and whose it is: before its mail is read."""
+        id_ = self._context.clock.new_id("req_")
+        try:
+            caller, _ = await self._door.enter(token, SEND, address)
+        except Refusal as refusal:
+            with suppress(InvalidApiKey):  # of nobody's key there is no log
+                self._note_refused(id_, self._door.find(token), refusal)
             raise
         return id_, caller
 
@@ -70,6 +80,7 @@ class MailIntake:
     ) -> str:
         """The id of the message, after its commit; or a Refusal."""
         refusal: Refusal
+        seen = self._context.store.setup.current
         bind_contextvars(request_id=id_)
         try:
             mail = await read()
@@ -77,7 +88,14 @@ class MailIntake:
                 submitted = await asyncio.to_thread(read_submitted, mail, recipients)
             else:
                 submitted = read_submitted(mail, recipients)
-            answer = await self._send(caller, submitted, len(mail), recipients if by_message_id else [])
+            once_for = recipients if by_message_id else []
+            try:
+                answer = await self._send(caller, submitted, len(mail), once_for)
+            except OF_SETUP:
+                if not await self._context.store.setup.learned_since(seen):
+                    raise
+                caller = self._door.newest(caller)
+                answer = await self._send(caller, submitted, len(mail), once_for)
         except (HungUp, TooSlow):
             raise
         except Refusal as error:

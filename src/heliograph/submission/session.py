@@ -198,7 +198,7 @@ class Session:
             self._say(f"504 5.5.4 AUTH is {MECHANISMS.replace(' ', ' or ')}")
             return
         try:
-            self._hall.intake.find(password)
+            await self._hall.intake.find(password)
         except InvalidApiKey as refusal:
             self._wire.say(reply_to(refusal))
             self._tries += 1
@@ -285,7 +285,7 @@ class Session:
     async def _take(self, envelope: Envelope) -> None:
         hall, holder = self._hall, None
         try:
-            id_, caller = hall.intake.admit(self._token, self._wire.peer)
+            id_, caller = await hall.intake.admit(self._token, self._wire.peer)
             holder = Holder(caller.team.record.id, envelope.size or SIZE)
             recipients = list(envelope.recipients.values())
             read = partial(self._wire.mail, SIZE, hall.budget, holder)

@@ -42,6 +42,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[Query, ...] = ()
     idempotent: bool = False  # takes an Idempotency-Key
     preview: Any = None  # type of the answer to ?dry_run=true
+    fresh: bool = False  # reads what other processes may have just changed: the newest is asked for first
     refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
     name: str = ""  # method and path, in counters
 

@@ -1,0 +1,180 @@
+"""What one process has answered for, the next request at another one knows, and what there is not costs little."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.accept.admission import Admission
+from heliograph.accept.rate import RateLimits
+from heliograph.api.app import Api
+from heliograph.compat.surfaces import SURFACES
+from heliograph.rules.refusals import OF_SETUP, InvalidApiKey
+from heliograph.rules.setup.keys import make_token, parse_token, token_hash
+from heliograph.rules.setup.records import (
+    DisplayName,
+    Domain,
+    Key,
+    Recipient,
+    Setting,
+    TeamRecord,
+    Template,
+    Webhook,
+)
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.storage.store import Store
+from heliograph.web.budget import ByteBudget
+from tests.asked import asked
+from tests.clocks import TestClock
+from tests.dashboard.inside import Pages, set_up
+from tests.storage.test_idempotency import make_context, make_management
+
+pytestmark = pytest.mark.anyio
+
+TOKEN, SANDBOX, NEW = (make_token(bytes([n]) * 64) for n in range(1, 4))
+MAIL = {"to": "delivered@simulator.test", "subject": "S", "text": "T", "from": "a@a.test"}
+PHONE = {"to": "+15005550006", "template_id": "tpl_new"}
+
+
+def key(token: str, team: str = "team_a") -> tuple[str, str, Setting, str]:
+    id_ = parse_token(token) or ""
+    own = Key(id=id_, team=team, name=id_, hash=token_hash(token), scopes=("send", "manage"))
+    return ("key", id_, own, team)
+
+
+def domain(name: str) -> tuple[str, str, Setting, str]:
+    own = Domain(id=f"dom_{name[0]}", team="team_a", name=name, brand="A", verified=True, approved=True)
+    return ("domain", own.id, own, "team_a")
+
+
+def template(channel: Any, **parts: Any) -> tuple[str, str, Setting, str]:
+    return ("template", "tpl_new", Template(id="tpl_new", team="team_a", channel=channel, name="N", **parts), "team_a")
+
+
+DISPLAYED = DisplayName(id="dn_new", team="team_a", domain="dom_a", name="Alerts", approved=True)
+NAME = ("display_name", "dn_new", DISPLAYED, "team_a")
+HOOK = ("webhook", "whk_new", Webhook(id="whk_new", team="team_a", url="https://h.test", secret=""), "team_a")
+FRIEND = ("recipient", "team_s/me", Recipient(team="team_s", address="me@example.com"), "team_s")
+
+CASES: dict[str, tuple[Any, str, str, str, dict[str, Any] | None, int]] = {
+    "key": (key(NEW), NEW, "GET", "/v1/me", None, 200),
+    "key of a sender": (key(NEW), NEW, "POST", "/v1/emails", MAIL, 202),
+    "webhook": (HOOK, TOKEN, "GET", "/v1/webhooks/whk_new", None, 200),
+    "webhook, changed": (HOOK, TOKEN, "PATCH", "/v1/webhooks/whk_new", {"description": "d"}, 200),
+    "webhook, deliveries": (HOOK, TOKEN, "GET", "/v1/webhooks/whk_new/deliveries", None, 200),
+    "webhook, Resend": (HOOK, TOKEN, "GET", "/compat/resend/webhooks/whk_new", None, 200),
+    "email template": (
+        template("email", subject="S", text="T"),
+        *(TOKEN, "POST", "/v1/emails", {**MAIL, "subject": None, "text": None, "template_id": "tpl_new"}, 202),
+    ),
+    "sms template": (template("sms", body="B"), TOKEN, "POST", "/v1/sms", PHONE, 202),
+    "sms template, rendered": (
+        template("sms", body="B"),
+        *(TOKEN, "POST", "/v1/templates/tpl_new/render", {}, 200),
+    ),
+    "domain": (domain("b.test"), TOKEN, "POST", "/v1/emails", MAIL | {"from": "a@b.test"}, 202),
+    "domain, read": (domain("b.test"), TOKEN, "GET", "/v1/domains/dom_b", None, 200),
+    "display name": (NAME, TOKEN, "POST", "/v1/emails", MAIL | {"from": "Alerts <a@a.test>"}, 202),
+    "display name by id": (NAME, TOKEN, "POST", "/v1/emails", MAIL | {"from_display_id": "dn_new"}, 202),
+    "recipient": (
+        FRIEND,
+        *(SANDBOX, "POST", "/v1/emails", {"to": "me@example.com", "subject": "S", "text": "T"}, 202),
+    ),
+}
+
+
+@pytest.fixture
+async def there(store: Store, other: Store, clock: TestClock) -> Api:
+    """The other process, which knows two teams with a key each, and what comes later only when it looks."""
+    await set_up(
+        store,
+        ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0), "team_a"),
+        ("team", "team_s", TeamRecord(ref=2, id="team_s", name="S", mode="sandbox", rate_limit=0), "team_s"),
+        key(TOKEN),
+        key(SANDBOX, "team_s"),
+        domain("a.test"),
+    )
+    await other.setup.refresh()
+    return api_of(other, clock)
+
+
+def api_of(store: Store, clock: TestClock) -> Api:
+    context = make_context(store, clock)
+    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
+
+
+async def ask(api: Api, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    answer = await api(asked(method, path, headers, b"" if body is None else msgspec.json.encode(body)))
+    return answer.status, msgspec.json.decode(answer.body)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_the_next_request_at_another_process_knows(store: Store, there: Api, name: str) -> None:
+    written, token, method, path, body, status = CASES[name]
+    refused, _ = await ask(there, token, method, path, body)
+    assert refused >= 400
+    await set_up(store, written)
+    answered, said = await ask(there, token, method, path, body)
+    assert answered == status, said
+
+
+@pytest.mark.parametrize(
+    ("written", "path"), [(HOOK, "/v1/webhooks"), (domain("b.test"), "/v1/domains"), (key(NEW), "/v1/keys")]
+)
+async def test_lists_have_what_was_just_made(store: Store, there: Api, written: Any, path: str) -> None:
+    await set_up(store, written)
+    _, listed = await ask(there, TOKEN, "GET", path)
+    assert written[1] in [one["id"] for one in listed["data"]]
+
+
+async def test_a_permissive_batch_knows_too(store: Store, there: Api) -> None:
+    await set_up(store, template("sms", body="B"))
+    batch = {"messages": [PHONE, PHONE | {"template_id": "tpl_none"}], "mode": "permissive"}
+    status, said = await ask(there, TOKEN, "POST", "/v1/sms/batch", batch)
+    assert (status, ["error" in one for one in said["data"]]) == (202, [False, True])
+
+
+async def test_a_page_after_a_redirect_is_there(store: Store, other: Store, there: Api, clock: TestClock) -> None:
+    pages = Pages(make_context(other, clock))
+    path = "/dashboard/teams/team_a/webhooks/whk_new"
+    assert (await pages.get(path)).status == 404
+    await set_up(store, HOOK)
+    assert (await pages.get(path)).status == 200
+
+
+async def test_a_suspended_team_that_goes_on(store: Store, there: Api, other: Store) -> None:
+    record = other.setup.current.teams["team_a"].record
+    await set_up(store, ("team", "team_a", msgspec.structs.replace(record, suspended=True), "team_a"))
+    await other.setup.refresh()
+    assert (await ask(there, TOKEN, "GET", "/v1/me"))[0] == 403
+    await set_up(store, ("team", "team_a", record, "team_a"))
+    assert (await ask(there, TOKEN, "GET", "/v1/me"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("tokens", "looks"),
+    [
+        ([make_token(bytes([n, 9]) * 32) for n in range(200)], 2),  # well-formed: nobody's, as far as memory knows
+        (["hk_nobody", "", TOKEN[:-6] + "000000", "é"] * 50, 0),
+    ],
+)
+async def test_floods_of_keys_share_a_look(
+    there: Api, other: Store, monkeypatch: pytest.MonkeyPatch, tokens: list[str], looks: int
+) -> None:
+    made: list[Setup] = []
+    refresh = other.setup.refresh
+
+    async def counted() -> Setup:
+        made.append(other.setup.current)
+        return await refresh()
+
+    monkeypatch.setattr(other.setup, "refresh", counted)
+    answers = await asyncio.gather(*(ask(there, token, "GET", "/v1/me") for token in tokens))
+    assert {status for status, _ in answers} == {401}
+    assert len(made) <= looks
+
+
+def test_a_refusal_of_a_key_is_one_of_the_setup() -> None:
+    assert InvalidApiKey in OF_SETUP
