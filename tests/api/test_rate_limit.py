@@ -129,7 +129,8 @@ RATE = 10  # a second, so 20 at once
 
 
 def left(rates: RateLimits, now: int) -> int:
-    """How many requests are let through at this moment."""
+    """How many requests are let through at this moment, when nobody can be asked."""
+    rates.count_alone()
     count = 0
     while rates.take("key", RATE, now).allowed:
         count += 1

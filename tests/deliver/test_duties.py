@@ -1,7 +1,7 @@
 """The duties: what each does in a round, what it says, and that a round that breaks does not end it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -305,13 +305,19 @@ async def test_requests_are_kept_while_the_database_is_away_and_written_at_the_e
 
 
 async def test_processes_hear_of_each_others_requests(store: Store, other: Store, clock: TestClock) -> None:
-    heard: set[tuple[str, str]] = set()
+    found: set[tuple[str, str]] = set()
 
     class Listening(RateLimits):
-        def hear(self, spent: Iterable[Spent], rate_of: Callable[[str], int], now: int) -> None:
-            heard.update((one.process, one.key) for one in spent)
+        def hear(
+            self,
+            heard: Sequence[Spent],
+            rate_of: Callable[[str], int],
+            now: int,
+            told: Mapping[str, int] | None = None,
+        ) -> None:
+            found.update((one.process, one.key) for one in heard)
 
     here, there = Listening(), RateLimits()
     async with doing(rates.share_rates(store, clock, here)), doing(rates.share_rates(other, clock, there)):
         there.take("key", 10, clock.now())
-        await until(lambda: (other.owner, "key") in heard)
+        await until(lambda: (other.owner, "key") in found)

@@ -342,6 +342,7 @@ INDEXES = {
     "whole_audit_floor": "audit_pkey",
     "audit_before": "audit_by_time",
     "audit_since": "audit_by_time",
+    "take_turns": "",
     "tell_spent": "",
     "hear_spent": "spent_by_age",
     "purge_spent": "spent_by_age spent_pkey",

@@ -48,7 +48,7 @@ class Admission:
             )
         keys.check_network(key, address)
         turn = self._rates.take(key.id, record.rate_limit, now)
-        if not turn.allowed:
+        if not turn.allowed and not turn.asks:
             raise RateLimitExceeded(
                 f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
                 retry_after=turn.wait_s,
@@ -65,6 +65,9 @@ class Admission:
             if not await self.learned(refusal, token, seen):
                 raise
             caller = self.find(token)
+            turn = self.admit(caller, scopes, address)
+        while turn.asks:
+            await self._rates.agree()
             turn = self.admit(caller, scopes, address)
         return caller, turn
 

@@ -1,7 +1,7 @@
 """Token buckets, one a key: so many requests a second, a burst of twice that (contract 11), over all processes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,17 +16,30 @@ class Turn(msgspec.Struct, frozen=True):
     allowed: bool
     headers: Headers
     wait_s: int = 0
+    asks: bool = False  # not decided: first the processes have to tell each other what they let through
 
 
 FREE = Turn(True, [])
+TENTH = 10  # of a burst: as much all processes together may let through before they tell each other
+
+
+async def _nobody() -> None:
+    pass
 
 
 class RateLimits:
-    """The buckets of this process. What other processes let through is taken out of them as it becomes known."""
+    """The buckets of this process. What other processes let through is taken out of them as it becomes known.
+
+    Each lets a small share of a burst through without a word, and is told of every quarter of a second; before more,
+    `agree` is to be awaited. So the bucket is one, within a tenth, however many processes there are.
+    """
 
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, int]] = {}  # key → tokens, at ms
         self.spent: Counter[str] = Counter()  # key → requests let through here since the start
+        self._told: dict[str, int] = {}  # of these, what the others know
+        self._others = 0  # how many there are; 0 as well while the database is away: each counts for itself
+        self.agree: Callable[[], Awaitable[None]] = _nobody
         self._heard: dict[tuple[str, str], int] | None = None  # process, key → what it had let through
 
     def take(self, key_id: str, rate: int, now: int, cost: int = 1) -> Turn:
@@ -36,12 +49,20 @@ class RateLimits:
         burst, tokens = 2 * rate, self._tokens(key_id, rate, now)
         if tokens < cost:
             return Turn(False, _headers(burst, 0, rate), max(1, -int(-(cost - tokens) // rate)))
+        if self._others and cost:
+            untold = self.spent[key_id] - self._told.get(key_id, 0)
+            if untold >= max(1, burst // (TENTH * (self._others + 1))):
+                return Turn(False, [], asks=True)
         self._buckets[key_id] = (tokens - cost, now)
         self.spent[key_id] += cost
         return Turn(True, _headers(burst, max(0, int(tokens - cost)), rate))
 
-    def hear(self, heard: Iterable[Spent], rate_of: Callable[[str], int], now: int) -> None:
-        """What other processes have let through. What came before the first report is past."""
+    def hear(
+        self, heard: Sequence[Spent], rate_of: Callable[[str], int], now: int, told: Mapping[str, int] | None = None
+    ) -> None:
+        """What other processes have let through, and what they were told. What came before the first report is past."""
+        self._others = len({one.process for one in heard})
+        self._told |= told or {}
         known, first = self._heard or {}, self._heard is None
         for one in heard:
             before = known.get((one.process, one.key), one.count if first else 0)
@@ -50,6 +71,10 @@ class RateLimits:
             if since and (rate := rate_of(one.key)):
                 self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), now)
         self._heard = known
+
+    def count_alone(self) -> None:
+        """The others cannot be asked."""
+        self._others = 0
 
     def _tokens(self, key: str, rate: int, now: int) -> float:
         tokens, at = self._buckets.get(key, (2.0 * rate, now))

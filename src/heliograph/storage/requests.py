@@ -171,6 +171,7 @@ class Requests:
         rows = [(self._owner, key, count, now) for key, count in [("", 0), *spent.items()]]
 
         async def story(tx: Tx) -> list[Spent]:
+            await tx.run("take_turns")
             await tx.run("tell_spent", spent=rows)
             found = await tx.run("hear_spent", process=self._owner, since=now - SPENT_FRESH_MS)
             return [Spent(*row) for row in found]

@@ -1,5 +1,10 @@
 -- Requests that each API process has let through, for rate limits that hold over all of them.
 
+-- name: take_turns
+-- Two processes that told at the same moment would not hear of each other. SQLite has one writer.
+SELECT pg_advisory_xact_lock(7240002);  --postgres
+SELECT 1;  --sqlite
+
 -- name: tell_spent
 -- The row with the empty key says that the process lives.
 INSERT INTO spent (process, key, requests, told_at)
