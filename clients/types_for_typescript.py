@@ -63,6 +63,8 @@ def _type(schema: dict[str, Any]) -> str:
     match schema:
         case {"$ref": ref}:
             return str(ref).rpartition("/")[2]
+        case {"contentEncoding": "base64"}:
+            return "string | Uint8Array"  # the client encodes octets
         case {"const": value}:
             return json.dumps(value)
         case {"enum": values}:

@@ -1,5 +1,6 @@
 // A shop that mails receipts, and stops writing to addresses that bounce.
-//   HELIOGRAPH_URL=… HELIOGRAPH_KEY=… HELIOGRAPH_FROM=… WEBHOOK_SECRET=whsec_… PORT=3000 node server.mjs
+//   npm install   (builds the client beside it as well)
+//   HELIOGRAPH_URL=… HELIOGRAPH_KEY=… HELIOGRAPH_FROM=… WEBHOOK_SECRET=whsec_… PORT=3000 npm start
 import express from "express";
 import { Heliograph, verifyWebhook } from "heliograph-client";
 

@@ -103,6 +103,14 @@ def test_events_are_forwarded_in_order_byte_for_byte(
     assert [query["after"] for query in Feed.asked] == [["evt_"], ["evt_00A"]]
 
 
+def test_service_and_key_come_from_the_environment(
+    run: Run, url: str, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOGRAPH_URL", url)
+    monkeypatch.setenv("HELIOGRAPH_KEY", TOKEN)
+    assert f"events of {url} to" in run("listen", "--forward", "http://127.0.0.1:1/").out
+
+
 def test_a_secret_is_made_and_printed_and_the_feed_begins_now(
     run: Run, url: str, receiver: Receiver, waits: list[float]
 ) -> None:

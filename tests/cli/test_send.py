@@ -38,6 +38,13 @@ def url() -> Iterator[str]:
         server.shutdown()
 
 
+def test_service_and_key_come_from_the_environment(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELIOGRAPH_URL", url)
+    monkeypatch.setenv("HELIOGRAPH_KEY", TOKEN)
+    told = json.loads(run("send", "sms", "--to", "+15005550006", "--template", "tpl_a").out)
+    assert (told["path"], told["key"]) == ("/v1/sms", f"Bearer {TOKEN}")
+
+
 def test_an_email(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     (tmp_path / "key.txt").write_text(TOKEN + "\n")

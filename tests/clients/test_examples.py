@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.clients.test_typescript import environment_of, package  # noqa: F401
+from tests.clients.test_typescript import CLIENT, environment_of
 from tests.npm import miss
 from tests.service import Service, free_port, until
 
@@ -37,12 +37,13 @@ def test_shell(shared_service: Service, name: str, status: str, code: int) -> No
     assert again.stdout == first.stdout, "nothing is sent twice"
 
 
-def express(package: Path, tmp_path: Path) -> Path:  # noqa: F811
-    """The shop's folder, with what it needs installed."""
-    shutil.copytree(package / "node_modules/heliograph-client", tmp_path / "clients/typescript", symlinks=True)
+def express(tmp_path: Path) -> Path:
+    """The shop's folder as a checkout has it, with what it needs installed by its own command."""
+    made = shutil.ignore_patterns("node_modules", "dist")
+    shutil.copytree(CLIENT, tmp_path / "clients/typescript", ignore=made)
     folder = tmp_path / "examples/express"
-    shutil.copytree(EXAMPLES / "express", folder)
-    done = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, timeout=180)
+    shutil.copytree(EXAMPLES / "express", folder, ignore=made)
+    done = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, timeout=300)
     if done.returncode:
         miss("the example for Express", f"npm install failed ({done.stderr.decode()[:200]})")
     return folder
@@ -89,10 +90,8 @@ def order(shop: str, id_: str, email: str) -> tuple[int, str]:
     ],
     ids=["express", "flask", "fastapi", "django"],
 )
-def test_shops(
-    request: pytest.FixtureRequest, shared_service: Service, tmp_path: Path, name: str, command: str
-) -> None:
-    folder = express(request.getfixturevalue("package"), tmp_path) if name == "express" else EXAMPLES / name
+def test_shops(shared_service: Service, tmp_path: Path, name: str, command: str) -> None:
+    folder = express(tmp_path) if name == "express" else EXAMPLES / name
     with opened(shared_service, folder, command) as shop:
         receipt = (shop, f"{name}1", f"bounced+{name}@simulator.test")
         status, first = order(*receipt)

@@ -51,6 +51,24 @@ def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any
     return json.loads(done.stdout)
 
 
+def test_files_as_octets(package: Path, shared_service: Service) -> None:
+    program = f"""
+    const h = new Heliograph(), octets = new Uint8Array(100_000).map((_, n) => n);
+    const mail = content => ({{ ...{json.dumps(MAIL)}, attachments: [{{ filename: "a.txt", content }}] }});
+    const given = [octets, Buffer.from("Hi"), new Uint8Array(), "SGk="].map(mail);
+    const ids = [];
+    for (const one of given) ids.push((await h.emails.send(one)).unwrap().id);
+    ids.push((await h.emails.batch({{ messages: given.slice(0, 1) }})).unwrap().data[0].id);
+    console.log(JSON.stringify(ids));
+    """
+    headers = {"Authorization": f"Bearer {TOKENS['ACME']}"}
+    sizes = [
+        shared_service.get(f"/compat/resend/emails/{id_}/attachments", headers=headers).json["data"][0]["size"]
+        for id_ in run(package, shared_service, program)
+    ]
+    assert sizes == [100_000, 2, 0, 2, 100_000]
+
+
 @pytest.mark.parametrize("kind", ["esm", "cjs"])
 def test_sending_and_reading(package: Path, shared_service: Service, kind: str) -> None:
     program = f"""

@@ -202,7 +202,7 @@ export class Heliograph {
     const headers: Record<string, string> = { authorization: `Bearer ${this.key}`, accept: "application/json" };
     if (given.body !== undefined) headers["content-type"] = "application/json";
     if (SENDS.test(operation)) headers["idempotency-key"] = given.idempotencyKey ?? crypto.randomUUID();
-    const init = { method, headers, body: given.body === undefined ? undefined : JSON.stringify(given.body) };
+    const init = { method, headers, body: given.body === undefined ? undefined : JSON.stringify(encoded(given.body)) };
     for (let tried = 0; ; tried++) {
       const { data, error, wait } = await this.once(`${this.url}${path}${query.size ? `?${query}` : ""}`, init, given.signal);
       if (!error) return { data, error: null, unwrap: () => data };
@@ -231,6 +231,20 @@ export class Heliograph {
     const wait = Number(response.headers.get("retry-after")) * 1000 || 0;
     return { data: null, error: new HeliographError(response.status, told), wait: again === "true" ? wait : null };
   }
+}
+
+/** Files as base64: their content may be given as octets, Node's Buffer included. */
+function encoded(body: any): any {
+  if (Array.isArray(body.messages)) return { ...body, messages: body.messages.map(encoded) };
+  if (!Array.isArray(body.attachments)) return body;
+  const file = (one: any) => (one.content instanceof Uint8Array ? { ...one, content: base64(one.content) } : one);
+  return { ...body, attachments: body.attachments.map(file) };
+}
+
+function base64(octets: Uint8Array): string {
+  let text = "";
+  for (let at = 0; at < octets.length; at += 0x8000) text += String.fromCharCode(...octets.subarray(at, at + 0x8000));
+  return btoa(text);
 }
 
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {

@@ -11,7 +11,7 @@ from urllib.request import Request
 import click
 import msgspec
 
-from heliograph.cli.send import TIMEOUT_S, open_url, read_token, refusal_of
+from heliograph.cli.send import KEY, LOCAL, TIMEOUT_S, URL, open_url, read_token, refusal_of
 from heliograph.clock import Clock
 from heliograph.rules import webhook_signature
 from heliograph.rules.ids import PREFIXES, ulid
@@ -46,8 +46,15 @@ class Away(Exception):
 @click.option(
     "--forward", required=True, metavar="URL", help="Where to forward to, such as http://127.0.0.1:3000/hook."
 )
-@click.option("--key", required=True, metavar="TOKEN", help="An API key with the scope manage, or @FILE that holds it.")
-@click.option("--url", default="http://127.0.0.1:8700", show_default=True, help="The running service.")
+@click.option(
+    "--key",
+    required=True,
+    envvar=KEY,
+    show_envvar=True,
+    metavar="TOKEN",
+    help="An API key with the scope manage, or @FILE that holds it.",
+)
+@click.option("--url", default=LOCAL, envvar=URL, show_envvar=True, show_default=True, help="The running service.")
 @click.option("--secret", metavar="WHSEC", help="What to sign with. Default: one is made and printed.")
 @click.option("--after", metavar="EVT_ID", help="Start after this event. Default: with what happens from now on.")
 def listen(forward: str, key: str, url: str, secret: str | None, after: str | None) -> None:

@@ -14,6 +14,8 @@ from heliograph.rules.setup.keys import parse_token
 
 PATHS = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 TIMEOUT_S = 30
+URL, KEY = "HELIOGRAPH_URL", "HELIOGRAPH_KEY"  # as clients read them
+LOCAL = "http://127.0.0.1:8700"
 
 
 class _Stay(HTTPRedirectHandler):
@@ -30,8 +32,10 @@ open_url = build_opener(ProxyHandler({}), _Stay()).open
 @click.command()
 @click.argument("channel", type=click.Choice(list(PATHS)))
 @click.option("--to", multiple=True, required=True, help="Recipient; for email it can be given several times.")
-@click.option("--key", required=True, metavar="TOKEN", help="The API key, or @FILE that holds it.")
-@click.option("--url", default="http://127.0.0.1:8700", show_default=True, help="The running service.")
+@click.option(
+    "--key", required=True, envvar=KEY, show_envvar=True, metavar="TOKEN", help="The API key, or @FILE that holds it."
+)
+@click.option("--url", default=LOCAL, envvar=URL, show_envvar=True, show_default=True, help="The running service.")
 @click.option("--template", "template_id", metavar="TPL", help="A template's id, tpl_….")
 @click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the template.")
 @click.option("--from", "from_", metavar="ADDRESS", help="The sender (email).")
