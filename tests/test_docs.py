@@ -182,6 +182,7 @@ def test_settings_table() -> None:
     assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
 
 
+RESENDS = ("alias", "sender", "reply_to", "fallback", "written")  # what Resend's shape keeps with a template
 WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
@@ -196,7 +197,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         set(),
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
-    "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason", "unfinished"}, set()),
+    "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason", "unfinished", *RESENDS}, set()),
     "`[[teams.keys]]`": (records.Key, {"id", "team", "hash", "revoked", "expires_at", "created_at"}, {"token"}),
     "`[[teams.recipients]]`": (records.Recipient, {"team"}, set()),
     "`[[teams.sender_ids]]`": (records.SenderId, {"team", "refused_reason", *WANTED}, set()),

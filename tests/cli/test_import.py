@@ -17,7 +17,16 @@ SUPPRESSIONS = """id,email,origin,source_id,created_at
 4,nobody,bounce,,2026-01-01
 """
 TEMPLATES = [
-    {"id": "4a", "name": "Resend welcome", "subject": "Hi {{{NAME}}}", "html": "<p>Hi {{{NAME}}}</p>", "alias": None},
+    {
+        "id": "49a3999c-0ce1",
+        "name": "Resend welcome",
+        "subject": "Hi {{{NAME}}}",
+        "html": "<p>Hi {{{NAME}}}</p>",
+        "alias": "welcome-2",
+        "from": "Acme <a@acme.test>",
+        "reply_to": None,
+        "variables": [{"key": "NAME", "type": "string", "fallback_value": "you"}],
+    },
     {"id": "4b", "name": "Broken", "subject": "{{#if x}}", "html": "<p>Hi</p>"},
     {"id": "4c", "name": "Wordless", "alias": "wordless", "published_at": None},
 ]
@@ -70,11 +79,12 @@ def test_domains_and_templates(run: Run) -> None:
         (3, "", "Wordless"),
     ]
     assert told[0][3].startswith("added as dom_") and "is not a domain" in told[1][3]
-    assert told[2][3].startswith("4a is tpl_") and told[3][3].startswith("left out: subject")
+    assert told[2][3] == "49a3999c-0ce1 is tpl_49a3999c_0ce1 now" and told[3][3].startswith("left out: subject")
     assert "without its words" in told[4][3]
     made = json.loads(run("template", "show", told[2][3].split()[2]).out)
     assert (made["subject"], made["variables"]) == ("Hi {{customer.name}}", ["name"])
     assert "status" not in made  # it is in use
+    assert (made["alias"], made["sender"], made["fallback"]) == ("welcome-2", "Acme <a@acme.test>", {"name": "you"})
     again = lines(run, "d.json", "t.jsonl")
     assert (again[0][3], again[2][3][:13]) == ("already there", "already there")
 

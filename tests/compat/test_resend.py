@@ -142,10 +142,46 @@ def test_names_of_recipients_stand_in_the_mail(shared_service: Service) -> None:
 
 def test_a_template_with_variables(shared_service: Service) -> None:
     wanted = {"to": "a@simulator.test", "template": {"id": "tpl_welcome", "variables": {"NAME": "Ada"}}}
-    for given, sender in (({"from": "hello@acme.test"}, "hello@acme.test"), ({}, "no-reply@acme.test")):
+    named = ("Acme <hello@acme.test>", "Acme <no-reply@acme.test>")
+    for given, sender in (({"from": "hello@acme.test"}, named[0]), ({}, named[1])):
         id_ = resend.Emails.send(wanted | given)["id"]  # type: ignore[arg-type]
         found = resend.Emails.get(id_)
         assert (found["subject"], found["from"]) == ("Welcome, Ada", sender)
+
+
+TEMPLATE: Any = {
+    "name": "Receipt",
+    "subject": "Order {{{ORDER}}}",
+    "html": "<p>Dear {{{firstName}}}, {{{TOTAL}}}</p>",
+    "from": "Acme <orders@acme.test>",
+    "reply_to": ["help@acme.test"],
+}
+VARIABLES = [
+    {"key": "ORDER", "type": "string", "fallback_value": None},
+    {"key": "firstName", "type": "string", "fallback_value": "customer"},
+    {"key": "TOTAL", "type": "number", "fallback_value": 0},
+]
+
+
+def test_a_template_is_read_as_it_was_written_and_sent_by_its_alias(shared_service: Service) -> None:
+    alias = f"receipt-{next(NUMBERS)}"
+    id_ = resend.Templates.create(TEMPLATE | {"alias": alias, "variables": VARIABLES})["id"]
+    with pytest.raises(ResendError, match="alias"):
+        resend.Templates.create(TEMPLATE | {"alias": alias})
+    resend.Templates.publish(alias)
+    for name in (id_, alias):
+        found: Any = resend.Templates.get(name)
+        assert {field: found[field] for field in TEMPLATE} == TEMPLATE
+        assert (found["id"], found["alias"], found["variables"]) == (id_, alias, VARIABLES)
+    wanted: Any = {"to": "a@simulator.test", "template": {"id": alias, "variables": {"ORDER": "4711", "TOTAL": 12}}}
+    mail = resend.Emails.get(resend.Emails.send(wanted)["id"])
+    assert (mail["subject"], mail["html"]) == ("Order 4711", "<p>Dear customer, 12</p>")
+    assert (mail["from"], mail["reply_to"]) == ("Acme <orders@acme.test>", ["help@acme.test"])
+    with pytest.raises(ResendError, match="order"):
+        resend.Emails.send({"to": "a@simulator.test", "template": {"id": alias}})
+    resend.Templates.update({"id": id_, "subject": "Your order {{{ORDER}}}"})
+    assert resend.Templates.get(id_)["subject"] == "Your order {{{ORDER}}}"
+    assert resend.Templates.get(id_)["variables"] == VARIABLES
 
 
 @pytest.mark.parametrize(
@@ -206,8 +242,8 @@ def test_the_record_of_a_mail(known: Known) -> None:
         "object": "email",
         "id": known.email,
         "message_id": f"<{known.email}@acme.test>",
-        "to": ["delivered@simulator.test"],
-        "from": "hello@acme.test",
+        "to": ["Ada Lovelace <delivered@simulator.test>"],
+        "from": "Acme <hello@acme.test>",
         "subject": "Hello",
         "html": "<p>Hello</p>",
         "text": "Hello",
@@ -236,7 +272,9 @@ def test_a_scheduled_mail_is_moved_and_canceled() -> None:
 
 
 def test_a_key_makes_one_mail() -> None:
-    key = f"resend-{next(NUMBERS)}"
+    key = f"resend-{next(NUMBERS)}".ljust(256, "x")
+    with pytest.raises(ResendError):
+        resend.Emails.send(HELLO, {"idempotency_key": key + "x"})  # type: ignore[arg-type]
     first, second = (resend.Emails.send(HELLO, {"idempotency_key": key}) for _ in range(2))  # type: ignore[arg-type]
     assert first["id"] == second["id"]
     with pytest.raises(ResendError) as caught:

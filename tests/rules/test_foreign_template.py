@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.rules.templates.foreign import own_placeholders
+from heliograph.rules.templates.foreign import foreign_placeholders, own_placeholders, spelled
 
 
 @pytest.mark.parametrize(
@@ -14,3 +14,10 @@ from heliograph.rules.templates.foreign import own_placeholders
 )
 def test_placeholders(given: str, own: str) -> None:
     assert own_placeholders(given) == own
+
+
+@pytest.mark.parametrize(
+    "given", ["Hi {{{FIRST_NAME}}} of {{brand.name}}", "{{{firstName}}} {{{LAST}}}", "{{{order_id}}}", "No {name}"]
+)
+def test_placeholders_come_back_as_they_were(given: str) -> None:
+    assert foreign_placeholders(own_placeholders(given), spelled([given], [])) == given

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.manage import templates
 from heliograph.manage.domains import Domains
@@ -114,7 +115,8 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
         why = "; ".join(f"{field}: {error}" for field, error in edited.errors.items())
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"left out: {why}")
     # Email may be free; what others cost is for an operator to say, unless the team has its like.
-    await templates.save(store, actor, edited.template, mark=None, by_operator=given.channel == "email")
+    new = replace(edited.template, **given.kept)
+    await templates.save(store, actor, new, mark=None, by_operator=given.channel == "email")
     is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
     outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")
     return BroughtLine(number=number, kind="template", text=given.name, outcome=outcome)

@@ -19,7 +19,7 @@ HEADER = "Idempotency-Key"
 STEP = 64 * 1024  # characters of a text that are written at once
 SORTED = 500  # keys that are sorted at once
 
-_KEY = re.compile(rb"[\x20-\x7e]{1,%d}" % IDEMPOTENCY_KEY_MAX)
+_KEY = re.compile(rb"[\x20-\x7e]+")
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
@@ -42,11 +42,11 @@ class Retry(msgspec.Struct, frozen=True):
     size: int  # of the body, in bytes
 
 
-def read_key(values: list[bytes]) -> str | None:
-    """The key from all values of the header."""
+def read_key(values: list[bytes], most: int = IDEMPOTENCY_KEY_MAX) -> str | None:
+    """The key from all values of the header; `most`: characters of one."""
     if not values:
         return None
-    if len(values) > 1 or not _KEY.fullmatch(values[0]):
+    if len(values) > 1 or len(values[0]) > most or not _KEY.fullmatch(values[0]):
         raise InvalidIdempotencyKey(param=HEADER)
     return values[0].decode("ascii")
 

@@ -8,7 +8,7 @@ import msgspec
 from heliograph.rules.acceptance import Answer
 from heliograph.rules.audit import Actor
 from heliograph.rules.idempotency import Retry, read_key
-from heliograph.rules.limits import BODY_MAX
+from heliograph.rules.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Caller
 from heliograph.web.reading import Reads, work
@@ -91,9 +91,9 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
 
-    def retry(self) -> Retry | None:
-        """What its Idempotency-Key stands for; None when it has none."""
-        key = read_key(self.request.values(b"idempotency-key"))
+    def retry(self, most: int = IDEMPOTENCY_KEY_MAX) -> Retry | None:
+        """What its Idempotency-Key stands for; None when it has none. `most`: characters of one."""
+        key = read_key(self.request.values(b"idempotency-key"), most)
         return None if key is None else Retry(key, self.request.path, self.json, self.size)
 
 

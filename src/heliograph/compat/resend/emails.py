@@ -18,11 +18,12 @@ from heliograph.compat.resend.shape import ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.content import EmailContent, File
+from heliograph.rules.exports.resend import find_template
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.outcome import Own
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
-from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.templates.values import only_declared
 from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
 from heliograph.web.reading import work
@@ -30,6 +31,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of, answer_once
 
 BATCH_MAX = 100
+KEY_MAX = 256  # characters of an Idempotency-Key
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
 NO_VALUE = "true"  # of a tag that has a name only
 _TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our reasons that Resend has states for
@@ -83,7 +85,7 @@ async def send(call: Call) -> Response:
         request, shown = _to_email(call, call.json)
         return await send_email(call.context, call.caller, request, retry_key, shown)
 
-    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
+    done = answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story))
     return Response(200, msgspec.json.encode(msgspec.json.decode(done.body, type=MadeEmail)), done.headers)
 
 
@@ -105,7 +107,7 @@ async def send_several(call: Call) -> Response:
             retry_key=retry_key,
         )
 
-    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
+    done = answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story))
     return Response(200, done.body, done.headers)
 
 
@@ -124,17 +126,19 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
     given, now = given_as(ResendEmail, value), call.context.clock.now()
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
-    use, template = given.template, call.caller.team.templates.get(given.template.id) if given.template else None
+    use = given.template
+    template = find_template(call.caller.team.templates, use.id) if use else None
+    own = template or Template(id=use.id if use else "", team="", channel="email", name="")
     request = EmailRequest(
-        from_=own_sender(call.caller) if use and given.from_ is None else given.from_,
+        from_=given.from_ or (own.sender or own_sender(call.caller) if use else None),
         to=_bare(given.to),
         cc=_bare(given.cc),
         bcc=_bare(given.bcc),
-        reply_to=_bare(given.reply_to) or None,
+        reply_to=_bare(given.reply_to) or _bare(list(own.reply_to)) or None,
         subject=None if use else given.subject,
         html=given.html,
         text=given.text,
-        template_id=use.id if use else None,
+        template_id=own.id if use else None,
         variables=only_declared(template, _lowered(use.variables)) if use and use.variables else None,
         headers=given.headers,
         tags=_tags(given.tags) if given.tags else None,
@@ -195,8 +199,11 @@ def _file(item: Any, where: str) -> Any:
 async def read(call: Call) -> Response:
     facts, content = await _found(call)
     recipients = await _recipients(call, facts)
-    body = {"html": content.html, "text": content.text}
-    return await answer_of(facts.size, lambda: _email(call, facts, recipients) | body)
+    told: dict[str, Any] = {"html": content.html, "text": content.text}
+    if facts.content is not None:  # which has the names
+        sender = name_addr(content.from_name, content.from_address)
+        told |= {"from": sender, "to": content.to, "cc": content.cc or None}
+    return await answer_of(facts.size, lambda: _email(call, facts, recipients) | told)
 
 
 async def list_all(call: Call) -> Response:

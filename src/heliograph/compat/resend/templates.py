@@ -9,11 +9,12 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
+from heliograph.rules.exports.resend import find_template, kept_fields
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
-from heliograph.rules.templates.foreign import own_placeholders
+from heliograph.rules.templates.foreign import foreign_placeholders, key_of, own_placeholders
 from heliograph.rules.templates.render import most_octets
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
@@ -55,12 +56,9 @@ async def list_all(call: Call) -> Response:
 async def read(call: Call) -> Response:
     template = _own(call)
     shown = templates.proposed(call.context.store.setup.current, template)
-    variables = [{"key": name, "type": "string", "fallback_value": None} for name in shown.variables]
-    words = {"subject": shown.subject, "html": shown.html, "text": shown.text, "variables": variables}
-    whole = {"object": "template", **_line(template), **words, "from": None, "reply_to": None}
     octets = most_octets(shown, ())
     await call.hold(octets)
-    return await answer_of(octets, lambda: whole)
+    return await answer_of(octets, lambda: {"object": "template", **_line(template), **_words(shown)})
 
 
 async def change(call: Call) -> Response:
@@ -81,7 +79,7 @@ async def publish(call: Call) -> Response:
 async def duplicate(call: Call) -> Response:
     now = templates.proposed(call.context.store.setup.current, _own(call))
     id_ = call.context.clock.new_id("tpl_")
-    copy = replace(now, id=id_, name=f"{now.name} (copy)"[:200], status="draft", version=1, refused_reason="")
+    copy = replace(now, id=id_, name=f"{now.name} (copy)"[:200], alias="", status="draft", version=1, refused_reason="")
     await templates.save(call.context.store, call.actor, copy, mark=None, by_operator=False, publish=False)
     return answer({"object": "template", "id": id_})
 
@@ -94,19 +92,19 @@ async def delete(call: Call) -> Response:
 
 
 async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | None) -> None:
-    for name, value in (("alias", given.alias), ("from", given.from_), ("reply_to", given.reply_to)):
-        if value:
-            raise InvalidRequest(f"{name}: a template has none here. Send it with each email.", param=name)
-    if any(one.fallback_value is not None for one in given.variables or []):
-        why = "a template has no values of its own here. Send the variable with each email."
-        raise InvalidRequest(f"fallback_value: {why}", param="variables")
+    same = find_template(call.caller.team.templates, given.alias) if given.alias else None
+    if same and same.id != base.id:
+        raise InvalidRequest(f"alias: {same.id} has it already. Choose another.", param="alias")
     words = {"subject": given.subject, "html": given.html, "text": given.text}
     fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
     declared = [one.key.lower() for one in given.variables or []]
     edited = edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
     for name, why in edited.errors.items():
         raise InvalidRequest(f"{name}: {why}", param=name)
-    store, new = call.context.store, edited.template
+    store, kept = call.context.store, kept_fields(msgspec.to_builtins(given))
+    if "written" in kept:
+        kept["written"] = base.written | kept["written"]
+    new = replace(edited.template, **kept)
     await templates.save(store, call.actor, new, mark=mark, by_operator=False, publish=False)
 
 
@@ -115,7 +113,24 @@ def _team(call: Call) -> str:
 
 
 def _own(call: Call) -> Template:
-    return templates.find(call.context.store.setup.current, _team(call), call.params["id"])
+    found = find_template(call.caller.team.templates, call.params["id"])
+    return templates.find(call.context.store.setup.current, _team(call), found.id if found else call.params["id"])
+
+
+def _words(shown: Template) -> dict[str, Any]:
+    texts = {"subject": shown.subject, "html": shown.html, "text": shown.text}
+    return {
+        **{name: text and foreign_placeholders(text, shown.written) for name, text in texts.items()},
+        "variables": [_variable(shown, name) for name in shown.variables],
+        "from": shown.sender or None,
+        "reply_to": list(shown.reply_to) or None,
+    }
+
+
+def _variable(template: Template, name: str) -> dict[str, Any]:
+    value = template.fallback.get(name)
+    kind = "number" if isinstance(value, int | float) else "string"
+    return {"key": key_of(name, template.written), "type": kind, "fallback_value": value}
 
 
 def _line(template: Template) -> dict[str, Any]:
@@ -123,7 +138,7 @@ def _line(template: Template) -> dict[str, Any]:
     return {
         "id": template.id,
         "name": template.name,
-        "alias": None,
+        "alias": template.alias or None,
         "status": "published" if template.status == "approved" else "draft",
         "created_at": at,
         "updated_at": at,

@@ -29,6 +29,7 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     channel: Channel = "email"
     words: Mapping[str, Any]  # by the field that has them here
     own_id: str = ""  # by which its sends name it here as well
+    kept: Mapping[str, Any] = {}  # fields of its record that a setup file does not have
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

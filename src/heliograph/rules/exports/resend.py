@@ -1,16 +1,53 @@
 """Resend's exports: suppressions, domains and templates as its API lists them, or as CSV."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
-from heliograph.rules.templates.foreign import own_placeholders
+from heliograph.rules.setup.records import Template
+from heliograph.rules.templates.foreign import own_placeholders, spelled
 
 _YES = (True, "true", "True", "TRUE", "1")
+
+
+def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
+    """By our id, the id that it had at Resend, or its alias."""
+    named = templates.get(given) or templates.get(template_id(given))
+    return named or next((one for one in templates.values() if one.alias == given), None)
+
+
+def kept_fields(given: Row) -> dict[str, Any]:
+    """Of a template's record, of what is said of it: alias, sender, replies, and values for variables left out."""
+    fields: dict[str, Any] = {}
+    if given.get("alias"):
+        fields["alias"] = str(given["alias"])
+    if given.get("from"):
+        fields["sender"] = str(given["from"])
+    if replies := given.get("reply_to"):
+        fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, replies))
+    variables = _objects(given.get("variables"))
+    if variables:
+        values = {str(one.get("key", "")).lower(): one.get("fallback_value") for one in variables}
+        fields["fallback"] = {name: value for name, value in values.items() if isinstance(value, str | int | float)}
+    texts = [str(given[part]) for part in ("subject", "html", "text") if given.get(part)]
+    if texts or variables:
+        fields["written"] = spelled(texts, [str(one.get("key", "")) for one in variables])
+    return fields
+
+
+def _objects(given: Any) -> Sequence[Row]:
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
 
 
 def read_row(row: Row) -> Exported:
     name, email = str(row.get("name") or ""), str(row.get("email") or "")
     if row.get("html") or row.get("text"):
         words = {part: own_placeholders(str(row[part])) for part in ("subject", "html", "text") if row.get(part)}
-        return ExportedTemplate(id=str(row.get("id") or ""), name=name or str(row.get("alias") or ""), words=words)
+        id_, alias = str(row.get("id") or ""), str(row.get("alias") or "")
+        return ExportedTemplate(
+            id=id_, name=name or alias, words=words, own_id=template_id(id_) if id_ else "", kept=kept_fields(row)
+        )
     if "unsubscribed" in row:  # a contact: who has not said no may be mailed
         if row["unsubscribed"] in _YES:
             return ExportedAddress(email=email)

@@ -166,6 +166,12 @@ class Template(Setting, frozen=True):
     priority: Priority = "normal"  # of sends that name none
     refused_reason: str = ""  # of a draft: why an operator did not approve it
     unfinished: bool = False  # of a draft: its team has not asked to publish it yet
+    # What programs written for Resend give a template, and get back.
+    alias: str = ""  # by which it is found as well
+    sender: str = ""  # of mails that name none
+    reply_to: tuple[str, ...] = ()
+    fallback: dict[str, str | int | float] = {}  # of variables that a send leaves out
+    written: dict[str, str] = {}  # variables that they do not write in capitals: ours → theirs
 
 
 class TemplateDraft(Setting, frozen=True):

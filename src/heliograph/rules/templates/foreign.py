@@ -1,10 +1,30 @@
 """A template as another service has it, made one of ours: its placeholders, and what we cannot keep."""
 
 import re
+from collections.abc import Iterable, Mapping
 
-from heliograph.rules.templates.placeholders import NAME
+from heliograph.rules.templates.placeholders import NAME, PLACEHOLDER
 
 _PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
+
+
+def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
+    """`{{customer.first_name}}` → `{{{FIRST_NAME}}}`, or as `written` says; the brand's stay."""
+
+    def whole(found: re.Match[str]) -> str:
+        return found[0] if found[1] == "brand" else f"{{{{{{{key_of(found[2], written)}}}}}}}"
+
+    return PLACEHOLDER.sub(whole, text)
+
+
+def key_of(name: str, written: Mapping[str, str]) -> str:
+    return written.get(name, name.upper())
+
+
+def spelled(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
+    """The variables that these texts and declarations do not write in capitals, by our name of them."""
+    found = [*keys, *(slot[1] for text in texts for slot in _PLACEHOLDER.finditer(text))]
+    return {key.lower(): key for key in found if key != key.upper() and not key.startswith(("customer.", "brand."))}
 
 
 def own_placeholders(text: str) -> str:

@@ -11,7 +11,7 @@ from heliograph.rules.refusals import InvalidSubject
 from heliograph.rules.setup.records import Template
 from heliograph.rules.templates.markup import SAFE_ADDRESS
 from heliograph.rules.templates.source import Slot, UrlAttribute, compiled
-from heliograph.rules.templates.values import check_size
+from heliograph.rules.templates.values import check_size, with_fallback
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 PARTS = ("subject", "html", "text", "body")
@@ -29,6 +29,7 @@ def render(template: Template, values: dict[str, str], brand: dict[str, str]) ->
 
     Nothing is joined before its length is known: a value can stand in a template thousands of times.
     """
+    values = with_fallback(template, values)
     fill = cache(lambda slot: _measured(slot.fill(values, brand)))
     parts = {
         part: [_filled(piece, fill) for piece in compiled(source, part == "html").pieces]

@@ -95,6 +95,12 @@ def wrong_passthrough(template: Template | None) -> str:
     return "" if count == 1 else f"has {count} variables; the text needs a template with one"
 
 
+def with_fallback(template: Template, values: dict[str, str]) -> dict[str, str]:
+    if not template.fallback:
+        return values
+    return {name: _text_of(value, name) for name, value in template.fallback.items()} | values
+
+
 def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str, str]) -> dict[str, str]:
     """A value for each declared variable, the brand's name where it has a position (contract 5)."""
     return {**values, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
@@ -115,7 +121,7 @@ def check_parameters(template: Template, values: Mapping[str, str]) -> None:
 
 def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
     declared = dict.fromkeys(asked_names(template))
-    missing = [name for name in declared if name not in values and name not in template.optional]
+    missing = [name for name in declared if name not in {*values, *template.optional, *template.fallback}]
     return missing, [name for name in values if name not in declared]
 
 
