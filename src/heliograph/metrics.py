@@ -209,8 +209,7 @@ class Families:
 
 
 def written(asked: Families) -> bytes:
-    """All of it in Prometheus's text form."""
-    flush()
+    """All that was flushed and asked for, in Prometheus's text form. It takes a while, in any thread."""
     both = CollectorRegistry()
     for part in (_OfAll() if SHARED in os.environ else REGISTRY, asked):
         both.register(part)

@@ -1,9 +1,11 @@
 """The metrics: what they tell, that the rules and charts in deploy/ ask for nothing else, and who may read them."""
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,7 +41,7 @@ TOKEN = "0123456789abcdef"
 
 
 async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", **headers: str) -> bool:
-    context = SimpleNamespace(metrics_allow=allow, metrics_token=token)
+    context = SimpleNamespace(metrics_allow=allow, metrics_token=token, state=SimpleNamespace(measuring=None))
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     call: Any = SimpleNamespace(context=context, request=SimpleNamespace(address=address, headers=given))
     try:
@@ -109,6 +111,24 @@ async def test_behind_a_proxy(trusted: tuple[str, ...], forwarded: str, address:
     assert await is_shown(found, ("10.0.0.0/8",), **{name.decode(): "x" for name in left}) is shown
 
 
+async def test_who_asks_at_the_same_time_shares_one_making(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def write(_: Families) -> bytes:
+        made.append(threading.current_thread().name)
+        return b"# all"
+
+    monkeypatch.setattr(health, "metrics_text", write)
+    monkeypatch.setattr(health, "_asked", mock.AsyncMock(return_value=Families()))
+    context = SimpleNamespace(metrics_allow=(), metrics_token="", state=SimpleNamespace(measuring=None))
+    call: Any = SimpleNamespace(context=context, request=SimpleNamespace(address="127.0.0.1", headers={}))
+    answers = await asyncio.gather(*(health.metrics(call) for _ in range(20)))
+    assert {answer.body for answer in answers} == {b"# all"}
+    assert len(made) == 1 and made[0].startswith("looking")
+    await health.metrics(call)
+    assert len(made) == 2
+
+
 def test_settings() -> None:
     given = {"HELIOGRAPH_METRICS_ALLOW": "10.0.0.0/8, 2001:db8::/32", "HELIOGRAPH_METRICS_TOKEN": TOKEN}
     read = read_settings({}, given)
@@ -154,7 +174,7 @@ def test_what_happened_is_counted(told: dict[str, float]) -> None:
         "heliograph_commit_duration_seconds_count",
         "heliograph_commit_batch_size_sum",
         'heliograph_http_request_duration_seconds_count{method="POST",route="/v1/emails",status="202"}',
-        'heliograph_http_request_duration_seconds_count{method="other",route="none",status="404"}',
+        'heliograph_http_request_duration_seconds_count{method="other",route="none",status="4xx"}',
         "heliograph_disk_free_bytes",
         "heliograph_worker_progress_timestamp_seconds",
     ):

@@ -1,5 +1,6 @@
 """What every accepting endpoint works with."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -18,6 +19,7 @@ class State(msgspec.Struct):
     leaving: bool = False  # about to shut down: not ready, but all is answered
     draining: bool = False  # shutting down: nothing new is accepted
     waits: Counter[str] = msgspec.field(default_factory=Counter)  # API key → requests that wait for the test inbox
+    measuring: asyncio.Future[bytes] | None = None  # the metrics, for all who ask for them now
     used: dict[str, int] = {}  # API key → its last request, until that is written down
     requests: RequestLog = msgspec.field(default_factory=RequestLog)  # until they are written down
 

@@ -104,7 +104,9 @@ class Api:
             traced.note(http_request_method=request.method, http_route=labels[0])
             traced.note(http_response_status__code=response.status, heliograph_request__id=request.id)
             traced.end(f"{labels[1]} {labels[0]}", failed=response.status >= 500)
-        metrics.answered(*labels, response.status).observe(time() - began)
+        # One series for all refusals of a route: which they are, refusals_total has by their codes.
+        status = "4xx" if 400 <= response.status < 500 else response.status
+        metrics.answered(*labels, status).observe(time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:

@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.api.call import Call
-from heliograph.metrics import TYPE, Families
+from heliograph.metrics import TYPE, Families, flush
 from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.field_docs import says
@@ -19,6 +19,7 @@ from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.storage.dead_letters import Behind
 from heliograph.storage.outbox import LaneDepth
+from heliograph.threads import LOOKING
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
@@ -59,7 +60,17 @@ async def metrics(call: Call) -> Response:
     """For loopback, the operator's ranges and anyone with the token; for others there is no such page."""
     if not _may_look(call):
         raise NotFound()
-    return Response(200, metrics_text(await _asked(call.context)), content_type=TYPE)
+    state = call.context.state
+    if state.measuring is None or state.measuring.done():
+        state.measuring = asyncio.ensure_future(_measured(call.context))
+    return Response(200, await asyncio.shield(state.measuring), content_type=TYPE)
+
+
+async def _measured(context: Context) -> bytes:
+    """Written in a thread, once for all who ask meanwhile."""
+    asked = await _asked(context)
+    flush()
+    return await LOOKING.run(metrics_text, asked)
 
 
 async def _asked(context: Context) -> Families:
