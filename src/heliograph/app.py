@@ -339,7 +339,13 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:
     """What listens for bounces and complaints."""
-    returns = Returns(secrets.envelope, clock.now, partial(address_of, store), partial(take_by_recipient, store))
+    returns = Returns(
+        secrets.envelope,
+        clock.now,
+        partial(address_of, store),
+        partial(take_by_recipient, store),
+        signing_keys(store, secrets.sealer),
+    )
     return protocol(returns, mail_name(settings, store))
 
 

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from heliograph.channels.email.bounce_server import ListenLimits, Returns, protocol
+from heliograph.channels.email.dkim import Signer, SigningKey, make_key
 from heliograph.channels.email.parts import READ_MAX
+from heliograph.rules.ids import ulid
 from heliograph.rules.outcome import Report
 from heliograph.rules.verp import sign
 
@@ -20,6 +22,28 @@ AWAY = 1
 OURS = sign(KEY, ID, 7, "bounce.example.com", NOW)
 NOTICE = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n%b\r\n"
 BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
+
+SIGNING = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
+OTHER = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
+ALONE = "eml_" + ulid(NOW - 86_400_000, 0)  # to one recipient
+SEVERAL = "eml_" + ulid(NOW - 86_400_000, 1)
+OLD = "eml_" + ulid(NOW - 31 * 86_400_000, 0)
+COMPLAINT = (
+    "From: fbl@provider.example\r\nTo: abuse@acme.test\r\nSubject: FW: Hi\r\n"
+    "Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n"
+    "--b\r\n\r\nThis is an abuse report.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\n"
+    "Feedback-Type: abuse\r\nUser-Agent: x/1\r\nVersion: 1\r\n--b\r\nContent-Type: {type}\r\n\r\n{mail}\r\n--b--\r\n"
+)
+
+
+def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test") -> str:
+    """A mail of ours as a recipient has it."""
+    head = (
+        f"From: Shop <hi@{domain}>\r\nTo: ann@example.com\r\nSubject: Hi\r\nDate: x\r\n"
+        f"Message-ID: <{id_}@{domain}>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain\r\n"
+    )
+    signature = Signer(domain, [key]).sign(head.encode(), [b"Hi\r\n"], time_ms=NOW).decode()
+    return f"Received: from us by them; now\r\n{signature}{head}\r\nHi\r\n"
 
 
 class Peer:
@@ -81,10 +105,17 @@ async def listening(**limits: float) -> AsyncIterator[Peer]:
             raise OSError("the database is away")
         taken.append((message_id, position, report))
 
-    async def address_of(message_id: str, position: int) -> str:
-        return "ann@example.com"
+    async def address_of(message_id: str, position: int) -> str | None:
+        return (
+            "ann@example.com"
+            if position in (0, 1, 7) and (message_id, position) not in ((ALONE, 1), (OLD, 1))
+            else None
+        )
 
-    returns = Returns(KEY, lambda: NOW, address_of, receive, ListenLimits(**limits))  # type: ignore[arg-type]
+    def keys_of(domain: str) -> list[SigningKey]:
+        return [SIGNING] if domain == "acme.test" else []
+
+    returns = Returns(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits))  # type: ignore[arg-type]
     server = await asyncio.get_running_loop().create_server(protocol(returns, "mx.example"), "127.0.0.1", 0)
     try:
         yield Peer(server.sockets[0].getsockname()[1], taken)
@@ -112,6 +143,38 @@ async def test_bounces_are_taken(mail: bytes) -> None:
         assert await talk.send(mail + b".\r\n") == "250"
         assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
     assert [(id_, position, report.status) for id_, position, report in peer.taken] == [(ID, 7, "bounced")]
+
+
+@pytest.mark.parametrize(
+    ("mail", "complained"),
+    [
+        (sent(), True),
+        (sent().partition("\r\n\r\n")[0] + "\r\n\r\nSomething else\r\n", True),  # bodies are cut
+        (sent().partition("\r\n\r\n")[0], True),
+        (sent(key=OTHER), False),
+        (sent(domain="evil.test"), False),
+        (sent(SEVERAL), False),
+        (sent(OLD), False),
+        (sent().replace("DKIM-Signature", "X-Signature"), False),
+        (sent().replace(ALONE, SEVERAL), False),
+        (sent().replace("ann@", "bob@"), False),
+        (sent().replace("Subject: Hi", "Subject: Ho"), False),
+        (sent().replace("From: Shop", f"Message-ID: <{SEVERAL}@acme.test>\r\nFrom: Shop"), False),
+        (sent().replace(" b=", " b=A"), False),
+        (
+            "DKIM-Signature: d=acme.test; s=hg1; a=rsa-sha256; h=; b=\r\nMessage-ID: <" + ALONE + "@acme.test>\r\n",
+            False,
+        ),
+    ],
+    ids=map(str, range(14)),
+)
+@pytest.mark.parametrize("type_", ["message/rfc822", "text/rfc822-headers"])
+async def test_a_complaint_is_known_by_our_signature(mail: str, complained: bool, type_: str) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin("abuse@acme.test")
+        assert await talk.send(COMPLAINT.format(type=type_, mail=mail).encode() + b".\r\n") == "250"
+    told = [(ALONE, 0, "complained")] if complained else []
+    assert [(id_, position, report.status) for id_, position, report in peer.taken] == told
 
 
 async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:

@@ -5,7 +5,7 @@ Anyone may connect, so everything is limited: connections in all and per peer, r
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, AnyStr
 
 import msgspec
@@ -13,11 +13,13 @@ import structlog
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from aiosmtpd.smtp import log as library_log
 
+from heliograph.channels.email.dkim import SigningKey
 from heliograph.channels.email.parts import READ_MAX, ReceivedMail, read_mail
-from heliograph.channels.email.returned import Returned, read_returned, signed_sender, to_report
+from heliograph.channels.email.returned import Returned, read_returned, signed_message, signed_sender, to_report
 from heliograph.rules import verp
 from heliograph.rules.client_address import network_of
-from heliograph.rules.limits import MIB
+from heliograph.rules.ids import PREFIXES, ulid_ms
+from heliograph.rules.limits import DAY_MS, MIB
 from heliograph.rules.outcome import Report
 
 log = structlog.get_logger()
@@ -56,12 +58,14 @@ class Returns:
         now: Callable[[], int],
         address_of: AddressOf,
         receive: Receive,
+        keys_of: Callable[[str], Sequence[SigningKey]],
         limits: ListenLimits = LIMITS,
     ) -> None:
         self._key = envelope_key
         self._now = now
         self._address_of = address_of
         self._receive = receive
+        self._keys_of = keys_of
         self._one_by_one = asyncio.Semaphore()
         self.limits = limits
         self.peers = Counter[str]()
@@ -90,12 +94,19 @@ class Returns:
         return "250 2.0.0 OK"
 
     async def _places(self, envelope: Envelope, mail: ReceivedMail) -> list[Place]:
-        """Whom it is about: mail to the abuse address is authenticated by the signed sender of the enclosed mail."""
+        """Whom it is about: mail to the abuse address is authenticated by the mail that it encloses."""
         signed = [self._signed(address) for address in envelope.rcpt_tos]
         if None in signed:
             sender: str | None = await self._in_thread(signed_sender, mail)
-            signed.append(self._signed((sender or "").strip("<> ")))
+            signed.append(self._signed((sender or "").strip("<> ")) or await self._enclosed(mail))
         return list(dict.fromkeys(place for place in signed if place))
+
+    async def _enclosed(self, mail: ReceivedMail) -> Place | None:
+        """Known by our signature in it; with several recipients nobody can say which one complains."""
+        id_: str | None = await self._in_thread(signed_message, mail, self._keys_of)
+        if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
+            return None
+        return None if await self._address_of(id_, 1) else (id_, 0)
 
     async def _in_thread(self, work: Callable[..., Any], *given: object) -> Any:
         """Because a hostile message of 1 MiB takes up to half a second; one at a time, because threads are shared."""

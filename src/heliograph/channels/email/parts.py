@@ -30,6 +30,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     fields: Fields  # of an enclosed message: that message's own
     text: str
+    head: bytes = b""  # of an enclosed message: its header block, with bare line feeds
 
 
 class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,9 @@ def _leaf(kind: str, fields: Fields, given: Fields, body: bytes) -> Part:
         return Part(type=kind, fields=fields, text="")
     content = _unwrapped(body[: TEXT_MAX * 2], fields.get("content-transfer-encoding", ""))
     if kind in ENCLOSED:
-        return Part(type=kind, fields=_split(content.lstrip(b"\n"))[0], text="")
+        inner = content.lstrip(b"\n")
+        head = inner.partition(b"\n\n")[0][:HEADER_MAX].rstrip(b"\n") + b"\n"
+        return Part(type=kind, fields=_split(inner)[0], text="", head=head)
     text = _decoded(content[:TEXT_MAX], given.get("charset", ""))
     return Part(type="text/plain" if kind.startswith("multipart/") else kind, fields=fields, text=text)
 

@@ -4,12 +4,14 @@ No input makes it raise. A record changes nothing by itself: `to_report` says wh
 """
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
-from heliograph.channels.email import words
+from heliograph.channels.email import dkim, words
 from heliograph.channels.email.arf import NOT_SPAM, Feedback, read_feedback
+from heliograph.channels.email.dkim import SigningKey
 from heliograph.channels.email.dsn import Group, choose, read_status
 from heliograph.channels.email.named import is_at_ours, is_contact, is_ours, part_about, says_unknown
 from heliograph.channels.email.parts import ReceivedMail
@@ -39,6 +41,7 @@ _AUTO_SUBJECT = re.compile(
     r"|不在|自动(?:回复|答复)|자동)",
     re.IGNORECASE,
 )
+_OWN_ID = re.compile(r"<(eml_[0-9A-HJKMNP-TV-Z]{26})@[^<>@\s]{1,255}>")
 _WORD = re.compile(r"[^\W\d_]{3}")
 _AUTO_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-autoreply-from", "x-vacation", "x-auto-reply")
 
@@ -74,6 +77,15 @@ def signed_sender(mail: ReceivedMail) -> str | None:
     """The envelope sender of the mail that it is about, as far as it says so."""
     feedback = read_feedback(mail)
     return (feedback.sender if feedback else None) or _enclosed(mail, "return-path")
+
+
+def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
+    """The id of the mail that a complaint encloses, if it has our own signature over its header."""
+    enclosed = mail.enclosed()
+    found = _OWN_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
+    if enclosed is None or found is None or read_feedback(mail) is None:
+        return None
+    return found[1] if dkim.is_ours(enclosed.head.replace(b"\n", b"\r\n"), keys_of) else None
 
 
 def to_report(returned: Returned) -> Report | None:
