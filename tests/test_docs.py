@@ -204,7 +204,18 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
     "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),
     "`[[teams.webhooks]]`": (
         records.Webhook,
-        {"id", "team", "old_secret", "old_until", "enabled", "description", "created_at", "disabled_reason", "login"},
+        {
+            "id",
+            "team",
+            "old_secret",
+            "old_until",
+            "enabled",
+            "description",
+            "created_at",
+            "disabled_reason",
+            "login",
+            "asked",
+        },
         set(),
     ),
 }

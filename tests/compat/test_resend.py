@@ -469,6 +469,24 @@ def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
     resend.Webhooks.remove(hook["id"])
 
 
+def test_a_cancel_is_told_to_whom_asked_for_it(receiver: Receiver) -> None:
+    wanted = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled")}
+    asked: list[Any] = [{"endpoint": receiver.url + path, "events": events} for path, events in wanted.items()]
+    hooks = [resend.Webhooks.create(one) for one in asked]
+    canceled = resend.Emails.cancel(send(scheduled_at="in 1 hour"))["id"]
+    failed = send(to="failed@simulator.test")
+
+    def heard() -> dict[str, list[Any]]:
+        told = [(one.path, json.loads(one.body)) for one in receiver.received if one.path in wanted]
+        return {path: [(b["type"], b["data"]["email_id"]) for at, b in told if at == path] for path in wanted}
+
+    found = until(lambda: all((now := heard()).values()) and now)
+    assert list(found.values()) == [[("email.failed", failed)], [("email.canceled", canceled)]]
+    assert [resend.Webhooks.get(one["id"])["events"] for one in hooks] == list(wanted.values())
+    for one in hooks:
+        resend.Webhooks.remove(one["id"])
+
+
 def test_user_and_password_of_an_endpoint_are_sent_and_not_shown(shared_service: Service, receiver: Receiver) -> None:
     path = f"/{next(NUMBERS)}"
     endpoint = receiver.url.replace("//", "//me:s3%63r3t@") + path

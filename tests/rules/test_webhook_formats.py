@@ -48,6 +48,35 @@ def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "r
 
 
 @pytest.mark.parametrize(
+    ("format_", "asked", "reason", "is_told"),
+    [
+        ("heliograph", (), "canceled", True),
+        ("twilio", (), "canceled", False),  # which is of email
+        ("postmark", (), "canceled", False),
+        ("postmark", (), "expired", True),
+        ("resend", (), "canceled", False),
+        ("resend", (), "suppressed", True),
+        ("resend", ("email.failed",), None, True),
+        ("resend", ("email.failed",), "canceled", False),
+        ("resend", ("email.failed",), "suppressed", False),
+        ("resend", ("email.canceled",), "canceled", True),
+        ("resend", ("email.canceled",), None, False),
+        ("resend", ("email.suppressed",), "suppressed", True),
+    ],
+)
+def test_what_failed_for_a_reason_that_others_call_otherwise(
+    format_: str, asked: tuple[str, ...], reason: str | None, is_told: bool
+) -> None:
+    hook = Webhook(id="w", team="t", url="", secret="", format=format_, asked=asked)
+    assert hears(hook, "email.failed", reason) == is_told
+
+
+def test_a_cancel_has_its_own_name() -> None:
+    body = json.loads(told(event("email.failed", '{"reason":"canceled","text":"x"}'))[0])
+    assert (body["type"], "failed" in body["data"]) == ("email.canceled", False)
+
+
+@pytest.mark.parametrize(
     ("format_", "untold"),
     [
         ("heliograph", ()),

@@ -1,6 +1,6 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
@@ -128,7 +128,8 @@ class Webhooks:
                 opened += [self._vault.open(hook.secret, f"webhook/{hook.id}").decode()] if hook.enabled else []
         return opened
 
-    async def create(self, actor: Actor, team: str, wanted: WebhookRequest) -> MadeSecret:
+    async def create(self, actor: Actor, team: str, wanted: WebhookRequest, asked: Sequence[str] = ()) -> MadeSecret:
+        """`asked`: the events by the names of its format."""
         events, description = checked_events(wanted.events), wanted.description or ""
         check_description(description)
         form = wanted.format or OWN_FORMAT
@@ -148,6 +149,7 @@ class Webhooks:
             description=description,
             created_at=now,
             format=form,
+            asked=tuple(asked),
         )
 
         def decide(setup: Setup, _: int) -> SetupChange:
@@ -159,11 +161,13 @@ class Webhooks:
         await self._store.setup.change(decide)
         return MadeSecret(webhook=new, secret=secret)
 
-    async def change(self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange) -> Webhook:
+    async def change(
+        self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange, asked: Sequence[str] = ()
+    ) -> Webhook:
         """Only what is given. Enabling forgets why the service had disabled it."""
         fields: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
         if wanted.events is not None:
-            fields["events"] = checked_events(wanted.events)
+            fields |= {"events": checked_events(wanted.events), "asked": tuple(asked)}
         check_description(wanted.description or "")
         check_format(wanted.format or OWN_FORMAT)
         if wanted.enabled:

@@ -389,7 +389,7 @@ class Deliveries:
         self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
     ) -> str:
         """Publish an event to this webhook alone; returns its id."""
-        publisher = Publisher(self._clock.new_id, lambda _, __: [webhook])
+        publisher = Publisher(self._clock.new_id, lambda *_: [webhook])
         event = Event(
             id=self._clock.new_id("evt_"),
             team=team,

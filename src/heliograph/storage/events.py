@@ -18,7 +18,7 @@ NEWEST = "evt_~"  # after every id
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 
 NewId = Callable[[str], str]
-Subscribers = Callable[[int, str], Iterable[str]]  # team, event type → ids of its webhooks
+Subscribers = Callable[[int, str, str | None], Iterable[str]]  # team, event type, why it failed → its webhooks' ids
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 class Publisher(msgspec.Struct, frozen=True):
     new_id: NewId
-    subscribers: Subscribers = lambda team, type_: ()
+    subscribers: Subscribers = lambda team, type_, reason: ()
 
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
@@ -57,12 +57,17 @@ class Publisher(msgspec.Struct, frozen=True):
             (webhook, event.team, event.id, event.subject, event.created_at)
             for event in events
             if event.sequence is not None
-            for webhook in subscribers(event.team, event.type)
+            for webhook in subscribers(event.team, event.type, _reason(event))
         ]
         rows = [msgspec.structs.astuple(event) for event in events]
         await tx.write({"insert_events": rows, "insert_deliveries": deliveries})
         if deliveries:
             note(tx, WEBHOOKS)
+
+
+def _reason(event: Event) -> str | None:
+    """Ours, of a message that failed."""
+    return msgspec.json.decode(event.detail).get("reason") if event.status == "failed" and event.detail else None
 
 
 class Events:

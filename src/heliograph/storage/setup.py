@@ -204,5 +204,5 @@ class SetupStore:
         await self._database.write(lambda tx: observe(tx, domain, checked_at, failures, seen))
         await self.refresh()
 
-    def _subscribers(self, team: int, type_: str) -> list[str]:
-        return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_)]
+    def _subscribers(self, team: int, type_: str, reason: str | None) -> list[str]:
+        return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_, reason)]

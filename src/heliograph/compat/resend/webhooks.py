@@ -13,16 +13,16 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_formats.formats import FORMATS, hears
-from heliograph.rules.webhook_formats.resend import TYPES
+from heliograph.rules.webhook_formats.resend import FAILED, TYPES
 from heliograph.storage.deliveries import WantedEvents
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
-# Resend's name: ours. Mail that the suppression list held back has failed for that reason here.
+# Resend's name: ours. What the suppression list held back, and what was called back, failed for that reason here.
 OURS = {
     **{theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()},
-    "email.suppressed": ["email.failed"],
+    **{theirs: ["email.failed"] for theirs in FAILED.values()},
 }
 
 
@@ -41,7 +41,7 @@ class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 async def create(call: Call) -> Response:
     given = given_as(ResendWebhook, call.json)
     wanted = WebhookRequest(url=given.endpoint, events=_ours(given.events), format="resend")
-    made = await call.management.webhooks.create(call.actor, _team(call), wanted)
+    made = await call.management.webhooks.create(call.actor, _team(call), wanted, _known(given.events))
     return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
 
 
@@ -64,7 +64,8 @@ async def change(call: Call) -> Response:
         events=_ours(given.events) if given.events is not None else None,
         enabled=None if given.status is None else given.status == "enabled",
     )
-    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
+    asked = _known(given.events or [])
+    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted, asked)
     return answer({"object": "webhook", "id": hook.id})
 
 
@@ -132,6 +133,10 @@ def _own(call: Call) -> Webhook:
     return call.management.webhooks.find(_team(call), call.params["id"])
 
 
+def _known(names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name in OURS]
+
+
 def _ours(names: Iterable[str]) -> list[str]:
     """What we never tell, such as opened mail, is left out; somebody who wants nothing else is told so."""
     found = [own for name in names for own in OURS.get(name, [])]
@@ -146,7 +151,7 @@ def _webhook(hook: Webhook) -> dict[str, Any]:
         "created_at": timestamp(hook.created_at),
         "status": "enabled" if hook.enabled else "disabled",
         "endpoint": hook.url,
-        "events": list(dict.fromkeys(theirs for own, theirs in TYPES.items() if hears(hook, own))),
+        "events": list(hook.asked or dict.fromkeys(theirs for own, theirs in TYPES.items() if hears(hook, own))),
     }
 
 

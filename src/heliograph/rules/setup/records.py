@@ -234,6 +234,7 @@ class Webhook(Setting, frozen=True):
     disabled_reason: str = ""  # why the service itself disabled it
     format: str = OWN_FORMAT  # one of webhook_formats
     login: str | None = None  # sealed; user:password of its URL, sent as Basic
+    asked: tuple[str, ...] = ()  # events by the names of its format, where somebody asked for them so
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     body: Callable[[StoredEvent, Team], bytes]  # the same bytes whenever it is asked for
     sign: Callable[[Signing], dict[str, str]]
     content_type: str = JSON
+    name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
+    hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
     target: Callable[[StoredEvent], str | None] = lambda _: None  # where it goes instead of the endpoint's address
 
     def headers(self, signing: Signing) -> dict[str, str]:

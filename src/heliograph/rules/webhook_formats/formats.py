@@ -1,6 +1,7 @@
 """All formats that a webhook can have."""
 
 from heliograph.rules.event import TYPES, event_body
+from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.webhook_formats import postmark, resend, twilio
 from heliograph.rules.webhook_formats.format import Format, Signing
@@ -11,10 +12,12 @@ def _standard(signing: Signing) -> dict[str, str]:
     return headers(signing.secrets, signing.event, signing.t, signing.body)
 
 
+CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of others
+
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
-    "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign),
-    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard),
+    "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign, hushed=(CANCELED,)),
+    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard, name=resend.name_of, hushed=(CANCELED,)),
     "twilio": Format(
         types=twilio.TYPES,
         body=twilio.body,
@@ -25,6 +28,9 @@ FORMATS = {
 }
 
 
-def hears(hook: Webhook, type_: str) -> bool:
-    asked = {"*", type_, type_.partition(".")[0] + ".*"}
-    return type_ in FORMATS[hook.format].types and not asked.isdisjoint(hook.events)
+def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
+    """`reason`: ours, of what failed."""
+    form, asked = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
+    if hook.asked:
+        return form.name(type_, reason) in hook.asked
+    return type_ in form.types and reason not in form.hushed and not asked.isdisjoint(hook.events)

@@ -21,20 +21,26 @@ TYPES = {  # ours: Resend's
     "suppression.deleted": "suppression.removed",
 }
 _SUPPRESSED: Own = "suppressed"
+# Reasons of ours for which Resend has a name of its own.
+FAILED: dict[Own, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
 # anymail reads the reason from these words: "bounce message" means bounced, "suppressed sending" blocked.
 _BOUNCED = "The recipient's email provider sent a hard bounce message"
 _HELD_BACK = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
 
 
+def name_of(type_: str, reason: Any) -> str:
+    return FAILED.get(reason) or TYPES.get(type_, type_)
+
+
 def body(event: StoredEvent, team: Team) -> bytes:
-    type_, own = TYPES.get(event.type, event.type), event_data(event)
+    own = event_data(event)
+    type_ = name_of(event.type, own.get("error", {}).get("reason"))
     if event.type.startswith("email."):
         own, error = _email(own), own.get("error", {})
         if error.get("reason") == _SUPPRESSED:
-            type_ = "email.suppressed"
             own["suppressed"] = {"message": _HELD_BACK, "type": "OnAccountSuppressionList"}
             own["bounce"] = {"type": "Permanent", "subType": "Suppressed", "message": _HELD_BACK}
-        elif event.status == "failed":
+        elif type_ == "email.failed":
             own["failed"] = {"reason": error.get("reason") or error.get("text") or "failed"}
     elif type_.startswith("domain."):
         status = event.type.partition(".")[2]
