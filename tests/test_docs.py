@@ -198,7 +198,11 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
     "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason", "unfinished", *RESENDS}, set()),
-    "`[[teams.keys]]`": (records.Key, {"id", "team", "hash", "revoked", "expires_at", "created_at"}, {"token"}),
+    "`[[teams.keys]]`": (
+        records.Key,
+        {"id", "team", "hash", "revoked", "expires_at", "created_at", "secret"},
+        {"token", "hook"},
+    ),
     "`[[teams.recipients]]`": (records.Recipient, {"team"}, set()),
     "`[[teams.sender_ids]]`": (records.SenderId, {"team", "refused_reason", *WANTED}, set()),
     "`[[teams.suppressions]]`": (None, set(), {"email", "reason"}),

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 SOURCE = Path(__file__).parents[1] / "src/heliograph"
 # How contexts begin, and where their texts are; `journey` and a code at its first sight are in nobody's database.
-PLACES = {"webhook", "dkim", "carrier", "totp", "chat", "keys"}
+PLACES = {"webhook", "dkim", "carrier", "totp", "chat", "keys", "hook"}
 TEXT = re.compile(r"v1\.[A-Za-z0-9_-]{38,}")
 
 
@@ -60,7 +60,9 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
     )  # fmt: skip
     options = sealed({"auth_token": "hunter2", "from": "+1500"}, lambda p, field: seal(p, f"carrier/twilio/{field}"))
     carrier = records.CarrierRecord(id="twilio", channel="sms", kind="twilio", options=options)
+    hook = records.Key(id="abcdefghij", team="team_a", name="h", hash="", secret=seal(b"v1,whsec_", "hook/abcdefghij"))
     rows = [
+        to_row("key", hook.id, hook, "team_a"),
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         *(to_row("webhook", hook.id, hook, "team_a") for hook in hooks),
         to_row("dkim_key", key.id, key, "team_a"),
@@ -74,6 +76,7 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
         **{f"webhook/whk_{n}": f"whsec_whk_{n}".encode() for n in range(3)},
         "webhook/whk_0/old": b"whsec_old",
         "dkim/dom_a/h1": b"pem",
+        "hook/abcdefghij": b"v1,whsec_",
         "carrier/twilio/auth_token": b'"hunter2"',
         f"totp/{person.id}": b"totp",
         "chat/team_a": b"https://chat",

@@ -190,6 +190,7 @@ def build(
         handover=handover,
         base_url=settings.base_url,
         code_key=secrets.codes,
+        unseal=secrets.sealer.open,
         process=process,
         about={
             "version": __version__,
@@ -209,6 +210,7 @@ def build(
         domains=domains,
         webhooks=make_webhooks(settings, secrets, store, clock),
         chats=make_chats(settings, secrets, store, clock),
+        seal=secrets.sealer.seal,
     )
     teller = Teller(
         store=store,

@@ -35,6 +35,7 @@ def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
         "state": "expires",
         "expires_at": "2100-01-01T00:00:00.000Z",
         "networks": [],
+        "hook": False,
         "last_used_at": None,
     }
     assert listed(shared_service)[made["id"]] == made

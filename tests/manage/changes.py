@@ -487,12 +487,14 @@ CHANGES = [
     command("user remove", "person.remove", "{email}", make=a_person, team=None, again=True),
     # keys
     page(f"{TEAM}/keys", "key.create", {"name": "key {n}", "send": "yes"}, again=True),
+    page(f"{TEAM}/keys", "key.create", {"name": "hook {n}", "send": "yes", "kind": "hook"}, again=True),
     page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, a_key),
     page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, a_key, again=True),
     route("POST /v1/keys", "key.create", {"name": "key {n}"}, again=True),
     route("POST /v1/keys/{key}/rotate", "key.rotate", {}, a_key),
     route("DELETE /v1/keys/{key}", "key.revoke", {}, a_key, again=True),
     command("key create", "key.create", "--team", "{team}", "--name", "key {n}", again=True),
+    command("key create", "key.create", "--team", "{team}", "--name", "hook {n}", "--hook", again=True),
     command("key rotate", "key.rotate", "{key}", make=a_key),
     command("key revoke", "key.revoke", "{key}", make=a_key, again=True),
     # webhooks

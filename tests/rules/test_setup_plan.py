@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -173,6 +174,32 @@ def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
     keys = {caller.key.id: caller.key.revoked for caller in setup.callers.values()}
     assert keys == {parse_token(TOKEN): True, parse_token(OTHER_TOKEN): False}
     assert apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)[0].rows == []
+
+
+def test_a_hooks_key_keeps_its_secret_sealed() -> None:
+    hook, secret = KEY + "hook = true\n", "v1,whsec_" + "C" * 32
+    first, setup = apply(A + hook)
+    (made,) = first.keys
+    (caller,) = setup.callers.values()
+    assert made.token.startswith("v1,whsec_") and made.token not in str(first.rows)
+    assert (caller.key.scopes, bool(caller.key.secret)) == (("send",), True)
+    assert apply(A + hook, setup)[0].changed == []
+    replaced, setup = apply(A + hook + f'token = "{secret}"', setup)
+    assert replaced.changed[-1] == "key server of team_a: the token that it had before is revoked"
+    assert apply(A + KEY + f'token = "{secret}"', setup)[0].changed == []
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('hook = true\nscopes = ["send", "manage"]', "scopes: a hook's key has"),
+        (f'hook = true\ntoken = "{TOKEN}"', "token: is v1,whsec_"),
+        ('token = "v1,whsec_short"', "expected a whole token"),
+    ],
+)
+def test_what_is_no_hooks_key_is_refused(more: str, why: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(why)):
+        apply(A + KEY + more)
 
 
 def test_a_revoked_key_stays_revoked() -> None:

@@ -45,6 +45,7 @@ def make_management(context: Context) -> Management:
         domains=make_domains(settings, make_secrets(settings), context.store, context.clock),
         webhooks=make_webhooks(settings, make_secrets(settings), context.store, context.clock),
         chats=make_chats(settings, make_secrets(settings), context.store, context.clock),
+        seal=make_secrets(settings).sealer.seal,
     )
 
 

@@ -520,6 +520,8 @@ export interface KeyRecord {
   expires_at: string | null;
   /** Where it may be used from; empty: anywhere. */
   networks: Array<string>;
+  /** Whether it signs hooks, such as Supabase's, and opens nothing else. */
+  hook: boolean;
   /** Its last use, within a minute; null: never. */
   last_used_at: string | null;
 }
@@ -533,6 +535,8 @@ export interface KeyRequest {
   domain?: string | null;
   /** Until when it works. Default: until it is revoked. */
   expires_at?: string | null;
+  /** Make a key that signs hooks, such as Supabase's. Default: false. */
+  hook?: boolean | null;
   /** Addresses or ranges that it may be used from. Default: any. */
   networks?: Array<string> | null;
 }
@@ -571,9 +575,11 @@ export interface NewKeyRecord {
   expires_at: string | null;
   /** Where it may be used from; empty: anywhere. */
   networks: Array<string>;
+  /** Whether it signs hooks, such as Supabase's, and opens nothing else. */
+  hook: boolean;
   /** Its last use, within a minute; null: never. */
   last_used_at: string | null;
-  /** The key itself, `hk_…`, shown this once. */
+  /** The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once. */
   token: string;
 }
 

@@ -1,7 +1,11 @@
 """The one door of every edge: key → team → scope → network → rate limit (contract 2), and the request log."""
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateLimits, Turn
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import (
     OF_SETUP,
     InsufficientScope,
@@ -12,8 +16,9 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.request_log import took_ms
 from heliograph.rules.setup import keys
-from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.records import Caller, Key
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.webhook_signature import is_signed
 from heliograph.storage.requests import LoggedRequest
 
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
@@ -34,6 +39,18 @@ class Admission:
         except UnicodeDecodeError:
             raise InvalidApiKey() from None
         return keys.find_caller(given, context.store.setup.current.callers, context.clock.now())
+
+    def find_signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
+        """Whose hook's key has signed the request, among those of the team; `given`: its headers."""
+        setup, now = self._context.store.setup.current, self._context.clock.now()
+        for key in setup.teams[team].hook_keys if team in setup.teams else ():
+            with suppress(ValueError):  # cannot be opened: the service's secret was changed
+                if keys.works(key, now) and is_signed([self._secret(key)], given, body, now // SECOND_MS):
+                    return setup.callers[key.id]
+        raise InvalidApiKey("The signature does not match a hook's key of this team that works.")
+
+    def _secret(self, key: Key) -> str:
+        return self._context.unseal(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK)
 
     def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
         """What the key has left, after this request was taken from it; or a Refusal."""
@@ -66,10 +83,14 @@ class Admission:
                 raise
             caller = self.find(token)
             turn = self.admit(caller, scopes, address)
+        return caller, await self.agreed(turn, caller, scopes, address)
+
+    async def agreed(self, turn: Turn, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
+        """Once the processes have told each other what they let through, where the key's share asks for it."""
         while turn.asks:
             await self._rates.agree()
             turn = self.admit(caller, scopes, address)
-        return caller, turn
+        return turn
 
     async def learned(self, refusal: Refusal, token: bytes, seen: Setup) -> bool:
         """Whether another process has changed something since: then it is known now, and is to be decided again."""

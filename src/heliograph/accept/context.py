@@ -32,12 +32,17 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     backup_at: Callable[[], int | None] = lambda: None  # the last one
 
 
+def _unseal(_sealed: str, _context: str) -> bytes:
+    raise ValueError("nothing can be opened here")
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
+    unseal: Callable[[str, str], bytes] = _unseal  # sealed, its context → plain; ValueError: it cannot be opened
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     process: int | None = None  # its number among several of one parent
     about: Mapping[str, str] = {}  # version, python and database, for the metrics

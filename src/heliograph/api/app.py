@@ -131,14 +131,21 @@ class Api:
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
         """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
-        token, seen = surface.token(request), self.context.store.setup.current
+        seen, scopes, token, raw = self.context.store.setup.current, route.scopes or (), b"", None
         if route.fresh:
             await self.context.store.setup.learned_since(seen)
-        caller, turn = await self._door.enter(token, route.scopes or (), request.address)
+        if surface.signed:  # whose it is, is known when all of it is here
+            raw = await request.read_body(route.body_max, self._budget, request.path)
+            request.caller = caller = self._door.find_signer(params["team"], request.texts(), raw)
+            turn = self._door.admit(caller, scopes, request.address)
+            turn = await self._door.agreed(turn, caller, scopes, request.address)
+        else:
+            token = surface.token(request)
+            caller, turn = await self._door.enter(token, scopes, request.address)
         extra += turn.headers
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
-        value, size = await self._body(route, surface, request, caller.team.record.id)
+        value, size = await self._body(route, surface, request, caller.team.record.id, raw)
         if not route.query and not surface.any_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
@@ -148,7 +155,8 @@ class Api:
         except Refusal as refusal:
             if not await self._door.learned(refusal, token, seen):
                 raise
-            caller = self._door.find(token)  # as it is now: it may have been revoked too
+            # As it is now: it may have been revoked too.
+            caller = self._door.newest(caller) if surface.signed else self._door.find(token)
             response = await route.call(replace(call, who=caller))
         finally:
             self._active -= 1
@@ -165,12 +173,14 @@ class Api:
             )
         return response
 
-    async def _body(self, route: Route, surface: Surface, request: Request, team: str) -> tuple[Any, int]:
+    async def _body(
+        self, route: Route, surface: Surface, request: Request, team: str, raw: bytes | None
+    ) -> tuple[Any, int]:
         """What it says, and its size. A POST that takes no fields may come without one, or with an empty object."""
         if route.body is None and not (route.method == "POST" and request.has_body):
             return {}, 0
         surface.check_media_type(request)
-        raw = await request.read_body(route.body_max, self._budget, team)
+        raw = await request.read_body(route.body_max, self._budget, team) if raw is None else raw
         value = await asyncio.to_thread(surface.parse, raw) if len(raw) > IN_THREAD else surface.parse(raw)
         if route.body is None:
             value = {} if value is None else value
@@ -180,7 +190,8 @@ class Api:
     def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
         """What the key has left, where nothing is taken from it."""
         with suppress(Refusal):
-            extra += self._door.look(self._door.find(surface.token(request))).headers
+            caller = request.caller or self._door.find(surface.token(request))
+            extra += self._door.look(caller).headers
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
         """The error answer, remembered for the team's request log when a key says whose request it was."""
@@ -190,9 +201,11 @@ class Api:
         metrics.refused(refusal.code).inc()
         response = surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):
-            caller = self._door.find(surface.token(request))
+            caller = request.caller or self._door.find(surface.token(request))
             named = f"{request.method} (no such route)" if route == "none" else route
-            self._door.note(request.id, caller, named, response.status, refusal=refusal)
+            # A hook's refusal may be told in a 200.
+            status = response.status if response.status >= 400 else status_of(type(refusal))
+            self._door.note(request.id, caller, named, status, refusal=refusal)
         return response
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:

@@ -23,11 +23,12 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     scopes: Annotated[list[Scope] | None, says("What it may do. Default: `send`.", minItems=1)] = None
     domain: Annotated[str | None, says("Pins it to one of the team's domains.")] = None
     expires_at: Annotated[str | None, says("Until when it works. Default: until it is revoked.", **TIME)] = None
+    hook: Annotated[bool | None, says("Make a key that signs hooks, such as Supabase's. Default: false.")] = None
     networks: Annotated[list[str] | None, says("Addresses or ranges that it may be used from. Default: any.")] = None
 
 
 class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
-    token: Annotated[str, says("The key itself, `hk_…`, shown this once.")]
+    token: Annotated[str, says("The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once.")]
 
 
 class KeyList(Listed, frozen=True, kw_only=True):
@@ -51,13 +52,16 @@ async def create(call: Call) -> Response:
         domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
         networks=tuple(request.networks or ()),
+        hook=bool(request.hook),
     )
-    return answer(_new(call, await keys.create(call.context.store, call.actor, wanted)), 201)
+    made = await keys.create(call.context.store, call.actor, wanted, call.management.seal)
+    return answer(_new(call, made), 201)
 
 
 async def rotate(call: Call) -> Response:
     team = call.caller.team.record.id
-    return answer(_new(call, await keys.rotate(call.context.store, call.actor, call.params["id"], team)))
+    made = await keys.rotate(call.context.store, call.actor, call.params["id"], team, call.management.seal)
+    return answer(_new(call, made))
 
 
 async def revoke(call: Call) -> Response:

@@ -8,12 +8,14 @@ import msgspec
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.clock import Clock
 from heliograph.manage import keys
-from heliograph.manage.keys import MadeKey, WantedKey, end_of, to_record
+from heliograph.manage.keys import MadeKey, WantedKey, end_of, new_token, to_record
+from heliograph.opening import make_secrets
 from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token, parse_token
+from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.records import Scope
 from heliograph.settings import Settings
+from heliograph.storage.store import Store
 
 ID = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 
@@ -22,17 +24,18 @@ ID = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 def key() -> None:
     """Make, list, rotate and revoke API keys.
 
-    Only a hash of a key is stored: its token is shown once, when it is made.
+    Only a hash of a token is stored, and a hook's secret sealed: each is shown once, when it is made.
     """
 
 
 @key.command()
-def mint() -> None:
+@click.option("--hook", is_flag=True, help="Print a hook's secret, v1,whsec_….")
+def mint(hook: bool) -> None:
     """Print a well-formed token without storing it.
 
     For a setup file (token = "hk_…") or a secret store. Example: heliograph key mint
     """
-    click.echo(make_token(Clock().entropy(ENTROPY_BYTES)))
+    click.echo(new_token(Clock().entropy, hook=hook))
 
 
 @key.command()
@@ -66,6 +69,7 @@ def mint() -> None:
     metavar="TPL",
     help="A template of one variable, whose value is the free text (Body) of programs written for Twilio.",
 )
+@click.option("--hook", is_flag=True, help="A key that signs hooks, such as Supabase's, and opens nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
@@ -76,6 +80,7 @@ def create(
     expires: datetime | None,
     networks: tuple[str, ...],
     passthrough: str,
+    hook: bool,
     as_json: bool,
 ) -> None:
     """Make a key for a team and print its token, shown only once.
@@ -93,8 +98,13 @@ def create(
         expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
         networks=networks,
         passthrough=passthrough,
+        hook=hook,
     )
-    made = with_store(settings, "Making the key", lambda store: keys.create(store, COMMAND_LINE, wanted))
+
+    async def story(store: Store) -> MadeKey:
+        return await keys.create(store, COMMAND_LINE, wanted, make_secrets(settings, store).sealer.seal)
+
+    made = with_store(settings, "Making the key", story, seals=hook)
     _show(made, as_json)
 
 
@@ -131,8 +141,13 @@ def rotate(settings: Settings, key_or_id: str, as_json: bool) -> None:
     \b
     heliograph key rotate 4fTzQ8kW1b
     """
-    public = parse_token(key_or_id) or key_or_id
-    _show(with_store(settings, "Rotating the key", lambda store: keys.rotate(store, COMMAND_LINE, public)), as_json)
+    public = public_id(key_or_id) or key_or_id
+
+    async def story(store: Store) -> MadeKey:
+        seal = make_secrets(settings, store).sealer.seal
+        return await keys.rotate(store, COMMAND_LINE, public, seal=seal)
+
+    _show(with_store(settings, "Rotating the key", story, seals=True), as_json)
 
 
 @key.command()
@@ -146,7 +161,7 @@ def revoke(settings: Settings, key_or_id: str) -> None:
     \b
     heliograph key revoke 4fTzQ8kW1b
     """
-    public = parse_token(key_or_id) or key_or_id
+    public = public_id(key_or_id) or key_or_id
     found = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, public))
     click.echo(f"key {found.name} of {found.team} {'was revoked already' if found.revoked else 'is revoked'}")
 

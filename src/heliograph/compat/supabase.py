@@ -1,6 +1,5 @@
 """Supabase's auth hooks: it makes the codes and signs its requests; we send them, from a template (compat.md)."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -13,48 +12,37 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import own_sender
 from heliograph.rules.acceptance import Answer, IdempotencyKey
 from heliograph.rules.idempotency import Retry
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.setup.records import Caller, Key, Template
+from heliograph.rules.refusals import (
+    InvalidApiKey,
+    InvalidRequest,
+    MethodNotAllowed,
+    MissingApiKey,
+    NotFound,
+    PayloadTooLarge,
+    Refusal,
+)
+from heliograph.rules.setup.records import Template
 from heliograph.rules.templates.values import asked_names
-from heliograph.rules.webhook_signature import is_signed
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
-from heliograph.web.route import Route, answer
+from heliograph.web.route import REPLAYED, Route
 from heliograph.web.status import status_of
-from heliograph.web.surface import Surface, bearer
+from heliograph.web.surface import Surface
 
 PREFIX = "/hooks/supabase"
-AGAIN = (429, 503)  # statuses after which Supabase tries once more
+AGAIN = (429, 500, 503)  # statuses after which Supabase tries once more
+NO_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
 
 
 async def hook(call: Call) -> Response:
-    """A refusal is a 200 that holds it, as Supabase wants, unless it is to come again."""
-    raw = await call.read() if call.read else b""
-    given = {name.decode("latin-1"): value.decode("latin-1") for name, value in call.request.headers.items()}
-    team = call.context.store.setup.current.teams.get(call.params["team"])
-    secrets = call.management.webhooks.secrets(team) if team else []
-    if team is None or not is_signed(secrets, given, raw, call.context.clock.now() // SECOND_MS):
-        words = "The signature does not match the secret of an enabled webhook of this team."
-        return Response(401, _body(401, words), [(b"heliograph-should-retry", b"false")])
-    key = Key(id=f"supabase {team.record.id}", team=team.record.id, name="Supabase", hash="")
-    try:
-        if team.record.suspended:
-            return Response(200, _body(403, "The team is suspended."))
-        value = parse_json(raw)
-        retry = Retry(given["webhook-id"], call.request.path, value, len(raw))
-        caller = Caller(team=team, key=key)
-        await once(call.context, key.id, retry, lambda retry_key: _send(call, caller, value, retry_key))
-    except Refusal as refusal:
-        status = status_of(type(refusal))
-        if status in AGAIN:
-            return error(refusal, call.request, "")
-        return Response(200, _body(status, refusal.message))
-    return answer({})
+    retry = Retry(call.request.texts()["webhook-id"], call.request.path, call.json, call.size)
+    done = await once(call.context, call.caller.key.id, retry, lambda retry_key: _send(call, retry_key))
+    return Response(200, b"{}", REPLAYED if done.replayed else [])
 
 
-async def _send(call: Call, caller: Caller, value: Any, retry_key: IdempotencyKey | None) -> Answer:
+async def _send(call: Call, retry_key: IdempotencyKey | None) -> Answer:
+    caller, value = call.caller, call.json
     user, sms, mail = (value.get(name) if isinstance(value, dict) else None for name in ("user", "sms", "email_data"))
     id_ = call.request.loose_query().get("template", "")
     template = caller.team.templates.get(id_)
@@ -88,21 +76,33 @@ def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
     return {name: told[name] for name in names if name in told}
 
 
-def _body(status: int, message: str) -> bytes:
-    return msgspec.json.encode({"error": {"http_code": status, "message": message}})
-
-
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Of what is no hook, or is to come again: it keeps its status."""
+    """A refusal of a hook is a 200 that holds it, as Supabase wants. What is no hook, or is to come again, is not."""
     status = status_of(type(refusal))
-    return Response(status, _body(status, refusal.message), error_headers(refusal))
+    body = msgspec.json.encode({"error": {"http_code": status, "message": refusal.message}})
+    kept = status in AGAIN or isinstance(refusal, NO_HOOK)
+    return Response(status if kept else 200, body, error_headers(refusal) if kept else [])
+
+
+def unkeyed(_: Request) -> bytes:
+    raise MissingApiKey()
 
 
 SUPABASE = Surface(
     prefix=PREFIX,
-    routes=(Route(method="POST", path=PREFIX + "/{team}", call=hook, summary="Supabase's auth hooks"),),
-    token=bearer,
-    check_media_type=Request.check_media_type,
+    routes=(
+        Route(
+            method="POST",
+            path=PREFIX + "/{team}",
+            call=hook,
+            summary="Supabase's auth hooks",
+            scopes=("send",),
+            body=dict,
+        ),
+    ),
+    token=unkeyed,
+    check_media_type=lambda request: None,
     parse=parse_json,
     error=error,
+    signed=True,
 )

@@ -1,7 +1,7 @@
-"""API keys: made, rotated with an overlap, revoked. Of a token only the hash is kept."""
+"""API keys: made, rotated with an overlap, revoked. Of a token only the hash is kept; a hook's secret is sealed."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -14,10 +14,12 @@ from heliograph.rules.field_docs import TIME, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
-from heliograph.rules.setup.keys import ENTROPY_BYTES, check_giver, make_token, parse_token, token_hash
+from heliograph.rules.setup.keys import ENTROPY_BYTES, HOOK, check_giver, make_token, public_id, token_hash
 from heliograph.rules.setup.records import Key, Scope
+from heliograph.rules.setup.secrets import Seal
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.templates.values import wrong_passthrough
+from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
@@ -35,11 +37,12 @@ class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
     networks: tuple[str, ...] = ()
     passthrough: str = ""
+    hook: bool = False  # it signs hooks, and opens nothing else
 
 
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
-    token: str  # shown once
+    token: str  # shown once; of a hook's key its secret
     old: Key | None = None  # that it replaces
 
 
@@ -59,15 +62,17 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
     expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
     networks: Annotated[tuple[str, ...], says("Where it may be used from; empty: anywhere.")]
+    hook: Annotated[bool, says("Whether it signs hooks, such as Supabase's, and opens nothing else.")]
     last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
 
-async def create(store: Store, actor: Actor, wanted: WantedKey) -> MadeKey:
-    """An API key gives no more than it has."""
-    token, now = make_token(store.clock.entropy(ENTROPY_BYTES)), store.clock.now()
+async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | None = None) -> MadeKey:
+    """An API key gives no more than it has. `seal`: keeps a hook's secret."""
+    token, now = new_token(store.clock.entropy, hook=wanted.hook), store.clock.now()
     fields = msgspec.structs.asdict(wanted)
-    fields["name"] = f"key {parse_token(token)}" if wanted.name is None else wanted.name.strip()
-    made = MadeKey(key=_with_token(Key(id="", hash="", created_at=now, **fields), token), token=token)
+    del fields["hook"]
+    fields["name"] = f"key {public_id(token)}" if wanted.name is None else wanted.name.strip()
+    made = MadeKey(key=_with_token(Key(id="", hash="", created_at=now, **fields), token, seal), token=token)
 
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
@@ -79,9 +84,10 @@ async def create(store: Store, actor: Actor, wanted: WantedKey) -> MadeKey:
     return made
 
 
-async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) -> MadeKey:
+async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, seal: Seal | None = None) -> MadeKey:
     """A new key that may do the same, without an end unless its giver has one; the old one goes on for a day."""
-    token, now = make_token(store.clock.entropy(ENTROPY_BYTES)), store.clock.now()
+    token = new_token(store.clock.entropy, hook=bool(_find(store.setup.current, team, id_).secret))
+    now = store.clock.now()
     made: list[MadeKey] = []
 
     def decide(setup: Setup, _: int) -> SetupChange:
@@ -89,7 +95,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None) 
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
-        new = replace(_with_token(old, token), name=name, created_at=now)
+        new = replace(_with_token(old, token, seal), name=name, created_at=now)
         new = replace(new, expires_at=giver.expires_at if giver else None)
         check_giver(giver, new)
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
@@ -138,6 +144,7 @@ def to_record(line: KeyLine) -> KeyRecord:
         state=line.state,
         expires_at=timestamp(key.expires_at) if key.expires_at is not None else None,
         networks=key.networks,
+        hook=bool(key.secret),
         last_used_at=timestamp(line.used_at) if line.used_at is not None else None,
     )
 
@@ -167,8 +174,16 @@ def next_name(name: str, taken: set[str]) -> str:
     return next(one for n in range(number + 1, number + len(taken) + 2) if (one := f"{base} {n}") not in taken)
 
 
-def _with_token(key: Key, token: str) -> Key:
-    return replace(key, id=parse_token(token), hash=token_hash(token))
+def new_token(entropy: Callable[[int], bytes], *, hook: bool) -> str:
+    return HOOK + make_secret(entropy(ENTROPY_MIN)) if hook else make_token(entropy(ENTROPY_BYTES))
+
+
+def _with_token(key: Key, token: str, seal: Seal | None) -> Key:
+    id_, secret = public_id(token), ""
+    if token.startswith(HOOK):
+        assert seal, "a hook's secret is kept"
+        secret = seal(token.encode(), f"hook/{id_}")
+    return replace(key, id=id_, hash=token_hash(token), secret=secret)
 
 
 def _giver(setup: Setup, actor: Actor, now: int) -> Key | None:
@@ -193,6 +208,8 @@ def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
         wrong["name"] = "Another key of the team has this name."
     if not key.scopes:
         wrong["scopes"] = "Choose at least one."
+    if key.secret and key.scopes != ("send",):
+        wrong["scopes"] = "A hook's key has the permission send, and no other."
     if key.domain is not None and key.domain not in setup.teams[key.team].domains:
         wrong["domain"] = "The team has no such domain."
     if key.expires_at is not None and key.expires_at <= now:

@@ -1,7 +1,6 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -119,14 +118,6 @@ class Webhooks:
     def find(self, team: str | None, id_: str) -> Webhook:
         """No team: of any team."""
         return _own(self._store.setup.current, team, id_)
-
-    def secrets(self, team: Team) -> list[str]:
-        """Of its enabled webhooks, those that can be opened."""
-        opened = []
-        for hook in team.webhooks:
-            with suppress(ValueError):
-                opened += [self._vault.open(hook.secret, f"webhook/{hook.id}").decode()] if hook.enabled else []
-        return opened
 
     async def create(self, actor: Actor, team: str, wanted: WebhookRequest, asked: Sequence[str] = ()) -> MadeSecret:
         """`asked`: the events by the names of its format."""

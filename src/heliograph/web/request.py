@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+from heliograph.rules.setup.records import Caller
 from heliograph.web.budget import ByteBudget, Holder
 
 Headers = list[tuple[bytes, bytes]]
@@ -55,6 +56,7 @@ class Request:
         "_waiting",
         "_want",
         "address",
+        "caller",
         "headers",
         "holder",
         "id",
@@ -82,6 +84,7 @@ class Request:
         want: Callable[[], None] = lambda: None,  # called when somebody waits for more of the body
     ) -> None:
         self.id = ""
+        self.caller: Caller | None = None  # once it is known
         self.method = method
         self.path = path
         self.raw_path = raw_path
@@ -131,6 +134,10 @@ class Request:
     def values(self, name: bytes) -> list[bytes]:
         """Every value of a header that may have been sent more than once."""
         return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
+
+    def texts(self) -> dict[str, str]:
+        """Every header, the last of those that came twice."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
     def query(self, known: tuple[str, ...]) -> dict[str, str]:
         """The query parameters; an unknown or repeated one is refused."""

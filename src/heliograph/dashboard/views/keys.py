@@ -10,6 +10,7 @@ from heliograph.rules.setup.records import Scope
 from heliograph.rules.templates.values import wrong_passthrough
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
+KINDS = [("", "A program, which sends the token"), ("hook", "Supabase's auth hooks, which sign with a secret")]
 
 
 async def create(visit: Visit) -> Answer:
@@ -22,9 +23,10 @@ async def create(visit: Visit) -> Answer:
         expires_at=end_of(form["expires"]) if form.get("expires") else None,
         networks=tuple(form.get("networks", "").replace(",", " ").split()),
         passthrough=form.get("passthrough", ""),
+        hook=form.get("kind") == "hook",
     )
     try:
-        made = await keys.create(visit.store, visit.actor, wanted)
+        made = await keys.create(visit.store, visit.actor, wanted, visit.tools.seal)
     except InvalidRequest as refusal:
         return _new(visit, form, errors_of(refusal))
     return await show(visit, token=made.token, made=made.key)
@@ -34,7 +36,7 @@ async def rotate(visit: Visit) -> Answer:
     """A new key that may do the same; the old one goes on for a day."""
     id_ = visit.params["key"]
     try:
-        made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id)
+        made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id, visit.tools.seal)
     except InvalidRequest as refusal:
         return Redirect(f"{visit.base}/keys/{id_}", refusal.message)
     return await show(visit, token=made.token, made=made.key, old=made.old)
@@ -64,8 +66,8 @@ async def show_new(visit: Visit) -> Page:
 def _new(visit: Visit, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
     domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
     fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
-    shown = {"domains": domains, "passthroughs": [("", "None"), *fitting], "form": form, "errors": errors or {}}
-    return Page("key_new.html", shown, 400 if errors else 200)
+    shown = {"domains": domains, "passthroughs": [("", "None"), *fitting], "kinds": KINDS, "form": form}
+    return Page("key_new.html", shown | {"errors": errors or {}}, 400 if errors else 200)
 
 
 async def show_one(visit: Visit) -> Page:

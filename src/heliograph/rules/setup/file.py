@@ -19,7 +19,7 @@ from heliograph.rules.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
-from heliograph.rules.setup.keys import parse_token
+from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
 from heliograph.rules.setup.webhook_url import parse_target, read_host, split_login
 from heliograph.rules.shape import Misfit, form, read, read_at
@@ -130,8 +130,10 @@ def read_recipient(given: str) -> str:
 
 
 def _token(given: str) -> str:
-    if parse_token(given) is None:  # the token itself is not repeated: the line may land in a log
-        raise ValueError("expected a whole token with its checksum (heliograph key mint makes one)")
+    if public_id(given) is None:  # the token itself is not repeated: the line may land in a log
+        raise ValueError(
+            "expected a whole token with its checksum (heliograph key mint makes one), or a hook's secret, v1,whsec_…"
+        )
     return given
 
 
@@ -450,6 +452,7 @@ class _Key(_Table):
     scopes: Annotated[list[records.Scope], form(_some)] = _ABSENT
     networks: list[_Network] = _ABSENT
     passthrough: _Passthrough = _ABSENT
+    hook: bool = _ABSENT
 
 
 class _Webhook(_Table):

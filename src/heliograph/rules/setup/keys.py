@@ -1,4 +1,7 @@
-"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`, known to us by their hash only."""
+"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`, known to us by their hash only.
+
+A hook's key is `v1,whsec_…` as Supabase writes it. It signs requests and is never sent, so it is kept, sealed.
+"""
 
 import hashlib
 import hmac
@@ -9,11 +12,13 @@ from collections.abc import Mapping
 from heliograph.rules.client_address import is_in
 from heliograph.rules.refusals import InsufficientScope, InvalidApiKey
 from heliograph.rules.setup.records import Caller, Key
+from heliograph.rules.setup.webhook import SECRET_BYTES, secret_size
 
 ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TOKEN = re.compile(r"(hk_([0-9A-Za-z]{10})_[0-9A-Za-z]{43})([0-9A-Za-z]{6})")
+HOOK = "v1,"  # before a hook's secret
 _NO_HASH = "0" * 64  # compared with when there is no such key, so that both answers cost the same
 
 
@@ -42,6 +47,17 @@ def parse_token(text: str) -> str | None:
     """The public id of a well-formed token."""
     found = _TOKEN.fullmatch(text)
     return found[2] if found and checksum(found[1]) == found[3] else None
+
+
+def is_hook_secret(text: str) -> bool:
+    return text.startswith(HOOK) and secret_size(text.removeprefix(HOOK)) in SECRET_BYTES
+
+
+def public_id(text: str) -> str | None:
+    """Of a key, from its token or a hook's secret."""
+    if is_hook_secret(text):
+        return _base62(int(token_hash(text), 16), 10)
+    return parse_token(text)
 
 
 def token_hash(token: str) -> str:
@@ -79,10 +95,10 @@ def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
     # A token with a wrong form or checksum has no stored hash, so the look-up alone decides.
     caller = callers.get(token[3:13])
     known = matches(token, caller.key.hash if caller else _NO_HASH)
-    if caller is None or not known or caller.key.revoked or _expired(caller.key, now):
+    if caller is None or not known or caller.key.secret or not works(caller.key, now):
         raise InvalidApiKey()
     return caller
 
 
-def _expired(key: Key, now: int) -> bool:
-    return key.expires_at is not None and key.expires_at <= now
+def works(key: Key, now: int) -> bool:
+    return not key.revoked and (key.expires_at is None or key.expires_at > now)

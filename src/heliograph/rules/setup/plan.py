@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.rules.address import Address
 from heliograph.rules.setup.file import SetupError, SetupFile
-from heliograph.rules.setup.keys import parse_token, token_hash
+from heliograph.rules.setup.keys import HOOK, is_hook_secret, public_id, token_hash
 from heliograph.rules.setup.records import (
     CarrierRecord,
     DisplayName,
@@ -145,7 +145,7 @@ class _Planner:
         self.keys: list[NewKey] = []
         self.webhooks: list[NewWebhook] = []
         self._file = file.name
-        self._tokens = {parse_token(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
+        self._tokens = {public_id(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
         self._records = dict(current.records)
         self._written: dict[RecordId, str] = {}  # where in the file
         self._mint = mint
@@ -245,15 +245,24 @@ class _Planner:
         label = f"{name} of {team.id}"
         if (first := self._written.setdefault(("key name", label), where)) != where:
             self._fail(where, f"is the same as {first}")
-        own = {field: value for field, value in given.items() if field != "token"}
+        own = {field: value for field, value in given.items() if field not in ("token", "hook")}
+        hook = given.get("hook", is_hook_secret(token or "") or (token is None and any(k.secret for k in named)))
+        if hook and own.get("scopes", ["send"]) != ["send"]:
+            self._fail(f"{where}.scopes", 'a hook\'s key has ["send"] alone')
+        if token is not None and hook != is_hook_secret(token):
+            self._fail(f"{where}.token", "is v1,whsec_… for a hook's key, and hk_… for any other")
         if token is None and named:
+            if hook != bool(named[0].secret):
+                self._fail(f"{where}.hook", "cannot change; give the new key a name of its own")
             self.owned("key", named[0].id, own, where, team, name)
             return
-        made = token or self._mint()
-        public = parse_token(made)
+        made = token or (HOOK + self._make_secret() if hook else self._mint())
+        public = public_id(made)
         assert public is not None  # checked when the file was read
         own |= {"id": public, "hash": token_hash(made)}
         old = self._records.get(("key", public))
+        if hook and not (isinstance(old, Key) and self._opens(old)):
+            own["secret"] = self._vault.seal(made.encode(), f"hook/{public}")
         if isinstance(old, Key) and (old.team, old.hash) != (team.id, own["hash"]):
             self._fail(f"{where}.token", "is in use by another key; take a token of its own")
         if old is None:
@@ -265,6 +274,13 @@ class _Planner:
             if not replaced.revoked and replaced.id not in self._tokens:
                 self._save("key", replaced.id, msgspec.structs.replace(replaced, revoked=True), team.id)
                 self.changed.append(f"key {label}: the token that it had before is revoked")
+
+    def _opens(self, key: Key) -> bool:
+        """Not when the service's secret was changed since."""
+        try:
+            return bool(self._vault.open(key.secret, f"hook/{key.id}"))
+        except ValueError:
+            return False
 
     def webhook(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         """A webhook is known by its URL within the team."""

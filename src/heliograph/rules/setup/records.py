@@ -195,6 +195,7 @@ class Key(Setting, frozen=True):
     networks: tuple[str, ...] = ()  # where it may be used from; none: anywhere
     passthrough: str = ""  # as a team's, and before it
     created_at: int = 0  # 0: before this was kept
+    secret: str = ""  # sealed: of a hook's key, which signs requests and is never sent
 
 
 class Recipient(Setting, frozen=True):
@@ -248,6 +249,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()
     webhooks: tuple[Webhook, ...] = ()
+    hook_keys: tuple[Key, ...] = ()  # those that sign
 
     @property
     def sandbox(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import CarrierRecord, DkimKey, Setting, Webhook
+from heliograph.rules.setup.records import CarrierRecord, DkimKey, Key, Setting, Webhook
 from heliograph.rules.setup.secrets import is_sealed
 
 
@@ -15,6 +15,8 @@ def texts_of(record: Setting) -> dict[str, str]:
             return {context: text for context, text in texts.items() if text}
         case DkimKey(id=id_, sealed=sealed):
             return {f"dkim/{id_}": sealed}
+        case Key(id=id_, secret=secret):
+            return {f"hook/{id_}": secret} if secret else {}
         case CarrierRecord(id=id_, options=options):
             return {f"carrier/{id_}/{name}": one["sealed"] for name, one in options.items() if is_sealed(one)}
     return {}
@@ -28,6 +30,8 @@ def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
             return replace(record, secret=texts.get(f"webhook/{id_}", secret), old_secret=kept, login=login)
         case DkimKey(id=id_, sealed=sealed):
             return replace(record, sealed=texts.get(f"dkim/{id_}", sealed))
+        case Key(id=id_, secret=secret):
+            return replace(record, secret=texts.get(f"hook/{id_}", secret))
         case CarrierRecord(id=id_, options=options):
             fresh = {name: texts.get(f"carrier/{id_}/{name}") for name in options}
             return replace(

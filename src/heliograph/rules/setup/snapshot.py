@@ -139,4 +139,5 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
         recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
         webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
+        hook_keys=tuple(r for r in belongings if isinstance(r, Key) and r.secret),
     )
