@@ -48,6 +48,15 @@ def test_a_mail_with_its_code_and_links(shared_service: Service) -> None:
     assert read(shared_service, path=f"/{id_}").json == found
 
 
+def test_codes_are_for_the_keys_of_a_team_that_says_so(shared_service: Service) -> None:
+    for phone in ("+447400123457", "+15005550006"):
+        id_ = shared_service.post("/v1/verify", {"to": phone}, key="NARROW").json["id"]
+        found = read(shared_service, key="NARROW", path=f"/{id_}").json
+        listed = [one for one in read(shared_service, key="NARROW", to=phone).json["data"] if one["id"] == id_]
+        assert listed == [found]
+        assert (found["channel"], found["code"], found["text"]) == ("verification", None, None)
+
+
 def test_phones_and_codes_of_verify(shared_service: Service) -> None:
     sms = send(shared_service, "+15005550006", "/v1/sms", template_id="tpl_sandbox_sms", variables={"parcel": "4821"})
     (found,) = read(shared_service, channel="sms", to="+15005550006", wait=10, limit=1).json["data"]

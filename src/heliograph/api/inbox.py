@@ -216,8 +216,10 @@ def _view(id_: str, channel: Channel, to: list[str], created_at: int, content: s
 
 
 def _code(call: Call, line: CodeLine) -> InboxView:
-    """The code of a verification, until it ends."""
-    text = inbox_text(call.context, call.caller, line.id) if line.status == "pending" and not line.magic else None
+    """The code of a verification, until it ends, where the team lets its keys read codes (contract 8)."""
+    readable = call.caller.team.record.verify.inbox
+    pending = readable and line.status == "pending" and not line.magic
+    text = inbox_text(call.context, call.caller, line.id) if pending else None
     return InboxView(
         id=line.id,
         channel="verification",
@@ -226,7 +228,7 @@ def _code(call: Call, line: CodeLine) -> InboxView:
         subject=None,
         text=text,
         html=None,
-        code=find_code(text) if text else magic_code(line.phone) if line.magic else None,
+        code=find_code(text) if text else magic_code(line.phone) if readable and line.magic else None,
         links=[],
         created_at=timestamp(line.created_at),
     )

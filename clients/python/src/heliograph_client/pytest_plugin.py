@@ -23,6 +23,7 @@ id = "team_tests"
 name = "Tests"
 mode = "sandbox"
 features = ["verify"]
+verify = { inbox = true }
 rate_limit = 0
   [[teams.keys]]
   name = "tests"

@@ -39,6 +39,7 @@ async def set_plan(visit: Visit) -> Answer:
         "features": ["verify"] if form.get("verify") else [],
         "verify": {
             "magic": bool(form.get("verify_magic")),
+            "inbox": bool(form.get("verify_inbox")),
             "channels": ["sms", *(one for one in ("whatsapp", "email") if form.get(f"verify_{one}"))],
         },
     }

@@ -404,6 +404,7 @@ class _Verify(_Table):
     wrong_per_phone_day: _Count = _ABSENT
     conversion_guard: bool = _ABSENT
     magic: bool = _ABSENT
+    inbox: bool = _ABSENT
     language: _Language = _ABSENT
     webotp: Annotated[str, form(lambda given: _domain(given) if given else "")] = _ABSENT
     channels: Annotated[list[records.Channel], form(_some)] = _ABSENT

@@ -63,6 +63,7 @@ class VerifyLimits(Setting, frozen=True):
     conversion_guard: bool = True
     language: str = "en"
     magic: bool = False  # magic numbers verify in a live team too
+    inbox: bool = False  # keys of a sandbox team read its codes at GET /v1/inbox
     webotp: str = ""  # the domain that browsers may fill the code in on
     channels: tuple[Channel, ...] = ("sms",)  # SMS is always open
 
