@@ -646,11 +646,11 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "connection": (
         octets(connection),
         (
-            Shape("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", ""),
-            Shape("", "GET / HTTP/1.1\r\n\r\n", ""),
-            Shape("GET / HTTP/1.1\r\n", "a: b\r\n", "\r\n"),
-            Shape("GET /", "a", " HTTP/1.1\r\n\r\n"),
-            Shape("GET / HTTP/1.1\r\na: ", "b", "\r\n\r\n"),
+            Shape("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", ""),
+            Shape("", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""),
+            Shape("GET / HTTP/1.1\r\nHost: x\r\n", "a: b\r\n", "\r\n"),
+            Shape("GET /", "a", " HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Shape("GET / HTTP/1.1\r\nHost: x\r\na: ", "b", "\r\n\r\n"),
         ),
     ),
     "smpp frames": (octets(smpp_frames), ()),

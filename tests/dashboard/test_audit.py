@@ -67,7 +67,13 @@ def test_the_whole_log_is_for_operators(site: Site, shoot: Shoot) -> None:
 
 
 def test_a_cell_is_no_formula() -> None:
-    assert csv_lines([("=1+1", "a,b"), ("+1415", "-")]) == b"'=1+1,\"a,b\"\r\n'+1415,'-\r\n"
+    assert csv_lines([("=1+1", "a,b"), ("+1415", "-")]) == b'"\'=1+1","a,b"\r\n"\'+1415","\'-"\r\n'
+
+
+@pytest.mark.parametrize("cell", [*"=+-@;\t\r\n＝＋－＠", ";=1", " =1", "\n=1"])
+def test_what_begins_like_a_formula_is_marked(cell: str) -> None:
+    (row,) = csv.reader(io.StringIO(csv_lines([(cell, "-1.5", "a;=1")]).decode(), newline=""))
+    assert row == [f"'{cell}", "-1.5", "a;=1"]
 
 
 # -- without a browser -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ async def test_suppressions_are_exported_in_portions(store: Store, monkeypatch: 
     assert isinstance(answer, Stream)
     portions = [portion.decode().splitlines() async for portion in answer.chunks]
     assert [len(portion) for portion in portions] == [1, 2, 2, 1]
-    assert {line.partition(",")[0] for portion in portions[1:] for line in portion} == wanted
+    assert {line.partition(",")[0].strip('"') for portion in portions[1:] for line in portion} == wanted
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def trickle(client: socket.socket) -> None:
     """A header line now and then, without an end."""
     end = time.monotonic() + PATIENCE_S
     try:
-        client.sendall(b"GET /healthz HTTP/1.1\r\n")
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         while time.monotonic() < end:
             client.sendall(b"X-More: x\r\n")
             time.sleep(0.1)

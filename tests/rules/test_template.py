@@ -224,6 +224,10 @@ def test_a_whole_address(before: str, after: str, value: str, address: str) -> N
         ),
         ("https://x.test/?to={{customer.v}}", "ada@x.test", "", "https://x.test/?to=ada@x.test"),
         ("https://{{brand.domain}}/{{customer.v}}", "p", "", "https://acme.test/p"),
+        ("https://{{customer.v}}.x.test", "evil.example/?", "", "https://evil.example.x.test"),
+        ("https://a.{{ customer.v }}/p", "x@evil.example:1\\", "", "https://a.xevil.example1/p"),
+        ("https://{{customer.v}}{{customer.w}}.x.test/", "a-1", "b/#", "https://a-1b.x.test/"),
+        ("https://x.test/?u=https://{{customer.v}}", "y.test/p", "", "https://x.test/?u=https://y.test/p"),
         (
             "mailto:{{customer.v}}?subject={{customer.w}}",
             "a@x.test",
@@ -242,6 +246,19 @@ def test_a_part_of_an_address(source: str, value: str, other: str, expected: str
     source = f'<a href="{source}">'
     assert html(source, value, other) == f'<a href="{expected}">'
     assert not check_template(email(html=source, variables=("v", "w")))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Go to https://{{customer.v}}.x.test now", "Go to https://evil.example.x.test now"),
+        ("https://x.test/{{customer.v}}", "https://x.test/evil.example/?"),
+        ("https://x.test {{customer.v}}", "https://x.test evil.example/?"),
+    ],
+)
+def test_a_value_does_not_move_a_link_of_a_text(source: str, expected: str) -> None:
+    rendered = render(email(text=source, html=f"<p>{source}</p>"), {"v": "evil.example/?"}, {})
+    assert (rendered.text, rendered.html) == (expected, f"<p>{expected}</p>")
 
 
 REFUSED_PLACES = [

@@ -160,7 +160,7 @@ async def test_bodies_of_pipelined_requests_stay_their_own() -> None:
     echo = Echo()
     made, _ = connect(echo=echo)
     for body in (b"one", b"", b"three"):
-        made.data_received(b"POST /slow HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        made.data_received(b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
     echo.let_go.set()
     await settle()
     assert echo.bodies == [b"one", b"", b"three"]
@@ -170,7 +170,7 @@ async def test_a_pipelined_body_that_is_still_coming_is_waited_for() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, "GET /slow HTTP/1.1")
-    made.data_received(b"POST /b HTTP/1.1\r\nContent-Length: 6\r\n\r\nabc")
+    made.data_received(b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
     assert wire.paused
     echo.let_go.set()
     await settle()
@@ -209,7 +209,7 @@ async def test_the_last_answer_closes(request_line: str) -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, request_line, "GET /b HTTP/1.1")
-    made.data_received(b"GET /c HTTP/1.1\r\n\r\n\0\0")
+    made.data_received(b"GET /c HTTP/1.1\r\nHost: x\r\n\r\n\0\0")
     await settle()
     assert wire.all.count(b"connection: close\r\n") == 1
     assert wire.all.endswith(b"/a") and wire.statuses == [200]
@@ -267,7 +267,7 @@ async def test_a_stream_for_an_old_client_ends_with_the_connection() -> None:
 async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
-    made.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+    made.data_received(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
     write = wire.write
 
     def fill(data: Any) -> None:
@@ -303,7 +303,7 @@ async def test_a_connection_that_is_to_be_closed_is_not_reset_while_the_body_com
 @pytest.mark.parametrize("path", ["/stream", "/a"])
 async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -> None:
     made, wire = connect()
-    made.data_received(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    made.data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await settle()
     wire.unread = 1  # also when it is too little to pause for, and the connection is to be closed
     now = asyncio.get_running_loop().time()
@@ -326,7 +326,7 @@ async def test_a_client_that_reads_slowly_is_waited_for() -> None:
 
 async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
     made, _ = connect()
-    made.data_received(b"GET /a HTTP/1.1\r\n\r\n")
+    made.data_received(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
     made.pause_writing()
     await settle()
     await made.abort()
@@ -336,7 +336,7 @@ async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
 
 async def test_a_stream_is_cut_off_when_the_rest_of_its_request_is_none() -> None:
     made, wire = connect()
-    await arrive(made, b"GET /stream HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    await arrive(made, b"GET /stream HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     await arrive(made, b"zz\r\n", 1 << 20)
     assert wire.aborted and wire.statuses == [200]
 
@@ -373,7 +373,7 @@ async def test_only_connections_idle_for_long_are_closed() -> None:
 
 async def test_headers_have_a_deadline_from_the_connection_on() -> None:
     now = asyncio.get_running_loop().time()
-    for start in (b"", b"GET /a HTTP/1.1\r\nX: "):
+    for start in (b"", b"GET /a HTTP/1.1\r\nHost: x\r\nX: "):
         made, wire = connect()
         made.data_received(start)
         made.sweep(now + HEADERS_S - 1)
@@ -387,7 +387,7 @@ async def test_headers_that_we_do_not_read_are_not_late() -> None:
     made, wire = connect(echo=echo)
     now = asyncio.get_running_loop().time()
     await ask(made, "GET /slow HTTP/1.1", "GET /b HTTP/1.1")
-    made.data_received(b"GET /c HTTP/1.1\r\nX: ")
+    made.data_received(b"GET /c HTTP/1.1\r\nHost: x\r\nX: ")
     made.sweep(now + 60)
     assert wire.paused and not wire.closed
     echo.let_go.set()
@@ -414,13 +414,13 @@ async def test_an_answered_request_is_freed_without_the_collector() -> None:
 
 ENDINGS: dict[str, bytes] = {
     "without a word": b"",
-    "in the headers": b"GET /a HTTP/1.1\r\nX: ",
-    "in the body": b"POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
-    "idle": b"GET /a HTTP/1.1\r\n\r\n",
+    "in the headers": b"GET /a HTTP/1.1\r\nHost: x\r\nX: ",
+    "in the body": b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+    "idle": b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
     "refused": b"hello\r\n\r\n",
-    "at work": b"GET /slow HTTP/1.1\r\n\r\n",
-    "at work, with more behind": b"GET /slow HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\nGET",
-    "in a stream": b"GET /stream HTTP/1.1\r\n\r\n",
+    "at work": b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n",
+    "at work, with more behind": b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\nGET",
+    "in a stream": b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
 
@@ -477,7 +477,9 @@ async def arrive(made: Connection, data: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("before", [b"", b"POST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"], ids=["first", "second"])
+@pytest.mark.parametrize(
+    "before", [b"", b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"], ids=["first", "second"]
+)
 @pytest.mark.parametrize("size", ARRIVALS.values(), ids=ARRIVALS)
 async def test_headers_have_their_limit_however_they_arrive(size: int, before: bytes, many: bool) -> None:
     for total, status in ((HEADERS_MAX, b"200"), (HEADERS_MAX + 1, b"400")):
@@ -493,12 +495,12 @@ async def test_headers_have_their_limit_however_they_arrive(size: int, before: b
     "start",
     [
         b"GET /" + b"a" * 100_000,
-        b"GET /a HTTP/1.1\r\nX: " + b"x" * 100_000,
-        b"GET /a HTTP/1.1\r\nX:" + b" " * 100_000,
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000,
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX:" + b" " * 100_000,
         b"\r\n" * 50_000,
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: " + b"x" * 100_000,
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + b"X: 1\r\n" * 20_000,
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 100_000,
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: " + b"x" * 100_000,
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + b"X: 1\r\n" * 20_000,
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 100_000,
     ],
     ids=["address", "value", "blanks", "empty lines", "trailer", "trailers", "chunk extension"],
 )
@@ -509,7 +511,10 @@ async def test_what_never_ends_is_cut_off(start: bytes, size: int) -> None:
 
 
 async def test_what_strangers_send_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    for request in (b"hello\r\n\r\n", b"GET /a HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"):
+    for request in (
+        b"hello\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ):
         made, wire = connect()
         await arrive(made, request, 100)
         assert wire.written
@@ -518,7 +523,7 @@ async def test_what_strangers_send_fills_no_log(caplog: pytest.LogCaptureFixture
 
 async def test_a_body_in_small_chunks_is_no_header() -> None:
     made, wire = connect()
-    await arrive(made, b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    await arrive(made, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     for _ in range(20_000):
         made.data_received(b"0001\r\n")
         made.data_received(b"a\r\n")
@@ -528,7 +533,7 @@ async def test_a_body_in_small_chunks_is_no_header() -> None:
 
 async def test_a_body_in_small_chunks_takes_little_more_room_than_its_bytes() -> None:
     made, _ = connect()
-    await arrive(made, b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
+    await arrive(made, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     tracemalloc.start()
     for _ in range(200):
         await arrive(made, b"2\r\nab\r\n" * 1000, 1 << 20)
@@ -548,11 +553,11 @@ def swept(made: Connection, seconds: float) -> bool:
 @pytest.mark.parametrize("length", [b"Content-Length: 40000000", b"Transfer-Encoding: chunked"])
 async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) -> None:
     made, _ = connect()
-    made.data_received(b"POST /a HTTP/1.1\r\n%s\r\n\r\n" % length)
+    made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % length)
     assert not swept(made, BODY_S)
     assert swept(made, 1)
     made, _ = connect()
-    made.data_received(b"POST /a HTTP/1.1\r\n%s\r\n\r\n" % length)
+    made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % length)
     for _ in range(100):
         made.on_body(b"x" * SLOWEST)
         await settle()  # the application reads it
@@ -562,7 +567,7 @@ async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) ->
 
 async def test_what_came_fast_buys_no_rest() -> None:
     made, _ = connect()
-    made.data_received(b"POST /a HTTP/1.1\r\nContent-Length: 40000000\r\n\r\n")
+    made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n")
     made.on_body(b"x" * 39_000_000)
     await settle()
     assert not swept(made, BODY_S)
@@ -571,7 +576,7 @@ async def test_what_came_fast_buys_no_rest() -> None:
 
 async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
     made, wire = connect()
-    made.data_received(b"POST /a HTTP/1.1\r\nContent-Length: 40000000\r\n\r\n")
+    made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n")
     made.on_body(b"x" * (UNREAD_MAX + 1))  # more than is kept before the application asks
     assert wire.paused and not swept(made, 60)
     await settle()
@@ -581,7 +586,7 @@ async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
 async def test_a_body_that_nobody_reads_is_dropped() -> None:
     """Then the next request is answered."""
     made, wire = connect()
-    made.data_received(b"POST /nobody HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MIB)
+    made.data_received(b"POST /nobody HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % MIB)
     await settle()
     assert wire.statuses == [404]
     for _ in range(MIB // (64 * KIB)):
@@ -594,7 +599,9 @@ async def test_a_body_that_nobody_reads_is_dropped() -> None:
 @pytest.mark.parametrize("path", ["/a", "/nobody"])
 async def test_a_client_that_waits_to_be_asked_for_its_body(path: str) -> None:
     made, wire = connect()
-    made.data_received(b"POST %s HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 3\r\n\r\n" % path.encode())
+    made.data_received(
+        b"POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\nContent-Length: 3\r\n\r\n" % path.encode()
+    )
     await settle()
     assert wire.statuses == ([100] if path == "/a" else [404])
     made.data_received(b"abc")
@@ -605,8 +612,8 @@ async def test_a_client_that_waits_to_be_asked_for_its_body(path: str) -> None:
 async def test_chunks_and_trailers() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
-    start = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n"
-    made.data_received(start + b"X-Forwarded-For: 1.2.3.4\r\n\r\nGET /b HTTP/1.1\r\n\r\n")
+    start = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n"
+    made.data_received(start + b"X-Forwarded-For: 1.2.3.4\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n")
     await settle()
     assert wire.statuses == [200, 200] and echo.bodies == [b"abcde", b""]
     assert all(request.values(b"x-forwarded-for") == [] for request in echo.seen)
@@ -615,7 +622,7 @@ async def test_chunks_and_trailers() -> None:
 async def test_a_body_that_breaks_is_refused_at_once() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
-    made.data_received(b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n")
+    made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n")
     await settle()
     assert wire.statuses == [400] and wire.closed
     lost(made)
@@ -631,32 +638,32 @@ async def test_a_body_that_breaks_is_refused_at_once() -> None:
     [
         b"hello\r\n\r\n",
         b"GET /a HTTP/3.7\r\n\r\n",
-        b"GET /\0 HTTP/1.1\r\n\r\n",
-        b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n",
-        b"CONNECT example.com:443 HTTP/1.1\r\n\r\n",
-        b"GET http://example.com HTTP/1.1\r\n\r\n",
-        b"GET /a HTTP/1.1\r\nX: a\0b\r\n\r\n",
+        b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://example.com HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n",
         b"GET /a HTTP/1.1\nHost: x\n\n",
-        b"GET /a HTTP/1.1\r\nX: a\r\n b\r\n\r\n",
-        b"GET /a HTTP/1.1\r\nX : a\r\n\r\n",
-        b"GET /a HTTP/1.1\r\nX: a\rb\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-        b"POST /a HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
-        b"POST /a HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
-        b"POST /a HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc",
-        b"POST /a HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX : a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
     ],
 )
 async def test_what_is_no_request_is_refused(sent: bytes) -> None:
     """After the one before it; nothing behind it is read."""
-    for before in (b"", b"GET /slow HTTP/1.1\r\n\r\n"):
+    for before in (b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"):
         echo = Echo()
         made, wire = connect(echo=echo)
-        made.data_received(before + sent + b"GET /b HTTP/1.1\r\n\r\n")
+        made.data_received(before + sent + b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n")
         await settle()
         assert wire.statuses == ([] if before else [400])
         echo.let_go.set()
@@ -664,3 +671,20 @@ async def test_what_is_no_request_is_refused(sent: bytes) -> None:
         assert wire.statuses == [200] * bool(before) + [400]
         assert wire.closed and b"connection: close" in wire.all
         assert "/b" not in [request.path for request in echo.seen]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET /a HTTP/2.0\r\nHost: x\r\n\r\n",
+        b"GET /a\r\nHost: x\r\n\r\n",
+        b"GET /a HTTP/0.9\r\nHost: x\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_of_ours_is_400(request_: bytes) -> None:
+    made, wire = connect()
+    made.data_received(request_)
+    await settle()
+    assert wire.statuses == [400]

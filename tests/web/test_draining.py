@@ -62,12 +62,12 @@ async def read(streams: Streams) -> bytes:
 async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> None:
     async with listening_for(Echo()) as door:
         silent = await door.ask(b"")
-        idle = await door.ask(b"GET /idle HTTP/1.1\r\n\r\n")
+        idle = await door.ask(b"GET /idle HTTP/1.1\r\nHost: x\r\n\r\n")
         await door.seen(1)
-        half = await door.ask(b"GET /half HTTP/1.1\r\nX: ")
-        slow = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
-        piped = await door.ask(b"GET /slow HTTP/1.1\r\n\r\nGET /behind HTTP/1.1\r\n\r\n")
-        body = await door.ask(b"POST /body HTTP/1.1\r\nContent-Length: 3\r\n\r\na")
+        half = await door.ask(b"GET /half HTTP/1.1\r\nHost: x\r\nX: ")
+        slow = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        piped = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET /behind HTTP/1.1\r\nHost: x\r\n\r\n")
+        body = await door.ask(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
         await door.seen(4)
         draining = asyncio.create_task(door.connections.drain(LONG))
         assert await read(silent) == b"" and await read(half) == b""
@@ -87,7 +87,7 @@ async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> Non
 
 async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:
     async with listening_for(Echo()) as door:
-        stream = await door.ask(b"GET /stream HTTP/1.1\r\n\r\n")
+        stream = await door.ask(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
         await door.seen(1)
         await stream[0].readuntil(b"part 2\r\n")
         draining = asyncio.create_task(door.connections.drain(LONG))
@@ -99,9 +99,9 @@ async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:
 
 async def test_what_takes_too_long_is_given_up() -> None:
     async with listening_for(Echo()) as door:
-        slow = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
-        gone = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
-        stream = await door.ask(b"GET /stream HTTP/1.1\r\n\r\n")
+        slow = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        gone = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        stream = await door.ask(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
         await door.seen(3)
         gone[1].transport.abort()
         await door.connections.drain(0.01)
@@ -113,7 +113,7 @@ async def test_what_takes_too_long_is_given_up() -> None:
 async def test_a_request_whose_client_is_gone_is_finished_first() -> None:
     """Its work may be a commit."""
     async with listening_for(Echo()) as door:
-        _, writer = await door.ask(b"GET /slow HTTP/1.1\r\n\r\n")
+        _, writer = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
         await door.seen(1)
         writer.transport.abort()
         draining = asyncio.create_task(door.connections.drain(LONG))
@@ -146,7 +146,7 @@ async def test_a_client_that_stops_reading(path: bytes) -> None:
     """It gets everything once it reads on; until then no more is made of a stream, and of what is behind it."""
     async with listening_for(Large()) as door:
         echo = cast(Large, door.echo)
-        reader, writer = await door.ask(b"GET %s HTTP/1.1\r\n\r\n" % path * 3)
+        reader, writer = await door.ask(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path * 3)
         await door.seen(1)
         before = -1
         while echo.made != before:

@@ -4,6 +4,7 @@ Other services write reasons of their own: what is none of ours counts as `manua
 """
 
 import csv
+import re
 
 import msgspec
 
@@ -14,6 +15,7 @@ LINES_MAX = 100_000
 REASONS = ("bounce", "complaint", "manual")
 DEFAULT = "manual"
 MAGIC = "is a magic address of the simulator, which is never suppressed"
+_MARKED = re.compile("'[=+\\-@＝＋－＠]")
 HEADERS = ("email", "e-mail", "email address", "address", "recipient")
 
 
@@ -55,8 +57,8 @@ def read_lines(file: bytes) -> list[ReadLine]:
 def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | None:
     if not any(cells) or (number == 1 and cells[0].lower() in HEADERS):
         return None
-    # Our own export marks what a spreadsheet would take for a formula.
-    written = cells[0][1:] if cells[0].startswith(("'=", "'+", "'-", "'@")) else cells[0]
+    # Our own export marks what a spreadsheet would take for a formula; no address begins with the mark and such a sign.
+    written = cells[0][1:] if _MARKED.match(cells[0]) else cells[0]
     return to_line(number, written, cells[1] if len(cells) > 1 else "", seen)
 
 

@@ -33,6 +33,7 @@ PIECE = 16 * KIB  # what arrives is examined in pieces of this size
 UNREAD_MAX = 64 * KIB  # of a body, before the connection stops reading
 CONNECTIONS_MAX = 4096
 NOT_HTTP = "Invalid HTTP request received."
+VERSIONS = ("1.1", "1.0")
 TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
@@ -167,6 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         self._in_headers = False
         self._header_bytes = 0
         version = parser.get_http_version()
+        if version not in VERSIONS:
+            raise ValueError(NOT_HTTP)
         self._headers = []  # trailers are not the request's
         self._reading = request = Request(
             method.decode("ascii"),
@@ -179,6 +182,11 @@ class Connection(asyncio.BufferedProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
             want=self._read_on,
         )
+        # HTTP/1.1 has one Host (RFC 9112, 3.2): of two, a proxy may have gone by the other.
+        twice = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
+        if version == "1.1" and (twice or b"host" not in request.headers):
+            self._reading = None
+            raise ValueError(NOT_HTTP)
         if self._answering is None:
             self._start(request)
         else:
@@ -238,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause_reading()
 
     def _refuse(self, about: str) -> None:
-        refusal = InvalidRequest(f"{about} Send HTTP/1.1 with headers of at most 64 KiB.")
+        refusal = InvalidRequest(f"{about} Send HTTP/1.1 with one Host and headers of at most 64 KiB.")
         response = self._connections.front.refused(refusal, self._answering)
         self._transport.write(_head(response, close=True) + response.body)
         self._transport.close()
