@@ -115,6 +115,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
                     why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
                 app = build(settings, role, secrets, store, clock, place.number if place else None)
+                metrics.STARTED.set(clock.now() / SECOND_MS)
                 await _run(app, sockets, stop, ready)
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await leave(store, settings.data)
@@ -182,7 +183,6 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             address=None if app.role == "worker" else app.settings.base_url,
             smtp=app.settings.submission() or None,
         )
-        metrics.STARTED.set(app.context.clock.now() / SECOND_MS)
         await _patiently(stop, partial(ready, app.settings, app.store))
         notify("READY=1")
         await _until_stopped(stop, tasks)

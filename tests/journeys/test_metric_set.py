@@ -86,7 +86,7 @@ def test_the_whole_set(mailing: tuple[Service, int], sink: Sink) -> None:
         until(lambda id_=id_: status(service, id_) == "sent")
         (sender,) = (sender for sender, (given,), _ in sink.mails if given == to)
         with smtplib.SMTP("127.0.0.1", bounces, timeout=PATIENCE_S) as client:
-            client.sendmail("", [sender], what.format(to=sender))
+            client.sendmail("", [sender], what.replace("someone@example.com", to).format(to=sender))
         until(lambda id_=id_: status(service, id_) in ("bounced", "complained"))
     delivered = send(service, to="delivered@simulator.test")
     until(lambda: status(service, delivered) == "delivered")
