@@ -1,6 +1,7 @@
 """Group commit: everything that waits goes together, and what goes wrong with one goes wrong with that one."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -121,3 +122,15 @@ async def test_a_cancelled_waiter_does_not_wedge_the_group(
     assert [type(r) for i, r in enumerate(results) if i == who] == [asyncio.CancelledError]
     assert [r for i, r in enumerate(results) if i != who] == [2 * i for i in range(3) if i != who]
     assert await submit(group, [7]) == [14]
+
+
+async def test_what_fails_when_nobody_waits_any_more_is_not_told(
+    database: Gate, group: GroupCommit[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at a stop while the database is away; asyncio would say "Future exception was never retrieved"."""
+    database.fail = StoreUnavailable("away")
+    group.submit(1)
+    while group._task:
+        await asyncio.sleep(0)
+    gc.collect()
+    assert caplog.records == []

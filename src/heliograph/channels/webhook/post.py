@@ -174,6 +174,7 @@ class _Answer:
             self.came.set_result(None)
         else:
             self.came.set_exception(Failed(why))
+            self.came.exception()  # nobody may be waiting
 
     def on_message_begin(self) -> None:
         if self.came.done():  # a second answer to one request

@@ -78,5 +78,6 @@ class GroupCommit(Generic[Item, Result]):
                 continue
             if isinstance(result, Exception):
                 future.set_exception(result)
+                future.exception()  # who submitted it may be gone: asyncio is not to say so
             else:
                 future.set_result(result)
