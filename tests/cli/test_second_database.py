@@ -42,8 +42,9 @@ def test_a_machine_with_a_configured_service(run: Run, tmp_path: Path, monkeypat
     configured = tmp_path / "etc.toml"
     monkeypatch.setattr(options, "SERVICE_FILE", configured)
     configured.write_text(f'data = "{tmp_path}/service"\ndatabase = "sqlite:///{tmp_path}/service.db"\n')
-    ended = run("pause")
-    assert ended.code == 1 and f"{configured} configures a service here" in ended.err
+    for command in ("pause", "migrate"):
+        ended = run(command)
+        assert ended.code == 1 and f"{configured} configures a service here" in ended.err
     assert run("pause", "--config", str(configured)).code == 0
     monkeypatch.setenv(CONFIG, str(configured))
     assert run("resume").code == 0

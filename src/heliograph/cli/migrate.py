@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from heliograph import opening
-from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
+from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, refuse_second, shown, with_settings
 from heliograph.settings import Settings
 from heliograph.storage.engine.plan import Step
 
@@ -30,10 +30,18 @@ def migrate(settings: Settings, plan: bool) -> None:
         click.echo(f"Nothing was changed; {len({step.schema for step in steps})} schema files would be applied")
         return
     with progress("Migrating"), clear_mistakes(settings):
-        applied = asyncio.run(opening.migrate(settings))
+        applied = asyncio.run(_migrate(settings))
     for number in applied:
         click.echo(f"schema {number} applied")
     click.echo(f"{shown(settings.database)} is up to date")
+
+
+async def _migrate(settings: Settings) -> list[int]:
+    """A flag says that a new database is meant."""
+    source = settings.sources.get("database")
+    if source is None or source.kind != "flag":
+        await refuse_second(settings)
+    return await opening.migrate(settings)
 
 
 def _told(step: Step) -> str:

@@ -130,7 +130,7 @@ async def refuse_second(settings: Settings) -> None:
     beside = f"the service of {settings.data} has another" if is_told else f"{SERVICE_FILE} configures a service here"
     raise click.ClickException(
         f"there is no database {shown(settings.database)} yet, and {beside}. Give this command the service's settings "
-        f"(--config {SERVICE_FILE}, or --database). If a new one is meant: heliograph migrate."
+        f"(--config {SERVICE_FILE}, or --database). If a new one is meant: heliograph migrate --database URL."
     )
 
 
