@@ -225,8 +225,8 @@ def build(
     duties["secret"] = partial(follow_secret, store, secrets.settle)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
-        if certificate:
-            duties["certificate"] = certificate.watch
+    if certificate:
+        duties["certificate"] = certificate.watch
     if works:
         duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
         duties["notices"] = partial(tell_people, teller)
@@ -238,7 +238,9 @@ def build(
         context=context,
         front=make_front(settings, secrets, context, management, door, budget, tools.outgoing, tools.web),
         workers=[worker, webhooks] if works else [],
-        returns=make_returns(settings, secrets, store, clock) if works and settings.bounce_listen else None,
+        returns=make_returns(settings, secrets, store, clock, certificate)
+        if works and settings.bounce_listen
+        else None,
         submissions=Submissions(
             Hall(
                 name=mail_name(settings, store),
@@ -339,7 +341,9 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
     }
 
 
-def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> Protocols:
+def make_returns(
+    settings: Settings, secrets: Secrets, store: Store, clock: Clock, certificate: Certificate | None
+) -> Protocols:
     """What listens for bounces and complaints."""
     returns = Returns(
         secrets.envelope,
@@ -348,7 +352,7 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
         partial(take_by_recipient, store),
         signing_keys(store, secrets.sealer),
     )
-    return protocol(returns, mail_name(settings, store))
+    return protocol(returns, mail_name(settings, store), lambda: certificate.context if certificate else None)
 
 
 def mail_name(settings: Settings, store: Store) -> str:

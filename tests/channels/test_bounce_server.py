@@ -2,6 +2,7 @@
 
 import asyncio
 import logging.config
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ from heliograph.channels.email.parts import READ_MAX
 from heliograph.rules.ids import ulid
 from heliograph.rules.outcome import Report
 from heliograph.rules.verp import sign
+from tests.channels.smtp_peer import Authority
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +99,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def listening(**limits: float) -> AsyncIterator[Peer]:
+async def listening(tls: ssl.SSLContext | None = None, **limits: float) -> AsyncIterator[Peer]:
     taken: list[tuple[str, int, Report]] = []
 
     async def receive(message_id: str, position: int, report: Report) -> None:
@@ -116,7 +118,9 @@ async def listening(**limits: float) -> AsyncIterator[Peer]:
         return [SIGNING] if domain == "acme.test" else []
 
     returns = Returns(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits))  # type: ignore[arg-type]
-    server = await asyncio.get_running_loop().create_server(protocol(returns, "mx.example"), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        protocol(returns, "mx.example", lambda: tls), "127.0.0.1", 0
+    )
     try:
         yield Peer(server.sockets[0].getsockname()[1], taken)
         while returns.peers:
@@ -175,6 +179,21 @@ async def test_a_complaint_is_known_by_our_signature(mail: str, complained: bool
         assert await talk.send(COMPLAINT.format(type=type_, mail=mail).encode() + b".\r\n") == "250"
     told = [(ALONE, 0, "complained")] if complained else []
     assert [(id_, position, report.status) for id_, position, report in peer.taken] == told
+
+
+async def test_bounces_are_taken_inside_tls() -> None:
+    authority = Authority()
+    async with listening(tls=authority.server("mx.example")[0]) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        # What is sent along with the command is not obeyed inside.
+        talk.writer.write(f"EHLO peer\r\nSTARTTLS\r\nMAIL FROM:<>\r\nRCPT TO:<{OURS}>\r\n".encode())
+        assert [await talk.answer(), await talk.answer()] == ["250", "220"]
+        await talk.writer.start_tls(authority.trusted(), server_hostname="mx.example")
+        assert await talk.ask("DATA") == ["503"]
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "250", "354"]
+        assert await talk.send(BOUNCE + b".\r\n") == "250"
+        assert await talk.ask("QUIT") == ["221"]
+    assert [report.status for *_, report in peer.taken] == ["bounced"]
 
 
 async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:

@@ -30,7 +30,7 @@ def commands() -> Iterator[Session]:
         *(b"", b" ", b"\0", b"\xff\xfe", b"EHLO", b"EHLO \r", b"HELO\t\t", b"MAIL", b"MAIL FROM", b"MAIL FROM:"),
         *(b"MAIL FROM:<a@b> SIZE=x", b"MAIL FROM:<a@b> SIZE=-1", b"MAIL FROM:<a@b> SIZE=" + b"9" * 5000),
         *(b"MAIL FROM:<a@b> BODY=BINARYMIME", b"MAIL FROM:<a b@c>", b"MAIL FROM:<a@b> X=1", b'MAIL FROM:<"a"@b>'),
-        *(b"RCPT TO:<>", b"RCPT TO:<a@b.test", b"RCPT TO:a@b.test>", b"RCPT TO:<a@b.test> NOTIFY=NEVER"),
+        *(b"RCPT TO:<>", b"RCPT TO:<a@b.test", b"RCPT TO:a@b.test>", b"RCPT TO:<a@b.test> XWHAT=NEVER"),
         *(b"RCPT TO:<@c.test:a@b.test>", b"RCPT TO:<a@[127.0.0.1]>", b"RCPT TO:<\xc3\xbc@b.test>"),
         *(b"RCPT TO:<" + b"a" * 5000 + b"@b.test>", b"DATA now", b"DATA", b"BDAT 5 LAST", b"STARTTLS now"),
         *(b"VRFY root", b"EXPN list", b"HELP", b"TURN", b"XCLIENT ADDR=127.0.0.1", b"AUTH", b"AUTH CRAM-MD5"),

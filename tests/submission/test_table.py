@@ -8,6 +8,8 @@ import ssl
 
 import pytest
 
+from heliograph.rules.refusals import DirectSendsPaused
+from heliograph.submission.replies import reply_to
 from heliograph.submission.session import Hall, Session
 from tests.service import PATIENCE_S, TOKENS, until
 from tests.submission.conftest import HOST, Post, deliver, mail
@@ -161,6 +163,22 @@ def test_the_header_says_from_whom_not_the_envelope(post: Post) -> None:
     assert post.delivered(id_, "ada@example.com")["From"] == "Acme Support <support@acme.test>"
     sender = next(sender for sender, _, raw in post.sink.mails if id_.encode() in raw)
     assert sender != "bounce@acme.test"
+
+
+def test_options_of_dsn_and_base64_without_its_end_are_taken(post: Post) -> None:
+    word = base64.b64encode(b"\0u\0" + TOKENS["ACME"].encode()).rstrip(b"=").decode()
+    with smtplib.SMTP(HOST, post.port, timeout=PATIENCE_S) as client:
+        client.starttls(context=post.trusted)
+        client.ehlo()
+        assert client.docmd("AUTH", f"PLAIN {word}")[0] == 235
+        assert client.mail("hi@acme.test", ["RET=HDRS", "ENVID=1"])[0] == 250
+        assert client.rcpt("ada@example.com", ["NOTIFY=SUCCESS,FAILURE", "ORCPT=rfc822;ada@example.com"])[0] == 250
+        assert client.rcpt("ada@example.com", ["XWHAT=1"])[0] == 555
+        assert client.data(mail().as_bytes())[0] == 250
+
+
+def test_a_team_that_may_send_again_soon_is_told_to_wait() -> None:
+    assert reply_to(DirectSendsPaused("wait")).startswith(b"450 4.7.1 direct_sends_paused")
 
 
 # -- MIME --------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ _CHARSETS = frozenset(
     + [f"iso-8859-{n}" for n in (*range(2, 12), *range(13, 17))]
     + [f"windows-125{n}" for n in range(9)]
 )
+_WIDE = frozenset(
+    """iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr cp949 cp932 gb2312 gbk gb18030 big5 big5hkscs
+    hz-gb-2312 utf-16 utf-16le utf-16be""".split()
+)
 # By the names that mailers use; what calls itself Latin-1 is Windows' superset of it.
 _ALIASES = {
     **dict.fromkeys(("latin1", "iso-8859-1", "iso8859-1", "cp1252", "x-ansi"), "windows-1252"),
@@ -37,12 +41,14 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
     """In the charset that it claims; else in UTF-8, else in what old mailers mean by ASCII."""
     name = charset.strip().lower()
     name = _ALIASES.get(name, name)
-    if name in _CHARSETS:
-        return content.decode(name, "replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("windows-1252", "replace")
+    # What is UTF-8 by its form was hardly meant in a charset of single octets; text in one of several may be both.
+    likely = (name, "utf-8-sig") if name in _WIDE else ("utf-8-sig", name) if name in _CHARSETS else ("utf-8-sig",)
+    for one in likely:
+        try:
+            return content.decode(one)
+        except UnicodeDecodeError:
+            continue
+    return content.decode(name if name in _CHARSETS else "windows-1252", "replace")
 
 
 def unwrapped(body: bytes, encoding: str) -> bytes:
@@ -50,8 +56,14 @@ def unwrapped(body: bytes, encoding: str) -> bytes:
     encoding = encoding.strip().lower()
     if encoding == "base64":
         pieces = (body[at : at + PIECE].translate(None, _WHITE) for at in range(0, len(body), PIECE))
-        return pybase64.b64decode(b"".join(pieces), validate=True)
+        return pybase64.b64decode(padded(b"".join(pieces)), validate=True)
     return b"".join(_unquoted(body)) if encoding == "quoted-printable" else body
+
+
+def padded(text: bytes) -> bytes:
+    """Base64 with the signs at its end that some leave out."""
+    missing = -len(text) % 4
+    return text + b"=" * missing if missing < 3 else text
 
 
 def _unquoted(body: bytes) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ BY_REFUSAL: dict[type[Refusal], str] = {
         ),
         "550 5.7.1",
     ),
+    r.DirectSendsPaused: "450 4.7.1",  # it is lifted again: the mail may wait in the client's queue
     r.IdempotencyRequestInProgress: "451 4.3.0",
 }
 

@@ -10,6 +10,7 @@ import pybase64
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.limits import MIB, RECIPIENTS_MAX
+from heliograph.rules.mime_text import padded
 from heliograph.rules.refusals import InvalidApiKey, Refusal
 from heliograph.rules.text import CONTROLS
 from heliograph.submission.certificate import Certificate
@@ -236,7 +237,8 @@ class Session:
     def _begin(self, sender: str, options: dict[str, str]) -> None:
         size, body = options.pop("SIZE", "0"), options.pop("BODY", "8BITMIME")
         utf8 = options.pop("SMTPUTF8", None) is not None
-        options.pop("AUTH", None)
+        for ignored in ("AUTH", "RET", "ENVID"):
+            options.pop(ignored, None)
         if options or body.upper() not in ("7BIT", "8BITMIME") or not (size.isascii() and size.isdigit()):
             self._say("555 5.5.4 MAIL takes SIZE, BODY=8BITMIME and SMTPUTF8")
         elif len(size) > 20 or int(size) > SIZE:
@@ -253,8 +255,8 @@ class Session:
             self._wire.say(b"503 5.5.1 Say MAIL first" if self._token else FIRST_AUTH)
         elif found is None:
             self._say("501 5.5.4 Say RCPT TO:<address>")
-        elif found[1]:
-            self._say("555 5.5.4 RCPT takes no options")
+        elif not found[1].keys() <= {"NOTIFY", "ORCPT"}:  # taken and ignored: what becomes of it is told by webhooks
+            self._say("555 5.5.4 RCPT takes no options but NOTIFY and ORCPT")
         elif not found[0].isascii() and not envelope.utf8:
             self._say("553 5.6.7 Say SMTPUTF8 with MAIL")
         elif (address := parse_address(found[0])) is None:
@@ -302,7 +304,8 @@ class Session:
 
 def _decoded(text: str | bytes) -> bytes:
     try:
-        return b"" if text in ("=", b"=") else pybase64.b64decode(text, validate=True)
+        given = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        return b"" if given == b"=" else pybase64.b64decode(padded(given), validate=True)
     except ValueError:
         raise Cancelled from None
 

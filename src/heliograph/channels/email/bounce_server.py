@@ -4,6 +4,7 @@ Anyone may connect, so everything is limited: connections in all and per peer, r
 """
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, AnyStr
@@ -128,10 +129,15 @@ class BounceConnection(SMTP):
 
     line_length_limit = PIECE
 
-    def __init__(self, returns: Returns, host: str) -> None:
+    def __init__(self, returns: Returns, host: str, tls: ssl.SSLContext | None) -> None:
         limits = returns.limits
         super().__init__(
-            returns, hostname=host or None, data_size_limit=limits.size, enable_SMTPUTF8=True, ident="ESMTP"
+            returns,
+            hostname=host or None,
+            data_size_limit=limits.size,
+            enable_SMTPUTF8=True,
+            ident="ESMTP",
+            tls_context=tls,
         )
         self._limits = limits
         self._peers = returns.peers
@@ -141,6 +147,9 @@ class BounceConnection(SMTP):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        if self._peer is not None:  # the same one, inside TLS
+            super().connection_made(transport)
+            return
         peer = network_of(transport.get_extra_info("peername")[0])
         if self._peers.total() >= self._limits.connections or self._peers[peer] >= self._limits.per_peer:
             transport.write(f"{BUSY}\r\n".encode())
@@ -202,6 +211,8 @@ class BounceConnection(SMTP):
         await self.push(status)
 
 
-def protocol(returns: Returns, host: str) -> Callable[[], BounceConnection]:
-    """For `loop.create_server`."""
-    return lambda: BounceConnection(returns, host)
+def protocol(
+    returns: Returns, host: str, tls: Callable[[], ssl.SSLContext | None] = lambda: None
+) -> Callable[[], BounceConnection]:
+    """For `loop.create_server`; `tls` is for STARTTLS, and None where there is no certificate."""
+    return lambda: BounceConnection(returns, host, tls())
