@@ -2,8 +2,8 @@
 
 import pytest
 
-from heliograph.compat.given import bare, read_mailboxes, split_mailboxes, unwrapped
-from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
+from heliograph.compat.given import bare, read_mailboxes, split_mailboxes, unwrapped, worded
+from heliograph.rules.refusals import InvalidEmail, InvalidRequest, TooManyRecipients
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,19 @@ def test_names_are_for_the_header() -> None:
 
 def test_base64_in_lines() -> None:
     assert unwrapped("QUJD\r\nREVG\n") == "QUJDREVG"
+
+
+@pytest.mark.parametrize(
+    ("param", "message", "told"),
+    [
+        ("to", "to has no address. Send it to one.", "To has no address. Send it to one."),
+        ("messages[1].to", "to 'x' is none", "To 'x' is none"),
+        ("attachments[0].content_type", "attachments[0].content_type of 'a' is", "Attachments[0].Type of 'a' is"),
+        ("html", "Both 'html' and 'text' are missing.", "Both 'Html' and 'text' are missing."),
+        ("x", "Add a template_id to it, or html.", "Add a Sid to it, or html."),
+        (None, "Nothing to say.", "Nothing to say."),
+    ],
+)
+def test_names_of_fields_are_the_shapes_own(param: str | None, message: str, told: str) -> None:
+    names = {"to": "To", "attachments": "Attachments", "content_type": "Type", "html": "Html", "template_id": "Sid"}
+    assert worded(InvalidRequest(message, param=param), names) == told

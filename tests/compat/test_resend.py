@@ -333,7 +333,7 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"to": "suppressed@simulator.test"}, 403, "validation_error", "Suppressed recipients"),
     ({"to": [f"a{n}@simulator.test" for n in range(51)]}, 422, "validation_error", "50 is the most"),
     ({"subject": ""}, 422, "missing_required_field", "subject is missing"),
-    ({"html": None, "text": None}, 422, "missing_required_field", "html and text are missing"),
+    ({"html": None, "text": None}, 422, "missing_required_field", "'html' and 'text' are missing"),
     ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template"),
     ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
     ({"scheduled_at": "in 9999 weeks"}, 422, "validation_error", "60 days"),
@@ -342,7 +342,7 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "given twice"),
     ({"headers": {"DKIM-Signature": "v=1"}}, 422, "validation_error", "DKIM-Signature"),
     ({"attachments": [{"filename": "a.pdf", "path": "http://a.test"}]}, 422, "invalid_attachment", "fetches no files"),
-    ({"attachments": [{"filename": "a.exe", "content": "AAAA"}]}, 422, "invalid_attachment", "not allowed"),
+    ({"attachments": [{"filename": "a.exe", "content": "AAAA"}]}, 422, "invalid_attachment", "'a.exe' is"),
     ({"sms": "yes"}, 422, "validation_error", "sms"),
 ]
 

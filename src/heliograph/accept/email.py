@@ -266,7 +266,7 @@ def _check_mode(request: EmailRequest) -> None:
     if not (request.subject or "").strip():
         raise MissingBody(f"subject is missing or blank. {MissingBody.fix}", param="subject")
     if not (request.html or request.text):
-        raise MissingBody(f"Both html and text are missing or empty. {MissingBody.fix}", param="html")
+        raise MissingBody(f"Both 'html' and 'text' are missing or empty. {MissingBody.fix}", param="html")
     if request.variables:
         raise InvalidRequest("variables need a template_id. Add it, or remove variables.", param="variables")
 

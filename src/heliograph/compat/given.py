@@ -1,14 +1,14 @@
 """What other services' clients write in other ways than ours: empty fields, recipients with names, wrapped base64."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from heliograph.accept.email import Shown
 from heliograph.accept.verify_send import SENDER
 from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
-from heliograph.rules.refusals import InvalidEmail, TooManyRecipients
+from heliograph.rules.refusals import InvalidEmail, Refusal, TooManyRecipients
 from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
@@ -16,6 +16,10 @@ from heliograph.web.bodies import to_request
 
 _ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
 _FILE = ("content", "Content", "data")  # an empty file is a file
+
+_PLACE = re.compile(r"messages\[[0-9]+\]\.?")  # of a batch: each mail is answered by itself
+_WORD = re.compile("[a-z_]+")
+_NAMED = re.compile(r"(?<=')[a-z]+(?=')|\b[a-z]+_[a-z_]+\b")
 
 T = TypeVar("T")
 
@@ -43,6 +47,20 @@ def _fields(item: dict[str, Any]) -> dict[str, Any]:
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, str | list | dict) and not value
+
+
+def worded(refusal: Refusal, names: Mapping[str, str]) -> str:
+    """Its message with the shape's own names of fields (`names`: ours → theirs), wherever ours stand as names: in its
+    beginning, in quotes, or with a low line.
+    """
+
+    def own(found: re.Match[str]) -> str:
+        return names.get(found[0], found[0])
+
+    path = _PLACE.sub("", refusal.param or "")
+    begins = path and re.match(rf"{re.escape(path)}(?!\w)", refusal.message)
+    lead, rest = (path, refusal.message[len(path) :]) if begins else ("", refusal.message)
+    return _WORD.sub(own, lead) + _NAMED.sub(own, rest)
 
 
 class Mailbox(NamedTuple):

@@ -6,7 +6,7 @@ import msgspec
 
 from heliograph.accept.email import EmailRecord, EmailRequest, send_email
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, given_as, read_mailboxes, shown, unwrapped
+from heliograph.compat.given import bare, given_as, read_mailboxes, shown, unwrapped, worded
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import EMAIL_BODY_MAX
 from heliograph.rules.refusals import MissingApiKey, Refusal
@@ -32,6 +32,7 @@ CODES: dict[type[Refusal], str] = {
     r.SandboxFromLocked: "UnauthenticatedFromAddress",
 }
 OTHER = "ValidationError"
+FIELDS = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}  # ours: Postal's
 ANSWERED = 200  # Postal answers a refusal so, and says in the body that it is one
 
 
@@ -98,7 +99,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     elif isinstance(refusal, r.InvalidEmail) and not refusal.details:
         code = "NoRecipients"
     kept = status if status in (404, 405, 413, 429) or status >= 500 else ANSWERED
-    told = _envelope("error", {"code": code, "message": refusal.message})
+    told = _envelope("error", {"code": code, "message": worded(refusal, FIELDS)})
     return Response(kept, told.body, error_headers(refusal))
 
 

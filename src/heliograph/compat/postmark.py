@@ -12,7 +12,7 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import once
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped
+from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped, worded
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.exports.postmark import template_id
@@ -53,6 +53,19 @@ CODES: dict[type[Refusal], int] = {
     r.RateLimitExceeded: 429,
     r.TemplateNotFound: 1101,
     r.WrongTemplateChannel: 1101,
+}
+FIELDS = {  # ours: Postmark's
+    **{name: name.title() for name in ("to", "cc", "bcc", "from", "subject", "headers", "metadata", "attachments")},
+    "reply_to": "ReplyTo",
+    "html": "HtmlBody",
+    "text": "TextBody",
+    "tags": "Tag",
+    "filename": "Name",
+    "content": "Content",
+    "content_type": "ContentType",
+    "content_id": "ContentID",
+    "template_id": "TemplateAlias",
+    "variables": "TemplateModel",
 }
 STATUS = {10: 401, 100: 503, 429: 429}  # by code; all else that is wrong with a mail is 422
 KEPT_STATUS = (404, 405, 413, 500)
@@ -243,7 +256,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
 
 def _word(refusal: Refusal) -> dict[str, Any]:
     details = refusal.details or {}
-    code, told = details.get("code") or CODES.get(type(refusal), INVALID), refusal.message
+    code, told = details.get("code") or CODES.get(type(refusal), INVALID), worded(refusal, FIELDS)
     if isinstance(refusal, r.RecipientSuppressed):
         told = REFUSED.format(", ".join(details["addresses"]))
     elif "address" in details:

@@ -136,7 +136,8 @@ def _read(item: dict[str, Any], where: str) -> Attachment:
     content = _decoded(item["content"])
     if content is None:
         raise InvalidAttachment(
-            f"{where}.content is not strict base64. {InvalidAttachment.fix}", param=f"{where}.content"
+            f"{where}.content of {quoted(item['filename'])} is not strict base64. {InvalidAttachment.fix}",
+            param=f"{where}.content",
         )
     content_id = item.get("content_id")
     if content_id is not None and not _CONTENT_ID.fullmatch(content_id):
@@ -176,7 +177,9 @@ def _check_type(attachment: Attachment, param: str) -> None:
     plain = attachment.content_type.partition(";")[0]
     if plain not in ALLOWED_TYPES:
         raise UnsupportedAttachmentType(
-            f"{param} {quoted(plain)} is not allowed. {UnsupportedAttachmentType.fix}", param=param
+            f"{param} of {quoted(attachment.filename)} is {quoted(plain)}, which is not allowed. "
+            f"{UnsupportedAttachmentType.fix}",
+            param=param,
         )
 
 

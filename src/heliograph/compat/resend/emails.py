@@ -13,8 +13,8 @@ from heliograph.accept.email import EmailRequest, Shown, prepare_email, send_ema
 from heliograph.accept.idempotency import once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as, own_sender
-from heliograph.compat.resend.shape import ends, listed
+from heliograph.compat.given import given_as, own_sender, worded
+from heliograph.compat.resend.shape import FIELDS, ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.content import EmailContent, File
@@ -116,7 +116,7 @@ async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, S
 
 
 def _made(told: Sequence[Acceptance | Refusal], *, with_errors: bool) -> bytes:
-    errors = [{"index": n, "message": one.message} for n, one in enumerate(told) if isinstance(one, Refusal)]
+    errors = [{"index": n, "message": worded(one, FIELDS)} for n, one in enumerate(told) if isinstance(one, Refusal)]
     made = {"data": [{"id": one.id} for one in told if not isinstance(one, Refusal)]}
     return msgspec.json.encode(made | ({"errors": errors} if with_errors else {}))
 

@@ -8,6 +8,7 @@ import msgspec
 import pybase64
 
 from heliograph.compat.call import Call
+from heliograph.compat.given import worded
 from heliograph.rules import refusals as r
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.limits import JSON_VALUES_MAX
@@ -22,6 +23,7 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
+FIELDS = {"template_id": "template.id", "variables": "template.variables"}  # ours: Resend's
 PIECE = 64 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -87,7 +89,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     """The refusal in our own words."""
     own = status_of(type(refusal))
     status, name = ERRORS.get(type(refusal)) or OTHERS.get(own) or (422, "validation_error")
-    message = refusal.message
+    message = worded(refusal, FIELDS)
     if own in (404, 405) and (why := _declined(request.path)):
         status, name, message = 404, "not_found", why
     if refusal.details and "index" in refusal.details:  # of a batch

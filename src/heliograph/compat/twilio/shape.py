@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.compat.given import worded
 from heliograph.rules import refusals as r
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import Refusal
@@ -53,6 +54,15 @@ NARROWER = {  # where one code of ours is several of Twilio's: by a detail, or b
     "StatusCallback": (400, 21609),
     "ContentVariables": (400, 21656),
 }
+FIELDS = {  # ours: Twilio's
+    "to": "To",
+    "channel": "Channel",
+    "code": "Code",
+    "template_id": "ContentSid",
+    "variables": "ContentVariables",
+    "scheduled_at": "SendAt",
+    "expires_at": "ValidityPeriod",
+}
 INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
 
 
@@ -95,7 +105,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     if isinstance(refusal, r.InvalidPhone) and request.path.startswith(VERIFY):
         status, code = INVALID_PARAMETER
     doc = f"{base_url}/docs/errors#{refusal.code}"
-    body: dict[str, Any] = {"code": code, "message": refusal.message, "more_info": doc, "status": status}
+    body: dict[str, Any] = {"code": code, "message": worded(refusal, FIELDS), "more_info": doc, "status": status}
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
 
